@@ -1,0 +1,82 @@
+"""The error tree of Koala. Outcomes (refused, unanswered, site lost) are values, never exceptions.
+
+    KoalaError
+    ├── SpecError            the request is wrong (job description, option, name)
+    ├── UnknownJobError      no job with this id, or not visible to this user
+    ├── UnknownSiteError     no site with this name
+    ├── RejectedError        right, but not now (queue full, key used for another job)
+    ├── ConfigError          a configuration file is wrong
+    ├── JournalError         the journal is damaged, of another format, or cannot be written
+    ├── UnreachableError     the other side does not answer
+    └── LocalManagerError    a local resource manager erred; `transient` when trying again may help
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A place in a text: line and column count from 1; `source` is the text of that line."""
+
+    line: int
+    column: int
+    source: str = ""
+
+    def caret(self) -> str:
+        """The line with a caret below the column; long lines are cut around it."""
+        start = max(0, self.column - 61)
+        shown = "".join(c if c.isprintable() else " " for c in self.source[start : start + 120])
+        return f"{shown}\n{' ' * (self.column - 1 - start)}^"
+
+
+class KoalaError(Exception):
+    """Root of what Koala raises on purpose."""
+
+
+class SpecError(KoalaError):
+    """The request is wrong. `position` says where, when the text is known."""
+
+    def __init__(self, message: str, position: Position | None = None) -> None:
+        self.message = message
+        self.position = position
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        if self.position is None:
+            return self.message
+        place = f"line {self.position.line}, column {self.position.column}: {self.message}"
+        return f"{place}\n{self.position.caret()}" if self.position.source else place
+
+
+class UnknownJobError(KoalaError):
+    """No job with this id."""
+
+
+class UnknownSiteError(KoalaError):
+    """No site with this name."""
+
+
+class RejectedError(KoalaError):
+    """The request is right, but not possible now."""
+
+
+class ConfigError(KoalaError):
+    """A configuration file is wrong; the message has its path and the key."""
+
+
+class JournalError(KoalaError):
+    """The journal is damaged, of another format, or cannot be written."""
+
+
+class UnreachableError(KoalaError):
+    """The other side does not answer."""
+
+
+class LocalManagerError(KoalaError):
+    """A local resource manager erred; `transient` when trying again may help."""
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        self.transient = transient
+        super().__init__(message)
