@@ -1,0 +1,159 @@
+"""Actions: what the driver must do next, after the event that caused them is durable. Frozen, imperative.
+
+What a site must know (claims, transfers) is also the value of `Scheduler.wanted(site)`, which is sent whole at each
+registration: an action towards a site is only that difference told early, and may be dropped while the site is away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from koala.core.job import ArmNumber, ComponentSpec, StartType
+from koala.core.values import (
+    ClaimId,
+    FileName,
+    Instant,
+    JobId,
+    Seconds,
+    SiteName,
+    TransferId,
+    UserName,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimProcessors:
+    """Have the site start a placeholder of `processors` for this claim within the site's grace time.
+
+    `ask_number` comes back in the site's reports. The starter gives up at `hold_s` after check-in, unless released.
+    """
+
+    claim: ClaimId
+    site: SiteName
+    ask_number: int
+    owner: UserName
+    processors: int
+    hold_s: Seconds
+    start_type: StartType
+    component: ComponentSpec
+    label: str
+    inputs: tuple[TransferId, ...] = ()  # fetched files that the program reads
+    local_input: FileName | None = None  # the replica of the site itself
+    chunk: tuple[int, int] | None = None  # offset and size in bytes, where the local replica is read in part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One member of the attempt, as all members are told (the rendezvous bundle)."""
+
+    component: int
+    label: str
+    site: SiteName
+    processors: int
+    processes: int
+    address: str
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmClaim:
+    """Ask the starter to promise: no abort until `late_s` (D) from receipt. `release_at` is T, daemon's time."""
+
+    claim: ClaimId
+    site: SiteName
+    number: ArmNumber
+    release_at: Instant
+    late_s: Seconds
+    peers: tuple[Peer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseClaim:
+    """The barrier opens at `release_at` for those that armed under this number."""
+
+    claim: ClaimId
+    site: SiteName
+    number: ArmNumber
+    release_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopClaim:
+    """Before the pass: do not pass; after it: end. Owed until the claim is Gone."""
+
+    claim: ClaimId
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgeClaim:
+    """The end of the claim is durable here; the agent may forget it."""
+
+    claim: ClaimId
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTransfer:
+    """Third-party copy of `size_bytes` of a file from `offset` on, from `source` to `target`."""
+
+    transfer: TransferId
+    file: FileName
+    source: SiteName
+    target: SiteName
+    offset: int
+    size_bytes: int
+    checksum: str  # of the whole file; empty when unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTransfer:
+    """The copy is not wanted any more; what is there of it may go."""
+
+    transfer: TransferId
+    source: SiteName
+    target: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishOutputs:
+    """The job Finished in this attempt: its output files become visible in the spool."""
+
+    job: JobId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announce:
+    """A fact for people: the life of a job (`job`) or of a site (`site`), for watchers, bus and log."""
+
+    at: Instant
+    text: str
+    job: JobId | None = None
+    site: SiteName | None = None
+    phase: str = ""  # the job's new phase, when it changed
+
+
+Action: TypeAlias = (
+    ClaimProcessors
+    | ArmClaim
+    | ReleaseClaim
+    | StopClaim
+    | AcknowledgeClaim
+    | StartTransfer
+    | CancelTransfer
+    | PublishOutputs
+    | Announce
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """All that a site must know: claims held, released and to be stopped; copies to fetch and to serve."""
+
+    holds: tuple[ClaimProcessors, ...] = ()
+    releases: tuple[ReleaseClaim, ...] = ()
+    stops: tuple[StopClaim, ...] = ()
+    fetches: tuple[StartTransfer, ...] = ()
+    serves: tuple[StartTransfer, ...] = ()

@@ -1,0 +1,235 @@
+"""Events: what happened, told to the core by its driver. Frozen, in the past tense; an event is a journal record.
+
+Every event may come late, twice, or about something that is long over: `Scheduler.handle` then changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from koala.core.grid import SiteFacts
+from koala.core.job import ArmNumber, ClaimEnd, JobSpec
+from koala.core.parameters import Parameters
+from koala.core.values import (
+    ClaimId,
+    FileName,
+    Instant,
+    JobId,
+    Seconds,
+    SiteName,
+    TransferId,
+    UserName,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonStarted:
+    """First event of each daemon life; all sites count as disconnected from here on."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParametersChanged:
+    """The daemon runs with these parameters from here on."""
+
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubmitted:
+    """A job was accepted; `key` makes the submission idempotent, `digest` identifies its text."""
+
+    job: JobId
+    spec: JobSpec
+    key: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancelRequested:
+    """The owner or an operator wants the job ended."""
+
+    job: JobId
+    by: UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRegistered:
+    """A site's agent has a session with the daemon; its inventory follows as ordinary events."""
+
+    site: SiteName
+    facts: SiteFacts
+    idle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteDisconnected:
+    """The session with the site's agent was cut."""
+
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteReported:
+    """A site's idle (startable) processors; the report includes all claims up to ask number `through`."""
+
+    site: SiteName
+    idle: int
+    through: int
+    rtt_s: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteDrained:
+    """No new claims at this site, by an operator's word."""
+
+    site: SiteName
+    by: UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteResumed:
+    """The site is usable again, by an operator's word; its errors are forgotten."""
+
+    site: SiteName
+    by: UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteDeclaredLost:
+    """An operator vouches that nothing of ours lives at this site any more."""
+
+    site: SiteName
+    by: UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaAdded:
+    """A site holds a copy of a logical file."""
+
+    file: FileName
+    site: SiteName
+    size_bytes: int
+    checksum: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRemoved:
+    """A site holds no copy of a logical file any more."""
+
+    file: FileName
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimGranted:
+    """The agent has durably bound the claim to a starter that checked in."""
+
+    claim: ClaimId
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimArmed:
+    """The starter promised not to abort until D after its receipt of this Arm."""
+
+    claim: ClaimId
+    number: ArmNumber
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPassed:
+    """The starter passed the barrier at `passed_at`, in the daemon's time by the agent's offset."""
+
+    claim: ClaimId
+    passed_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimGone:
+    """Nothing is left of the claim: no process, no batch job. Refusals and failures are kinds of end."""
+
+    claim: ClaimId
+    end: ClaimEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimFenced:
+    """The claim was silent since its last answered ping for longer than anything of it can live."""
+
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferFinished:
+    """The file, or the chunk of it, is complete and checked at the execution site."""
+
+    transfer: TransferId
+    size_bytes: int
+    took_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferFailed:
+    """The transfer was given up; `at` is the site at whose end the error was, None when nobody's."""
+
+    transfer: TransferId
+    at: SiteName | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Woken:
+    """The instant `Scheduler.wake_at` has come."""
+
+
+Event: TypeAlias = (
+    DaemonStarted
+    | ParametersChanged
+    | JobSubmitted
+    | JobCancelRequested
+    | SiteRegistered
+    | SiteDisconnected
+    | SiteReported
+    | SiteDrained
+    | SiteResumed
+    | SiteDeclaredLost
+    | ReplicaAdded
+    | ReplicaRemoved
+    | ClaimGranted
+    | ClaimArmed
+    | ClaimPassed
+    | ClaimGone
+    | ClaimFenced
+    | TransferFinished
+    | TransferFailed
+    | Woken
+)
+EVENTS: dict[str, type[Event]] = {
+    cls.__name__: cls
+    for cls in (
+        DaemonStarted,
+        ParametersChanged,
+        JobSubmitted,
+        JobCancelRequested,
+        SiteRegistered,
+        SiteDisconnected,
+        SiteReported,
+        SiteDrained,
+        SiteResumed,
+        SiteDeclaredLost,
+        ReplicaAdded,
+        ReplicaRemoved,
+        ClaimGranted,
+        ClaimArmed,
+        ClaimPassed,
+        ClaimGone,
+        ClaimFenced,
+        TransferFinished,
+        TransferFailed,
+        Woken,
+    )
+}
+"""The journal's kinds of record by name."""

@@ -1,0 +1,39 @@
+"""Ids and small values without behaviour of their own.
+
+Instants are seconds of the driver's clock, which never runs back; durations are seconds. An id is made once, outside
+the core or by the functions here, and is never made again for another thing.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NewType, TypeAlias
+
+JobId = NewType("JobId", str)
+SiteName = NewType("SiteName", str)
+ClaimId = NewType("ClaimId", str)
+TransferId = NewType("TransferId", str)
+FileName = NewType("FileName", str)
+UserName = NewType("UserName", str)
+
+Instant: TypeAlias = float
+Seconds: TypeAlias = float
+
+FOREVER: Seconds = float("inf")
+
+
+class Priority(StrEnum):
+    """The importance of a job relative to others (KOALA 2.4)."""
+
+    HIGH = "high"
+    LOW = "low"
+
+
+def claim_id(job: JobId, *, attempt: int, component: int, n: int) -> ClaimId:
+    """`job/attempt/component/n`: the n-th claim for a component in an attempt, n from 1."""
+    return ClaimId(f"{job}/{attempt}/{component}/{n}")
+
+
+def transfer_id(job: JobId, *, attempt: int, n: int) -> TransferId:
+    """`job/attempt/tN`: the n-th transfer of an attempt, n from 1."""
+    return TransferId(f"{job}/{attempt}/t{n}")
