@@ -1,0 +1,80 @@
+# Everything works in a fresh clone: each target first makes .venv when it is missing or older than
+# pyproject.toml. Needed: Python 3.11 or newer with venv, make, and a package index for the first run.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+SEEDS  ?= 10000
+ARGS   ?=
+
+# The first interpreter that is new enough; `make PYTHON=/path/to/python test` chooses another one.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	echo "$$p"; break; fi; done)
+
+.PHONY: help
+help:  ## Show the targets
+	@echo "make TARGET, with TARGET one of"
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: setup
+setup: $(STAMP)  ## Make .venv with Koala and its tools (the other targets do it by themselves)
+
+$(STAMP): pyproject.toml
+	@python="$(PYTHON)"; \
+	if [ -z "$$python" ]; then \
+	  echo "koala: found no Python 3.11 or newer on PATH; install one (Debian, Ubuntu: apt install python3 python3-venv)" >&2; \
+	  echo "koala: or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+	  echo "koala: $$python is not Python 3.11 or newer: $$("$$python" --version 2>&1)" >&2; exit 1; \
+	fi; \
+	if ! $(BIN)/python -c 'import pip' >/dev/null 2>&1; then \
+	  if ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+	    version=$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	    echo "koala: $$python cannot make virtual environments: ensurepip is missing" >&2; \
+	    echo "koala: install it (Debian, Ubuntu: apt install python$$version-venv) and try again" >&2; exit 1; \
+	  fi; \
+	  echo "koala: making $(VENV) with $$("$$python" --version 2>&1)" >&2; \
+	  "$$python" -m venv --clear $(VENV); \
+	fi; \
+	echo "koala: installing Koala and its tools into $(VENV) (about a minute)" >&2; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'; \
+	touch $@
+
+.PHONY: test
+test: $(STAMP)  ## Run all tests, lint and types among them (ARGS="-k name" narrows)
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup $(ARGS)
+
+.PHONY: demo
+demo: $(STAMP)  ## A whole grid on this machine, with co-allocated jobs
+	@$(BIN)/koala demo $(ARGS)
+
+.PHONY: swarm
+swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000)
+	@$(BIN)/python -m tests.sim.swarm --seeds $(SEEDS) $(ARGS)
+
+.PHONY: bench
+bench: $(STAMP)  ## Measure the core, the journal and the live path
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: lint
+lint: $(STAMP)  ## ruff: rules and form
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+.PHONY: types
+types: $(STAMP)  ## mypy --strict
+	@$(BIN)/mypy
+
+.PHONY: proto
+proto: $(STAMP)  ## Generate koala/wire/v1 anew from proto/
+	@$(BIN)/python proto/generate.py
+
+.PHONY: clean
+clean:  ## Remove .venv, caches and what builds leave behind
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,118 @@
+"""Generate koala/wire/v1 from proto/koala/wire/v1: messages, gRPC stubs and their types.
+
+    python proto/generate.py             writes into the source tree
+    python proto/generate.py --check     only compares; exit status 1 and the names of what differs
+    python proto/generate.py --out DIR   writes below DIR (DIR/koala/wire/v1)
+
+The output is committed, so that a clone runs without a compiler; a test calls this and compares.
+The compiler and the type plug-in are pinned in pyproject.toml: another version writes other text.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent
+ROOT = SOURCES.parent
+PACKAGE = Path("koala/wire/v1")
+PACKAGE_DOCSTRING = '"""Generated from proto/koala/wire/v1 by proto/generate.py: never edited."""\n'
+
+
+def generate(out: Path) -> list[Path]:
+    """Write the generated package below `out`; return its files, relative to `out`, in order.
+
+    Raises RuntimeError with the compiler's own words when a .proto file is wrong.
+    """
+    protos = sorted((SOURCES / PACKAGE).glob("*.proto"))
+    target = out / PACKAGE
+    target.mkdir(parents=True, exist_ok=True)
+    target.joinpath("__init__.py").write_text(PACKAGE_DOCSTRING, encoding="utf-8")
+    if protos:
+        _compile(protos, out)
+    return sorted(path.relative_to(out) for path in target.iterdir() if path.is_file())
+
+
+def differences(expected_root: Path, actual_root: Path) -> list[str]:
+    """Say which generated files are missing, superfluous or other; an empty list means none."""
+    expected = _texts(expected_root / PACKAGE)
+    actual = _texts(actual_root / PACKAGE)
+    found = [f"{name} is missing" for name in expected if name not in actual]
+    found += [f"{name} has no source" for name in actual if name not in expected]
+    found += [
+        f"{name} differs" for name in expected if name in actual and expected[name] != actual[name]
+    ]
+    return sorted(found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the arguments, generate or compare, and return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="compare only")
+    parser.add_argument("--out", type=Path, default=ROOT, help="root of the output")
+    options = parser.parse_args(arguments)
+    try:
+        if not options.check:
+            _replace(options.out)
+            return 0
+        with tempfile.TemporaryDirectory() as scratch:
+            generate(Path(scratch))
+            found = differences(Path(scratch), options.out)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for line in found:
+        print(f"{PACKAGE}/{line}; run: make proto", file=sys.stderr)
+    return 1 if found else 0
+
+
+def _replace(out: Path) -> None:
+    """Generate aside first, so that a compiler error leaves the tree as it was."""
+    with tempfile.TemporaryDirectory() as scratch:
+        files = generate(Path(scratch))
+        target = out / PACKAGE
+        target.mkdir(parents=True, exist_ok=True)
+        for old in _texts(target):
+            (target / old).unlink()
+        for file in files:
+            shutil.copyfile(Path(scratch) / file, out / file)
+    print(f"{PACKAGE}: {len(files)} files", file=sys.stderr)
+
+
+def _compile(protos: list[Path], out: Path) -> None:
+    plugins = []
+    for name in ("protoc-gen-mypy", "protoc-gen-mypy_grpc"):
+        path = Path(sys.executable).parent / name  # beside this interpreter, on PATH or not
+        if not path.exists():
+            message = f"{path} is missing: install the extra 'dev' (make setup)"
+            raise RuntimeError(message)
+        plugins.append(f"--plugin={name}={path}")
+    command = [
+        sys.executable,
+        "-m",
+        "grpc_tools.protoc",
+        *plugins,
+        f"--proto_path={SOURCES}",
+        f"--python_out={out}",
+        f"--grpc_python_out={out}",
+        f"--mypy_out={out}",
+        f"--mypy_grpc_out={out}",
+        *(str(proto) for proto in protos),
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        message = f"protoc failed with status {run.returncode}:\n{run.stderr}"
+        raise RuntimeError(message)
+
+
+def _texts(folder: Path) -> dict[str, bytes]:
+    if not folder.is_dir():
+        return {}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""What holds for every test: seeded Hypothesis, and no skip that nobody reads.
+
+Hypothesis is derandomised, so that a run that was green stays green until the code changes. Where
+the environment says CI, a skipped test fails: a test that does not run there runs nowhere.
+"""
+
+import os
+from collections.abc import Generator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "koala",
+    derandomize=True,
+    deadline=None,  # shared machines stall; pytest's own limits catch what hangs
+    max_examples=100,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("koala")
+
+SKIPS_FAIL = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skipped test counts as failed under CI; an expected failure (xfail) does not."""
+    report = yield
+    if SKIPS_FAIL and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, which CI does not allow: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that skips itself while it is imported."""
+    report = yield
+    if SKIPS_FAIL and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{collector.nodeid} was skipped, which CI does not allow: {report.longrepr}"
+        )
+    return report
