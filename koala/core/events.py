@@ -32,9 +32,10 @@ class DaemonStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParametersChanged:
-    """The daemon runs with these parameters from here on."""
+    """The daemon runs with these parameters from here on; `links` are (from, to, bytes a second) as configured."""
 
     parameters: Parameters
+    links: tuple[tuple[SiteName, SiteName, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,8 @@ class SiteView:
     name: SiteName
     processors: int
     idle: int
+    owner: UserName | None = None
+    is_probing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,7 @@ class PlacementRequest:
     """What a placement policy is asked: all parts, or none. `transfer_s_max`: no longer transfer is allowed."""
 
     parts: tuple[Part, ...]
+    user: UserName = UserName("")
     file: FileName | None = None
     transfer_s_max: Seconds = float("inf")
 
@@ -113,10 +116,10 @@ class Unplaceable:
 class GridView:
     """The frozen picture that a policy sees: usable sites in order, links, replicas.
 
-    Only the core calls `take`, between two questions of one scan.
+    Only the core calls `take` and `give`, and a claiming policy on the view made for its one question.
     """
 
-    __slots__ = ("_bandwidth", "_bandwidth_default", "_idle", "_replicas", "_sources", "sites")
+    __slots__ = ("_bandwidth", "_bandwidth_default", "_idle", "_near", "_owners", "_probing", "_replicas", "sites")
 
     def __init__(
         self,
@@ -128,14 +131,19 @@ class GridView:
     ) -> None:
         self.sites: tuple[SiteView, ...] = tuple(sites)
         self._idle = {site.name: site.idle for site in self.sites}
+        self._owners = {site.name: site.owner for site in self.sites if site.owner is not None}
+        self._probing = {site.name: True for site in self.sites if site.is_probing}
         self._replicas = replicas
         self._bandwidth = bandwidth
         self._bandwidth_default = bandwidth_default
-        self._sources: dict[tuple[FileName, SiteName], tuple[SiteName | None, float]] = {}
+        self._near: dict[FileName, tuple[tuple[float, SiteName | None, SiteName], ...]] = {}
 
-    def idle(self) -> dict[SiteName, int]:
-        """Idle processors of every site, in site order; a copy for the policy to count down."""
-        return dict(self._idle)
+    def idle(self, user: UserName | None = None) -> dict[SiteName, int]:
+        """Idle processors of the sites that `user` may use, in site order; a copy to count down."""
+        if not self._owners:
+            return dict(self._idle)
+        owners = self._owners
+        return {site: n for site, n in self._idle.items() if owners.get(site, user) == user}
 
     @property
     def idle_max(self) -> int:
@@ -147,42 +155,35 @@ class GridView:
         return self._idle.get(site, 0)
 
     def take(self, site: SiteName, processors: int) -> None:
-        """Count a component that was placed in this scan, or claimed in this try."""
-        self._idle[site] -= processors
+        """Count a component placed in this scan, or claimed in this try; a probed site takes only one."""
+        self._idle[site] = 0 if site in self._probing else self._idle[site] - processors
 
     def give(self, site: SiteName, processors: int) -> None:
         """Count processors that a preempted job will give back."""
         if site in self._idle:
             self._idle[site] += processors
 
-    def close(self, site: SiteName) -> None:
-        """Show no idle processors here any more (a site that is being probed takes one component)."""
-        self._idle[site] = 0
+    def near(self, file: FileName) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
+        """(seconds a byte, file site, execution site), the quickest first, ties in site order (KOALA 2.6).
 
-    def transfer(
-        self, file: FileName, target: SiteName, size_bytes: int
-    ) -> tuple[SiteName | None, Seconds] | None:
-        """The nearest replica of `file` for `target` and the estimated transfer time (KOALA 2.6).
-
-        (None, 0) when the target holds a replica; None when no usable site holds one.
+        The file site is None where the execution site holds a replica itself; sites that no usable replica can reach are
+        left out.
         """
-        key = (file, target)
-        if key not in self._sources:
-            self._sources[key] = self._nearest(file, target)
-        source, seconds_per_byte = self._sources[key]
-        if source is None and seconds_per_byte > 0:
-            return None
-        return source, size_bytes * seconds_per_byte
+        if file not in self._near:
+            costs = [(*self._nearest(file, site), site) for site in self._idle]
+            reachable = [entry for entry in costs if entry[0] < float("inf")]
+            self._near[file] = tuple(sorted(reachable, key=lambda entry: entry[0]))
+        return self._near[file]
 
-    def _nearest(self, file: FileName, target: SiteName) -> tuple[SiteName | None, float]:
+    def _nearest(self, file: FileName, target: SiteName) -> tuple[float, SiteName | None]:
         replica = self._replicas.get(file)
         if replica is None:
-            return None, float("inf")
+            return float("inf"), None
         if target in replica.sites:
-            return None, 0.0
-        best: tuple[SiteName | None, float] = (None, float("inf"))
+            return 0.0, None
+        best: tuple[float, SiteName | None] = (float("inf"), None)
         for source in replica.sites:
             cost = 1.0 / self._bandwidth.get((source, target), self._bandwidth_default)
-            if source in self._idle and cost < best[1]:
-                best = (source, cost)
+            if source in self._idle and cost < best[0]:
+                best = (cost, source)
         return best

@@ -1,0 +1,33 @@
+"""Consecutive errors of a site (KOALA 3.4): at the threshold it is unusable, until it has rested or somebody says so."""
+
+from __future__ import annotations
+
+from koala.core.grid import Site
+from koala.core.parameters import Parameters
+from koala.core.values import Instant
+
+
+def is_resting(site: Site, now: Instant) -> bool:
+    """Unusable now: it reached the threshold and its rest is not over."""
+    return site.unusable_until is not None and not site.is_probing and now < site.unusable_until
+
+
+def erred(site: Site, parameters: Parameters, now: Instant) -> bool:
+    """Count an error; True when the site becomes unusable by it. A failed probe makes it rest again."""
+    site.errors += 1
+    if site.unusable_until is not None and not site.is_probing:
+        return False
+    if not site.is_probing and site.errors < parameters.consecutive_errors_max:
+        return False
+    site.unusable_until = now + parameters.probe_after_s
+    site.is_probing = False
+    return True
+
+
+def ended_well(site: Site) -> bool:
+    """A component ended well here; True when that makes the site usable again."""
+    was_unusable = site.unusable_until is not None
+    site.errors = 0
+    site.unusable_until = None
+    site.is_probing = False
+    return was_unusable

@@ -1,0 +1,45 @@
+"""The placement queues (KOALA 3.1): high, low, and outside them the submissions delayed while they are full."""
+
+from __future__ import annotations
+
+from koala.core.job import Job, Placing
+from koala.core.values import Instant, JobId, Priority, Seconds
+
+
+class Queues:
+    """High, low and delayed jobs, each in order; every job stands in at most one of them."""
+
+    __slots__ = ("_queues", "delayed", "scans")
+
+    def __init__(self) -> None:
+        self._queues: dict[Priority, dict[JobId, Job]] = {Priority.HIGH: {}, Priority.LOW: {}}
+        self.delayed: dict[JobId, Job] = {}
+        self.scans = 0
+
+    def __len__(self) -> int:
+        """The sum of the lengths of the placement queues; delayed jobs stand outside."""
+        return sum(len(queue) for queue in self._queues.values())
+
+    def append(self, job: Job) -> None:
+        """To the tail of the queue of the job's priority."""
+        self._queues[job.spec.priority][job.id] = job
+
+    def remove(self, job: Job) -> None:
+        """Out of whatever queue it stands in."""
+        self._queues[job.spec.priority].pop(job.id, None)
+        self.delayed.pop(job.id, None)
+
+    def queue(self, priority: Priority) -> tuple[Job, ...]:
+        """The jobs of one queue, head first."""
+        return tuple(self._queues[priority].values())
+
+    def aged(self, now: Instant, ageing_s: Seconds) -> list[Job]:
+        """Jobs that have waited for `ageing_s`, longest first. Tails only grow older, so they are a prefix of each queue."""
+        found: list[tuple[Instant, Job]] = []
+        for queue in self._queues.values():
+            for job in queue.values():
+                assert isinstance(job.phase, Placing)
+                if now - job.phase.queued_at < ageing_s:
+                    break
+                found.append((job.phase.queued_at, job))
+        return [job for _, job in sorted(found, key=lambda entry: entry[0])]

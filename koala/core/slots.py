@@ -1,0 +1,167 @@
+"""The policy slots of the pipeline: what each policy is asked and what it answers, and the recording of answers.
+
+A policy is a function from values to a value. The scheduler alone applies what it answers, and records the answer with
+the event, so that a replay gives the same state whatever has become of the policy since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from koala.core.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
+from koala.core.values import FileName, Instant, JobId, Priority, Seconds, SiteName, UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingPart:
+    """A member without a claim: where it was placed (None: nowhere yet), and the site its job fixes."""
+
+    component: int
+    processors: int
+    site: SiteName | None
+    fixed: SiteName | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """A low-priority job that may be preempted, and the processors it holds at each site."""
+
+    job: JobId
+    start_at: Instant
+    held: tuple[tuple[SiteName, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimQuestion:
+    """A claiming try (KOALA 3.3): `held` of `components` are claimed already; `pending` are to be claimed now.
+
+    `remaining_s` is the time to the JST; `victims` come in descending order of their JST and only from sites (`preemptible`)
+    where a queued claim starts once they are stopped.
+    """
+
+    components: int
+    held: int
+    pending: tuple[PendingPart, ...]
+    user: UserName
+    priority: Priority
+    file: FileName | None
+    remaining_s: Seconds
+    threshold: float
+    preempt: str
+    victims: tuple[Victim, ...] = ()
+    preemptible: tuple[SiteName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPlan:
+    """What to do in a claiming try: `claims` are made where the components are, `moves` at new sites, `preempting` ones where
+    they are after `victims` have been stopped. `startable` of all components counts for F."""
+
+    fraction: float
+    claims: tuple[int, ...] = ()
+    moves: tuple[Assignment, ...] = ()
+    preempting: tuple[int, ...] = ()
+    victims: tuple[JobId, ...] = ()
+
+
+PlacementPolicy: TypeAlias = Callable[[PlacementRequest, GridView], Placement | Unplaceable]
+ClaimingPolicy: TypeAlias = Callable[[ClaimQuestion, GridView, PlacementPolicy], ClaimPlan]
+TurnPolicy: TypeAlias = Callable[[int, int], Priority]
+"""Which queue the n-th scan (from 0) visits, given S."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """The policies in force."""
+
+    place: PlacementPolicy
+    claim: ClaimingPolicy
+    turn: TurnPolicy
+
+
+# --- recorded answers ---------------------------------------------------------------------------------------
+
+Answer: TypeAlias = Placement | ClaimPlan | None
+"""None stands for Unplaceable: the reason is for people and is worked out anew when they ask."""
+
+
+class Recorder:
+    """Asks policies and keeps their answers; in a replay it gives the recorded answers instead."""
+
+    __slots__ = ("_replay", "answers")
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+        self._replay: list[Any] | None = None
+
+    def begin(self, replay: list[Any] | None) -> None:
+        """A new event is handled; `replay` holds its recorded answers when it is not the first time."""
+        self.answers = []
+        self._replay = None if replay is None else _unpack(replay)
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """The policy's answer, or the recorded one."""
+        if self._replay is not None:
+            plain = self._replay.pop(0)
+            answer = _from_plain(plain)
+        else:
+            answer = question()
+            plain = _to_plain(answer)
+        if plain is None and self.answers and isinstance(self.answers[-1], int):
+            self.answers[-1] += 1  # a run of Unplaceable is one number: long queues are scanned often
+        else:
+            self.answers.append(1 if plain is None else plain)
+        return answer
+
+
+def _unpack(answers: list[Any]) -> list[Any]:
+    unpacked: list[Any] = []
+    for answer in answers:
+        unpacked.extend([None] * answer if isinstance(answer, int) else [answer])
+    return unpacked
+
+
+def _to_plain(answer: Answer) -> Any:
+    match answer:
+        case None:
+            return None
+        case Placement():
+            return ["placement", _rows(answer.assignments)]
+        case ClaimPlan():
+            return [
+                "plan",
+                answer.fraction,
+                list(answer.claims),
+                _rows(answer.moves),
+                list(answer.preempting),
+                list(answer.victims),
+            ]
+
+
+def _from_plain(plain: Any) -> Answer:
+    if plain is None:
+        return None
+    if plain[0] == "placement":
+        return Placement(assignments=_assignments(plain[1]))
+    _, fraction, claims, moves, preempting, victims = plain
+    return ClaimPlan(
+        fraction=fraction,
+        claims=tuple(claims),
+        moves=_assignments(moves),
+        preempting=tuple(preempting),
+        victims=tuple(victims),
+    )
+
+
+def _rows(assignments: tuple[Assignment, ...]) -> list[list[Any]]:
+    return [[a.component, a.site, a.source, a.transfer_s] for a in assignments]
+
+
+def _assignments(rows: list[list[Any]]) -> tuple[Assignment, ...]:
+    return tuple(
+        Assignment(component=component, site=site, source=source, transfer_s=transfer_s)
+        for component, site, source, transfer_s in rows
+    )

@@ -1,0 +1,62 @@
+"""The Incremental Claiming Policy (KOALA 3.3); atomic claiming is its case T = 1."""
+
+from __future__ import annotations
+
+from koala.core.grid import GridView, Part, Placement, PlacementRequest
+from koala.core.slots import ClaimPlan, ClaimQuestion, PendingPart, PlacementPolicy
+from koala.policies.claiming.preemption import choose_victims
+
+
+def incremental(question: ClaimQuestion, view: GridView, place: PlacementPolicy) -> ClaimPlan:
+    """Claim what can start; move what cannot, where its file can still be by the JST; preempt for high priority.
+
+    F, the fraction of components started or startable now, is found first; below T nothing is claimed.
+    """
+    startable, blocked = _split(question, view)
+    fraction = (question.held + len(startable)) / question.components
+    if fraction < question.threshold:
+        return ClaimPlan(fraction=fraction)
+    moves = []
+    stuck = []
+    for part in blocked:
+        move = None if part.fixed is not None else place(_anywhere(part, question), view)
+        if isinstance(move, Placement):
+            view.take(move.assignments[0].site, part.processors)
+            moves.append(move.assignments[0])
+        else:
+            stuck.append(part)
+    preempting, victims = choose_victims(question, tuple(stuck), view)
+    return ClaimPlan(
+        fraction=fraction,
+        claims=tuple(part.component for part in startable),
+        moves=tuple(moves),
+        preempting=preempting,
+        victims=victims,
+    )
+
+
+def _split(
+    question: ClaimQuestion, view: GridView
+) -> tuple[list[PendingPart], list[PendingPart]]:
+    startable: list[PendingPart] = []
+    blocked: list[PendingPart] = []
+    for part in sorted(question.pending, key=lambda p: (-p.processors, p.component)):
+        if part.site is not None and view.idle_at(part.site) >= part.processors:
+            view.take(part.site, part.processors)
+            startable.append(part)
+        else:
+            blocked.append(part)
+    return startable, blocked
+
+
+def _anywhere(part: PendingPart, question: ClaimQuestion) -> PlacementRequest:
+    return PlacementRequest(
+        parts=(
+            Part(
+                component=part.component, processors=part.processors, size_bytes=part.size_bytes
+            ),
+        ),
+        user=question.user,
+        file=question.file,
+        transfer_s_max=question.remaining_s,
+    )

@@ -1,0 +1,54 @@
+"""Preemption of low-priority jobs for a high-priority one (KOALA 3.3)."""
+
+from __future__ import annotations
+
+from koala.core.grid import GridView
+from koala.core.slots import ClaimQuestion, PendingPart, Victim
+from koala.core.values import JobId, Priority
+
+
+def choose_victims(
+    question: ClaimQuestion, stuck: tuple[PendingPart, ...], view: GridView
+) -> tuple[tuple[int, ...], tuple[JobId, ...]]:
+    """The components that become startable by preemption, and the victims: at each component's execution site, in
+    descending order of their JST, no more than needed.
+
+    With `preempt = complete` nobody is preempted unless all components can thereby be claimed; with `component`, the
+    paper's rule, each component is looked at by itself.
+    """
+    if question.priority is not Priority.HIGH or question.preempt == "none" or not stuck:
+        return (), ()
+    served: list[int] = []
+    victims: list[JobId] = []
+    for part in stuck:
+        chosen = _enough(part, question, victims, view)
+        if chosen is None:
+            continue
+        for victim in chosen:
+            victims.append(victim.job)
+            for site, processors in victim.held:
+                view.give(site, processors)
+        assert part.site is not None
+        view.take(part.site, part.processors)
+        served.append(part.component)
+    if question.preempt == "complete" and len(served) < len(stuck):
+        return (), ()
+    return tuple(served), tuple(victims)
+
+
+def _enough(
+    part: PendingPart, question: ClaimQuestion, taken: list[JobId], view: GridView
+) -> list[Victim] | None:
+    """The fewest victims, in order, that free enough processors for one part; None when they do not suffice."""
+    if part.site is None or part.site not in question.preemptible:
+        return None
+    idle = view.idle_at(part.site)
+    chosen: list[Victim] = []
+    for victim in question.victims:
+        if idle >= part.processors:
+            break
+        here = dict(victim.held).get(part.site, 0)
+        if here and victim.job not in taken:
+            chosen.append(victim)
+            idle += here
+    return chosen if idle >= part.processors else None

@@ -1,0 +1,80 @@
+"""Close-to-Files (KOALA 2.6): a component goes where it fits and its file arrives first."""
+
+from __future__ import annotations
+
+from koala.core.grid import (
+    Assignment,
+    GridView,
+    Part,
+    Placement,
+    PlacementRequest,
+    Unplaceable,
+)
+from koala.core.values import FileName, SiteName
+
+
+def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+    """Components in decreasing size; among the sites where one fits, the smallest estimated transfer time from any
+    replica; ties: more idle processors, then site order. Several components may share a site."""
+    idle = view.idle(request.user)
+    assignments = []
+    for part in by_decreasing_size(request.parts):
+        found = _closest(part, request, view, idle)
+        if found is None:
+            return unplaceable(part, request, view, idle)
+        idle[found.site] -= part.processors
+        assignments.append(found)
+    return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
+
+
+def by_decreasing_size(parts: tuple[Part, ...]) -> list[Part]:
+    """Largest first; equal ones in the job's order."""
+    return sorted(parts, key=lambda part: (-part.processors, part.component))
+
+
+def _closest(
+    part: Part, request: PlacementRequest, view: GridView, idle: dict[SiteName, int]
+) -> Assignment | None:
+    if request.file is None:
+        site = part.site if part.site is not None else max(idle, key=idle.__getitem__, default=None)
+        if site is None or idle.get(site, 0) < part.processors:
+            return None
+        return Assignment(component=part.component, site=site)
+    return nearest(part, request.file, request.transfer_s_max, view, idle)
+
+
+def nearest(  # one site of a tie group is compared with the next: five values belong together
+    part: Part, file: FileName, transfer_s_max: float, view: GridView, idle: dict[SiteName, int]
+) -> Assignment | None:
+    """The assignment with the shortest transfer, most idle processors among equals; None when nothing fits."""
+    best: Assignment | None = None
+    for seconds_per_byte, source, site in view.near(file):
+        transfer_s = seconds_per_byte * part.size_bytes
+        if transfer_s > transfer_s_max or (best is not None and transfer_s > best.transfer_s):
+            break
+        fits = idle.get(site, 0) >= part.processors and part.site in (None, site)
+        if fits and (best is None or idle[site] > idle[best.site]):
+            best = Assignment(
+                component=part.component, site=site, source=source, transfer_s=transfer_s
+            )
+    return best
+
+
+def unplaceable(
+    part: Part, request: PlacementRequest, view: GridView, idle: dict[SiteName, int]
+) -> Unplaceable:
+    """Why a part fits nowhere, in the words of a person."""
+    if part.site is not None and part.site not in idle:
+        reason = f"its site {part.site} is not usable now"
+    elif part.site is not None and idle[part.site] < part.processors:
+        reason = f"its site {part.site} has {idle[part.site]} idle"
+    elif not idle:
+        reason = "no site is usable now"
+    elif max(idle.values()) < part.processors:
+        site = max(idle, key=idle.__getitem__)
+        reason = f"largest idle site is {site} with {idle[site]}"
+    elif request.file is not None and not view.near(request.file):
+        reason = f"no usable site holds its input file {request.file}"
+    else:
+        reason = f"no site with enough idle processors gets {request.file} in time"
+    return Unplaceable(component=part.component, reason=reason)

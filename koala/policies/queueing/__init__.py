@@ -1,0 +1,1 @@
+"""Queue disciplines: whose turn it is."""
