@@ -1,0 +1,73 @@
+"""Reading what documents claim: shell blocks that run, state diagrams, links."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.tidy.sources import ROOT
+
+RUNS = "<!-- runs -->"
+"""A shell block below this mark is run by the tests."""
+
+BLOCK = re.compile(re.escape(RUNS) + r"\n```sh\n(.*?)```", re.DOTALL)
+DIAGRAM = re.compile(r"```mermaid\nstateDiagram-v2\n(.*?)```", re.DOTALL)
+GROUP = re.compile(r"state (\w+) \{\n(.*?)\n\s*\}", re.DOTALL)
+ARROW = re.compile(r"^\s*(\S+)\s+-->\s+(\w+)", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellBlock:
+    """A block of commands in a document, and the line where it starts."""
+
+    place: str
+    commands: str
+
+
+def documents() -> list[Path]:
+    """All Markdown files of the project itself."""
+    folders = [ROOT / "docs", ROOT / "deploy", ROOT / "examples"]
+    return sorted(ROOT.glob("*.md")) + sorted(
+        path for folder in folders for path in folder.rglob("*.md")
+    )
+
+
+def shell_blocks(path: Path) -> Iterator[ShellBlock]:
+    """The blocks that are marked as running."""
+    text = path.read_text(encoding="utf-8")
+    for found in BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start()) + 3
+        yield ShellBlock(place=f"{path.name}:{line}", commands=found.group(1))
+
+
+def marks(path: Path) -> int:
+    """How many blocks claim to run; more than are found means a mark at the wrong place."""
+    return path.read_text(encoding="utf-8").count(RUNS)
+
+
+def transitions(text: str) -> Mapping[str, set[str]]:
+    """The arrows of the state diagram; one from a group holds for every state in it."""
+    found = DIAGRAM.search(text)
+    assert found is not None, "the document has no state diagram"
+    groups = {
+        name: {state for arrow in ARROW.findall(body) for state in arrow if state != "[*]"}
+        for name, body in GROUP.findall(found.group(1))
+    }
+    arrows: dict[str, set[str]] = {}
+    for source, target in ARROW.findall(found.group(1)):
+        for state in sorted(groups.get(source, {source})):
+            if state != "[*]":
+                arrows.setdefault(state, set()).add(target)
+                arrows.setdefault(target, set())
+    return arrows
+
+
+def broken_links(path: Path) -> list[str]:
+    """Links to files that are not there; those to the web are not followed."""
+    targets = LINK.findall(path.read_text(encoding="utf-8"))
+    return [
+        f"{path.name}: {target}"
+        for target in targets
+        if "://" not in target and not (path.parent / target).exists()
+    ]

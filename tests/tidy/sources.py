@@ -1,0 +1,126 @@
+"""The project's own Python files, parsed once, and what they import."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GENERATED = ROOT / "koala" / "wire" / "v1"
+IMPORT_ROOTS = {"koala": ROOT, "koala_agent": ROOT / "agents"}
+OTHER_FOLDERS = ("tests", "proto", "examples", "docs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """One source file: its import name, where it is, its text and its syntax tree."""
+
+    name: str
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.name == "__init__.py"
+
+    def at(self, node: ast.AST) -> str:
+        """`path:line`, as editors and people like it."""
+        path = self.path.relative_to(ROOT) if self.path.is_relative_to(ROOT) else self.path
+        return f"{path}:{getattr(node, 'lineno', 1)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """That a module imports `target`; `is_late` inside a function or for type checkers only."""
+
+    target: str
+    node: ast.stmt
+    is_late: bool
+
+
+def module_of(text: str, *, name: str = "koala.example") -> Module:
+    """A module that exists only in a test: the rules are tried on such."""
+    return Module(name=name, path=Path(f"{name}.py"), text=text, tree=ast.parse(text))
+
+
+@cache
+def shipped_modules() -> tuple[Module, ...]:
+    """All modules of `koala` and `koala_agent` but the generated ones, in order of their names."""
+    found = []
+    for package, root in IMPORT_ROOTS.items():
+        for path in (root / package).rglob("*.py"):
+            if not path.is_relative_to(GENERATED):
+                parts = path.relative_to(root).with_suffix("").parts
+                name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+                found.append(_read(path, name=name))
+    return tuple(sorted(found, key=lambda module: module.name))
+
+
+@cache
+def other_modules() -> tuple[Module, ...]:
+    """Tests, examples and scripts."""
+    return tuple(
+        _read(path, name=".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for folder in OTHER_FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    )
+
+
+def imports(module: Module) -> Iterator[Import]:
+    """All that a module imports, as full names; `from koala.core import job` is koala.core.job."""
+    late = {id(child) for block in _late_blocks(module.tree) for child in ast.walk(block)}
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Import(names=names):
+                targets = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(source), names=names, level=0):
+                targets = [_resolve(source, alias.name) for alias in names]
+            case _:
+                continue
+        for target in targets:
+            yield Import(target=target, node=node, is_late=id(node) in late)
+
+
+def top_level(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def is_within(name: str, *prefixes: str) -> bool:
+    """True when `name` is one of the packages or modules, or lies in one."""
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of an expression that is such a name, else an empty text."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=attr):
+            base = dotted(value)
+            return f"{base}.{attr}" if base else ""
+        case _:
+            return ""
+
+
+def _read(path: Path, *, name: str) -> Module:
+    text = path.read_text(encoding="utf-8")
+    return Module(name=name, path=path, text=text, tree=ast.parse(text, filename=str(path)))
+
+
+def _late_blocks(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+            isinstance(node, ast.If) and dotted(node.test).endswith("TYPE_CHECKING")
+        ):
+            yield node
+
+
+def _resolve(source: str, name: str) -> str:
+    """A name imported from a package may be a module of its own."""
+    root = IMPORT_ROOTS.get(top_level(source))
+    if root is None:
+        return source
+    path = root.joinpath(*source.split("."), name)
+    return f"{source}.{name}" if path.is_dir() or path.with_suffix(".py").exists() else source

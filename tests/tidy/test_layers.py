@@ -1,0 +1,86 @@
+"""Imports point upward in the list of layers, and parts know of others only what they may."""
+
+import sys
+
+import pytest
+
+from tests.tidy.layers import breaches, cycles, root_breaches, undeclared
+from tests.tidy.sources import imports, module_of, shipped_modules, top_level
+
+
+def test_imports_point_to_the_same_layer_or_upward() -> None:
+    assert list(breaches(shipped_modules())) == []
+
+
+def test_packages_above_pure_modules_pull_in_nothing() -> None:
+    assert list(root_breaches(shipped_modules())) == []
+
+
+def test_no_modules_import_one_another_while_they_are_loaded() -> None:
+    assert list(cycles(shipped_modules())) == []
+
+
+def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
+    assert list(undeclared(shipped_modules())) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        ("koala.core.job", "from koala.policies import registry", "lower layer"),
+        ("koala.core.job", "import koala.daemon.pump", "lower layer"),
+        ("koala.core.job", "def f():\n    from koala import wire", "lower layer"),
+        ("koala.daemon.pump", "from koala.cli.render import table", "lower layer"),
+        ("koala_agent.claims", "from koala.core.values import ClaimId", "an agent knows only"),
+        ("koala.sim.world", "from koala_agent.starter import x", "shares only lrm.model"),
+        ("koala.daemon.pump", "import aiomqtt", "only koala.bus"),
+        ("koala.sim.engine", "import grpc.aio", "only koala.wire"),
+        ("koala.helpers", "", "has no layer"),
+    ],
+)
+def test_a_breach_of_the_layers_is_found(name: str, text: str, word: str) -> None:
+    (found,) = breaches([module_of(text, name=name)])
+    assert word in found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("koala.core.scheduler", "from koala.core import job\nfrom koala.errors import SpecError"),
+        ("koala.sim.world", "from koala_agent.lrm.model import LRMState"),
+        (
+            "koala_agent.link",
+            "from koala.wire.v1 import link_pb2\nfrom koala.errors import KoalaError",
+        ),
+        ("koala.daemon.main", "from koala.bus import publish"),
+        ("koala.cli.demo", "import koala_agent.main, koala.daemon.main, rich.table"),
+    ],
+)
+def test_imports_that_are_meant_are_allowed(name: str, text: str) -> None:
+    assert list(breaches([module_of(text, name=name)])) == []
+
+
+def test_a_cycle_is_found_and_a_late_import_is_none() -> None:
+    first = module_of("import koala.b", name="koala.a")
+    assert list(cycles([first, module_of("import koala.a", name="koala.b")])) == [
+        "koala.a -> koala.b -> koala.a"
+    ]
+    late = module_of("def f():\n    import koala.a", name="koala.b")
+    assert list(cycles([first, late])) == []
+
+
+def test_an_undeclared_package_is_found() -> None:
+    (found,) = undeclared([module_of("import json, numpy\nimport structlog, grpc")])
+    assert "numpy" in found
+
+
+def test_the_starter_needs_nothing_but_the_standard_library() -> None:
+    """It runs on compute nodes, where nothing of ours is installed."""
+    for module in shipped_modules():
+        if module.name == "koala_agent.starter":
+            foreign = [found.target for found in imports(module) if not _is_standard(found.target)]
+            assert foreign == []
+
+
+def _is_standard(name: str) -> bool:
+    return top_level(name) in sys.stdlib_module_names

@@ -1,0 +1,69 @@
+"""Every module says what it is for, and none holds what nobody would want to find there."""
+
+import ast
+
+import pytest
+
+from tests.tidy.sources import module_of, other_modules, shipped_modules
+from tests.tidy.words import bad_habits, bad_tests, bad_words
+
+ALL = (*shipped_modules(), *other_modules())
+
+
+def test_every_module_has_a_docstring() -> None:
+    assert [module.name for module in ALL if not ast.get_docstring(module.tree)] == []
+
+
+def test_nothing_is_left_open_and_no_tool_is_silenced_wholesale() -> None:
+    assert [found for module in ALL for found in bad_words(module)] == []
+
+
+def test_there_are_no_stray_tasks_stubs_or_blind_excepts() -> None:
+    assert [found for module in ALL for found in bad_habits(module)] == []
+
+
+def test_tests_neither_sleep_nor_skip_nor_mock() -> None:
+    tests = [module for module in other_modules() if module.name.startswith("tests.")]
+    assert [found for module in tests for found in bad_tests(module)] == []
+
+
+@pytest.mark.parametrize("text", ["x = 1  # TODO later", "x = 1  # type: ignore", "x = 1  # noqa"])
+def test_a_bad_comment_is_found(text: str) -> None:
+    assert len(list(bad_words(module_of(text)))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = 1  # TODO (#12): the other unit",
+        "x = 1  # type: ignore[assignment]  # the stub is wrong",
+        "x = 1  # noqa: TID251",
+        "x = '# TODO in a text'",
+    ],
+)
+def test_a_comment_with_its_reason_is_left_alone(text: str) -> None:
+    assert list(bad_words(module_of(text))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "asyncio.create_task(f())",
+        "raise NotImplementedError",
+        "raise NotImplementedError('later')",
+        "try:\n    f()\nexcept:\n    pass",
+    ],
+)
+def test_a_bad_habit_is_found(text: str) -> None:
+    assert len(list(bad_habits(module_of(text)))) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["time.sleep(1)", "asyncio.sleep(0.1)", "pytest.skip('no')", "import unittest.mock"]
+)
+def test_a_bad_test_is_found(text: str) -> None:
+    assert len(list(bad_tests(module_of(text)))) == 1
+
+
+def test_giving_way_to_other_tasks_is_no_sleep() -> None:
+    assert list(bad_tests(module_of("asyncio.sleep(0)"))) == []

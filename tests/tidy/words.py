@@ -1,0 +1,62 @@
+"""Words and habits that do not belong into the source, and the search for them."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+
+from tests.tidy.sources import Module, dotted, imports, is_within
+
+OPEN_END = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+NUMBERED = re.compile(r"\((#|decision )\d+\)")
+BARE_IGNORE = re.compile(r"type:\s*ignore(?!\[)|noqa(?!:)")
+VAGUE_NAMES = {"util", "utils", "helper", "helpers", "misc", "common", "manager", "handler", "info"}
+
+TASK_MAKERS = {"asyncio.create_task", "asyncio.ensure_future", "asyncio.get_event_loop"}
+SLEEPS = {"time.sleep", "asyncio.sleep"}
+SKIPS = {"pytest.skip", "pytest.importorskip", "pytest.mark.skip", "pytest.mark.skipif"}
+
+
+def bad_words(module: Module) -> Iterator[str]:
+    """Comments that leave ends open or silence a tool without saying which rule."""
+    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+        if token.type == tokenize.COMMENT:
+            place = f"{module.path.name}:{token.start[0]}"
+            if OPEN_END.search(token.string) and not NUMBERED.search(token.string):
+                yield f"{place}: an open end without the number of an issue or decision"
+            if BARE_IGNORE.search(token.string):
+                yield f"{place}: silences a tool without naming the rule"
+
+
+def bad_habits(module: Module) -> Iterator[str]:
+    """Calls and statements that are banned everywhere."""
+    if module.path.stem in VAGUE_NAMES:
+        yield f"{module.path}: the name says nothing"
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Call(func=func) if dotted(func) in TASK_MAKERS:
+                yield f"{module.at(node)}: {dotted(func)} (use a TaskGroup)"
+            case ast.Raise(exc=ast.Name(id=name) | ast.Call(func=ast.Name(id=name))):
+                if name == "NotImplementedError":
+                    yield f"{module.at(node)}: a stub"
+            case ast.ExceptHandler(type=None):
+                yield f"{module.at(node)}: a blind except"
+            case _:
+                pass
+
+
+def bad_tests(module: Module) -> Iterator[str]:
+    """What tests may not do: sleep, skip, or replace our own code by mocks."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Call(func=func, args=args) if dotted(func) in SLEEPS:
+                if not (args and isinstance(args[0], ast.Constant) and args[0].value == 0):
+                    yield f"{module.at(node)}: sleeps instead of waiting for what it waits for"
+            case ast.Attribute() if dotted(node) in SKIPS:
+                yield f"{module.at(node)}: skips"
+            case _:
+                pass
+    for found in imports(module):
+        if is_within(found.target, "unittest.mock", "mock", "pytest_mock"):
+            yield f"{module.at(found.node)}: mocks"
