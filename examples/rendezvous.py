@@ -261,7 +261,7 @@ def _wait(
     remaining_s = deadline - time.monotonic()
     if remaining_s <= 0 or not poller.poll(remaining_s * 1000):
         silent = (receiving or sending)[0]
-        raise silent.lost(f"it was silent for {timeout_s:g} s")
+        raise silent.lost(f"it was silent for {timeout_s:.3g} s")
 
 
 class Rendezvous:
@@ -373,7 +373,7 @@ class Rendezvous:
                 connection, origin = self._listener.accept()
             except TimeoutError as error:
                 missing = ", ".join(self.describe(rank) for rank in sorted(expected))
-                message = f"no connection within {timeout_s:g} s from {missing}"
+                message = f"no connection within {timeout_s:.3g} s from {missing}"
                 raise RendezvousError(message) from error
             caller = Channel(connection, rank=-1, peer=f"caller at {origin[0]}:{origin[1]}")
             try:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from tests.examples.programs import FEDAVG, RENDEZVOUS
 from tests.examples.stage import Stage
 

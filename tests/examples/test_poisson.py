@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from tests.examples.programs import POISSON
 from tests.examples.stage import Stage
 

@@ -1,0 +1,93 @@
+"""The job descriptions of the examples: Globus RSL that says what the programs understand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.rsl.evaluation import canonical_name, evaluate
+from koala.rsl.parser import parse
+from koala.rsl.tree import canonical_json
+from tests.examples.programs import FEDAVG, POISSON
+from tests.examples.stage import EXAMPLES
+
+DESCRIPTIONS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.rsl"))
+SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
+"""The grid that the descriptions are written for (KOALA 2.1): the DAS."""
+JOB_WIDE = {"priority", "inputfile", "inputmode", "maxhold", "quorum", "retry"}
+OF_A_COMPONENT = {
+    *("executable", "arguments", "environment", "count", "jobtype", "maxwalltime", "label"),
+    *("resourcemanagercontact", "subjobstarttype", "outputfile"),
+}
+
+
+def _clauses(name: str) -> tuple[dict[str, list[Any]], list[dict[str, list[Any]]]]:
+    """The job-wide relations and those of each component, by canonical attribute name."""
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    tree = json.loads(canonical_json(evaluate(parse(text), {"EXAMPLES": str(EXAMPLES)})))
+    assert tree["bool"] == "+"
+    wide, components = {}, []
+    for operand in tree["operands"]:
+        if "attr" in operand:
+            wide[canonical_name(operand["attr"])] = operand["values"]
+        else:
+            relations = operand["operands"]
+            components.append({canonical_name(one["attr"]): one["values"] for one in relations})
+    return wide, components
+
+
+def test_all_descriptions_are_here() -> None:
+    assert DESCRIPTIONS == [
+        "fedavg/fedavg.rsl",
+        "hello.rsl",
+        "high-priority.rsl",
+        "ordered.rsl",
+        "poisson/poisson-five.rsl",
+        "poisson/poisson.rsl",
+        "quorum.rsl",
+    ]
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+def test_a_description_uses_known_attributes_and_fits_the_grid(name: str) -> None:
+    wide, components = _clauses(name)
+    assert set(wide) <= JOB_WIDE
+    assert len({component["label"][0] for component in components}) == len(components) > 1
+    for component in components:
+        assert set(component) <= OF_A_COMPONENT
+        (site,) = component.get("resourcemanagercontact", ["delft"])
+        assert 1 <= int(component["count"][0]) <= SITES[site]
+        assert component["jobtype"][0] in {"single", "multiple"}
+        assert int(component["maxwalltime"][0]) >= 1
+
+
+@pytest.mark.parametrize("name", [name for name in DESCRIPTIONS if name != "hello.rsl"])
+def test_a_program_understands_the_arguments_that_its_description_gives(name: str) -> None:
+    for component in _clauses(name)[1]:
+        path, *arguments = component["arguments"]
+        assert Path(path).is_file()
+        assert component["executable"] == ["python3"]
+        program = POISSON if Path(path).name == "poisson.py" else FEDAVG
+        program._options(arguments)
+
+
+def test_the_numbers_of_components_are_those_of_the_readme() -> None:
+    shapes = {
+        name: [int(component["count"][0]) for component in _clauses(name)[1]]
+        for name in DESCRIPTIONS
+    }
+    assert shapes == {
+        "fedavg/fedavg.rsl": [1] * 4,
+        "hello.rsl": [1] * 2,
+        "high-priority.rsl": [48] * 3,
+        "ordered.rsl": [2] * 2,
+        "poisson/poisson-five.rsl": [2] * 5,
+        "poisson/poisson.rsl": [4] * 3,
+        "quorum.rsl": [1] * 4,
+    }
+
+
+def test_the_readme_tells_of_every_description() -> None:
+    readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert [name for name in DESCRIPTIONS if f"`{name}`" not in readme] == []
