@@ -26,9 +26,9 @@ EXPECTED_FAILURE = "import pytest\n@pytest.mark.xfail\ndef test_it(): assert Fal
 )
 def test_a_skip_fails_under_ci_alone(tmp_path: Path, text: str, ci: str, *, passes: bool) -> None:
     tmp_path.joinpath("test_example.py").write_text(text, encoding="utf-8")
+    plugins = ["-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "tests.conftest"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(tmp_path)]
-        + ["-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "tests.conftest", str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, *plugins, str(tmp_path)],
         cwd=tmp_path,
         env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)},
         capture_output=True,
