@@ -1,0 +1,133 @@
+"""Tokens of RSL 1.0, as the Globus C library cuts them; docs/rsl.md says where we differ.
+
+White space is space, TAB, LF, and CR directly before LF; any other CR outside quotes is an error,
+so that no value carries one unseen. A comment `(* ... *)` equals white space. FF and VT are literal
+characters. One pass, one compiled expression for all but quotes and comments, whose ends are found
+by searching: the time is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from koala.errors import SpecError
+from koala.rsl.tree import Source
+
+SHOWN_CHARACTERS_MAX = 40
+
+
+class Kind(StrEnum):
+    """What a token is; the values are the group names of the expression below."""
+
+    UNQUOTED = "unquoted"
+    QUOTED = "quoted"
+    OPEN = "open"
+    CLOSE = "close"
+    OPERATOR = "operator"
+    CONNECTIVE = "connective"
+    HASH = "hash"
+    DOLLAR = "dollar"
+    END = "end"
+
+
+class Token(NamedTuple):
+    """A piece of the text. `text` is a literal's value, else what stands there."""
+
+    kind: Kind
+    text: str
+    offset: int
+    is_adjacent: bool  # nothing at all, not even a comment, between it and the token before it
+
+    def shown(self) -> str:
+        """How an error message names the token."""
+        if self.kind is Kind.END:
+            return "the end of the text"
+        cut = self.text[:SHOWN_CHARACTERS_MAX] + "..." * (len(self.text) > SHOWN_CHARACTERS_MAX)
+        if self.kind is Kind.QUOTED:
+            return f"the quoted literal {cut!r}"
+        return f"the literal {cut!r}" if self.kind is Kind.UNQUOTED else f"`{self.text}`"
+
+
+_NEVER_UNQUOTED = r""" \t\n\r()=<>!"'^\#$*?~"""
+_TOKEN = re.compile(
+    rf"""[ \t\n]*(?:
+      (?P<unquoted>[^{_NEVER_UNQUOTED}+&|][^{_NEVER_UNQUOTED}]*)
+    | (?P<open>\((?!\*))
+    | (?P<close>\))
+    | (?P<quoted>["'] | \^(?s:.))
+    | (?P<operator>[!<>]=|[=<>])
+    | (?P<connective>[&|+])
+    | (?P<hash>\#)
+    | (?P<dollar>\$)
+    | (?P<skipped>\(\*|\r\n)
+    | (?P<end>\Z)
+    )""",
+    # The class has a leading blank of its own; VERBOSE leaves white space inside classes alone.
+    re.VERBOSE,
+)
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+def tokens(source: Source) -> Iterator[Token]:
+    """All tokens of the text; the last is always END. Raises SpecError where none begins."""
+    text, match = source.text, _TOKEN.match
+    end_of_last = position = 0
+    while True:
+        found = match(text, position)
+        if found is None:
+            raise _no_token(source, position)
+        group = found.lastgroup
+        assert group is not None
+        start, position = found.span(group)
+        if group == "skipped":
+            if text[start] == "(":
+                position = _end_of_comment(source, start)
+            continue
+        value = found[group]
+        if group == "quoted":
+            value, position = _quoted(source, start, value[-1], position)
+        yield Token(_KINDS[group], value, start, start == end_of_last)
+        if group == "end":
+            return
+        end_of_last = position
+
+
+def _quoted(source: Source, start: int, delimiter: str, position: int) -> tuple[str, int]:
+    """The value of a quoted literal and the offset behind it; a doubled delimiter is one."""
+    text = source.text
+    end = text.find(delimiter, position)
+    while end >= 0 and text.startswith(delimiter, end + 1):
+        end = text.find(delimiter, end + 2)
+    if end < 0:
+        message = f"the quoted literal that begins here is never closed: expected {delimiter!r}"
+        raise source.error(message, start)
+    return text[position:end].replace(delimiter * 2, delimiter), end + 1
+
+
+def _end_of_comment(source: Source, start: int) -> int:
+    end = source.text.find("*)", start + 2)
+    if end < 0:
+        raise source.error("the comment that begins here is never closed: expected `*)`", start)
+    return end + 2
+
+
+def _no_token(source: Source, position: int) -> SpecError:
+    """Say which character stands where no token can begin, and what to do about it."""
+    while position < len(source.text) and source.text[position] in " \t\n":
+        position += 1
+    character = source.text[position]
+    if character == "\r":
+        message = (
+            "found a carriage return (CR) that no line feed (LF) follows, expected CR only in CR "
+            "LF line ends and inside quotes"
+        )
+    elif character == "^":
+        message = "found `^` at the end of the text, expected a delimiter and quoted text after it"
+    elif character == "!":
+        message = "found `!` without `=` directly after it, expected the operator `!=`"
+    else:
+        message = f"found `{character}`, which an unquoted literal cannot hold: put it in quotes"
+    return source.error(message, position)
