@@ -49,13 +49,18 @@ def test_a_comment_with_its_reason_is_left_alone(text: str) -> None:
     "text",
     [
         "asyncio.create_task(f())",
-        "raise NotImplementedError",
-        "raise NotImplementedError('later')",
+        "def f(): raise NotImplementedError",
+        "async def f():\n    'Does it.'\n    raise NotImplementedError('later')",
         "try:\n    f()\nexcept:\n    pass",
     ],
 )
 def test_a_bad_habit_is_found(text: str) -> None:
     assert len(list(bad_habits(module_of(text)))) == 1
+
+
+def test_a_hook_that_refuses_what_it_does_not_know_is_no_stub() -> None:
+    text = "def f(x):\n    if x: return 1\n    raise NotImplementedError"
+    assert list(bad_habits(module_of(text))) == []
 
 
 @pytest.mark.parametrize(
