@@ -1,14 +1,14 @@
 """The error tree of Koala. Outcomes (refused, unanswered, site lost) are values, never exceptions.
 
-    KoalaError
-    ├── SpecError            the request is wrong (job description, option, name)
-    ├── UnknownJobError      no job with this id, or not visible to this user
-    ├── UnknownSiteError     no site with this name
-    ├── RejectedError        right, but not now (queue full, key used for another job)
-    ├── ConfigError          a configuration file is wrong
-    ├── JournalError         the journal is damaged, of another format, or cannot be written
-    ├── UnreachableError     the other side does not answer
-    └── LocalManagerError    a local resource manager erred; `transient` when trying again may help
+KoalaError
+├── SpecError            the request is wrong (job description, option, name)
+├── UnknownJobError      no job with this id, or not visible to this user
+├── UnknownSiteError     no site with this name
+├── RejectedError        right, but not now (queue full, key used for another job)
+├── ConfigError          a configuration file is wrong
+├── JournalError         the journal is damaged, of another format, or cannot be written
+├── UnreachableError     the other side does not answer
+└── LocalManagerError    a local resource manager erred; `transient` when trying again may help
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Actions: what the driver must do next, after the event that caused them is durable. Frozen, imperative.
+"""Actions: what the driver must do next, after the event that caused them is durable. Frozen,
+imperative.
 
-What a site must know (claims, transfers) is also the value of `Scheduler.wanted(site)`, which is sent whole at each
-registration: an action towards a site is only that difference told early, and may be dropped while the site is away.
+What a site must know (claims, transfers) is also the value of `Scheduler.wanted(site)`, which is
+sent whole at each registration: an action towards a site is only that difference told early, and
+may be dropped while the site is away.
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ from koala.core.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimProcessors:
-    """Have the site start a placeholder of `processors` for this claim within the site's grace time.
+    """Have the site start a placeholder of `processors` for this claim within the site's grace
+    time.
 
-    `ask_number` comes back in the site's reports. The starter gives up at `hold_s` after check-in, unless released.
+    `ask_number` comes back in the site's reports. The starter gives up at `hold_s` after check-in,
+    unless released.
     """
 
     claim: ClaimId
     site: SiteName
     ask_number: int
+    is_granted: bool  # known as granted: an agent that does not know it has lost it
     owner: UserName
     processors: int
     hold_s: Seconds
@@ -40,7 +45,9 @@ class ClaimProcessors:
     label: str
     inputs: tuple[TransferId, ...] = ()  # fetched files that the program reads
     local_input: FileName | None = None  # the replica of the site itself
-    chunk: tuple[int, int] | None = None  # offset and size in bytes, where the local replica is read in part
+    chunk: tuple[int, int] | None = (
+        None  # offset and size in bytes, where the local replica is read in part
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,9 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmClaim:
-    """Ask the starter to promise: no abort until `late_s` (D) from receipt. `release_at` is T, daemon's time."""
+    """Ask the starter to promise: no abort until `late_s` (D) from receipt. `release_at` is T,
+    daemon's time.
+    """
 
     claim: ClaimId
     site: SiteName
@@ -126,7 +135,9 @@ class PublishOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """A fact for people: the life of a job (`job`) or of a site (`site`), for watchers, bus and log."""
+    """A fact for people: the life of a job (`job`) or of a site (`site`), for watchers, bus and
+    log.
+    """
 
     at: Instant
     text: str
@@ -150,7 +161,9 @@ Action: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """All that a site must know: claims held, released and to be stopped; copies to fetch and to serve."""
+    """All that a site must know: claims held, released and to be stopped; copies to fetch and to
+    serve.
+    """
 
     holds: tuple[ClaimProcessors, ...] = ()
     releases: tuple[ReleaseClaim, ...] = ()

@@ -1,7 +1,7 @@
 """The hold budget: processor-seconds that claims may hold before their barrier, over a rolling day.
 
-Charged in full when a claim is made, given back in part at the pass or the end: so a budget bounds what can be lost, not
-only what was.
+Charged in full when a claim is made, given back in part at the pass or the end: so a budget bounds
+what can be lost, not only what was.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ class Budget:
         self._charges: dict[ClaimId, _Charge] = {}
         self._order: deque[tuple[Instant, float]] = deque()
         self.spent_s = 0.0
+
+    def __contains__(self, claim: ClaimId) -> bool:
+        """The claim's charge is not settled yet."""
+        return claim in self._charges
 
     def allows(self, processor_s: float, *, limit_s: float, now: Instant) -> bool:
         """Whether a charge would stay within the limit now."""

@@ -1,6 +1,8 @@
-"""Events: what happened, told to the core by its driver. Frozen, in the past tense; an event is a journal record.
+"""Events: what happened, told to the core by its driver. Frozen, in the past tense; an event is a
+journal record.
 
-Every event may come late, twice, or about something that is long over: `Scheduler.handle` then changes nothing.
+Every event may come late, twice, or about something that is long over: `Scheduler.handle` then
+changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class DaemonStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParametersChanged:
-    """The daemon runs with these parameters from here on; `links` are (from, to, bytes a second) as configured."""
+    """The daemon runs with these parameters from here on; `links` are (from, to, bytes a second) as
+    configured.
+    """
 
     parameters: Parameters
     links: tuple[tuple[SiteName, SiteName, float], ...] = ()
@@ -74,7 +78,9 @@ class SiteDisconnected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteReported:
-    """A site's idle (startable) processors; the report includes all claims up to ask number `through`."""
+    """A site's idle (startable) processors; the report includes all claims up to ask number
+    `through`.
+    """
 
     site: SiteName
     idle: int
@@ -150,7 +156,9 @@ class ClaimPassed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimGone:
-    """Nothing is left of the claim: no process, no batch job. Refusals and failures are kinds of end."""
+    """Nothing is left of the claim: no process, no batch job. Refusals and failures are kinds of
+    end.
+    """
 
     claim: ClaimId
     end: ClaimEnd
@@ -174,7 +182,9 @@ class TransferFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferFailed:
-    """The transfer was given up; `at` is the site at whose end the error was, None when nobody's."""
+    """The transfer was given up; `at` is the site at whose end the error was, None when
+    nobody's.
+    """
 
     transfer: TransferId
     at: SiteName | None

@@ -28,7 +28,9 @@ class Transfer:
 
 
 class Files:
-    """The replica catalogue, the transfers under way, and the bandwidth of each link in bytes a second."""
+    """The replica catalogue, the transfers under way, and the bandwidth of each link in bytes a
+    second.
+    """
 
     __slots__ = ("bandwidth", "replicas", "transfers")
 
@@ -38,7 +40,9 @@ class Files:
         self.bandwidth: dict[tuple[SiteName, SiteName], float] = {}
 
     def add(self, file: FileName, site: SiteName, *, size_bytes: int, checksum: str) -> None:
-        """A site holds a copy. A copy of another size or content makes the newest the only one that counts."""
+        """A site holds a copy. A copy of another size or content makes the newest the only one that
+        counts.
+        """
         known = self.replicas.get(file)
         same = known is not None and (known.size_bytes, known.checksum) == (size_bytes, checksum)
         sites = (*known.sites, site) if known is not None and same else (site,)

@@ -1,4 +1,6 @@
-"""The grid as the core knows it: sites, links, replicas; and GridView, the frozen picture that a policy sees."""
+"""The grid as the core knows it: sites, links, replicas; and GridView, the frozen picture that a
+policy sees.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ from koala.core.values import ClaimId, FileName, Instant, Seconds, SiteName, Use
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFacts:
-    """What an agent registers its site with. `grace_s`: how long a claim may wait in the local queue.
+    """What an agent registers its site with. `grace_s`: how long a claim may wait in the local
+    queue.
 
-    `starts_after_stop`: the local manager starts a queued claim as soon as enough processors are given back, so that
-    preemption makes sense. `address`: where programs of this site are reached from other sites. `serves`: where its file
-    server is reached, empty when files go through the relay. `owner`: only this user's jobs see the site.
+    `starts_after_stop`: the local manager starts a queued claim as soon as enough processors are
+    given back, so that preemption makes sense. `address`: where programs of this site are reached
+    from other sites. `serves`: where its file server is reached, empty when files go through the
+    relay. `owner`: only this user's jobs see the site.
     """
 
     processors: int
@@ -27,7 +31,9 @@ class SiteFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """A logical file: its size, checksum (empty: unknown) and the sites that hold a copy, in order of site name."""
+    """A logical file: its size, checksum (empty: unknown) and the sites that hold a copy, in order
+    of site name.
+    """
 
     size_bytes: int
     checksum: str = ""
@@ -46,14 +52,18 @@ class Site:
     reported_idle: int = 0
     rtt_s: Seconds = 0.0
     asks: int = 0  # how many claims were ever asked here; the number of the last
-    unreported: dict[ClaimId, tuple[int, int]] = field(default_factory=dict)  # ask number, processors
+    unreported: dict[ClaimId, tuple[int, int]] = field(
+        default_factory=dict
+    )  # ask number, processors
     errors: int = 0  # consecutive
     unusable_until: Instant | None = None  # None: usable
     is_probing: bool = False
     no_preempt_until: Instant = 0.0
 
     def idle(self) -> int:
-        """The last report's idle processors less the claims asked or granted since (design: GridView.idle)."""
+        """The last report's idle processors less the claims asked or granted since (design:
+        GridView.idle).
+        """
         return self.reported_idle - sum(processors for _, processors in self.unreported.values())
 
 
@@ -80,7 +90,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest:
-    """What a placement policy is asked: all parts, or none. `transfer_s_max`: no longer transfer is allowed."""
+    """What a placement policy is asked: all parts, or none. `transfer_s_max`: no longer transfer is
+    allowed.
+    """
 
     parts: tuple[Part, ...]
     user: UserName = UserName("")
@@ -116,10 +128,20 @@ class Unplaceable:
 class GridView:
     """The frozen picture that a policy sees: usable sites in order, links, replicas.
 
-    Only the core calls `take` and `give`, and a claiming policy on the view made for its one question.
+    Only the core calls `take` and `give`, and a claiming policy on the view made for its one
+    question.
     """
 
-    __slots__ = ("_bandwidth", "_bandwidth_default", "_idle", "_near", "_owners", "_probing", "_replicas", "sites")
+    __slots__ = (
+        "_bandwidth",
+        "_bandwidth_default",
+        "_idle",
+        "_near",
+        "_owners",
+        "_probing",
+        "_replicas",
+        "sites",
+    )
 
     def __init__(
         self,
@@ -155,7 +177,9 @@ class GridView:
         return self._idle.get(site, 0)
 
     def take(self, site: SiteName, processors: int) -> None:
-        """Count a component placed in this scan, or claimed in this try; a probed site takes only one."""
+        """Count a component placed in this scan, or claimed in this try; a probed site takes only
+        one.
+        """
         self._idle[site] = 0 if site in self._probing else self._idle[site] - processors
 
     def give(self, site: SiteName, processors: int) -> None:
@@ -164,10 +188,11 @@ class GridView:
             self._idle[site] += processors
 
     def near(self, file: FileName) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
-        """(seconds a byte, file site, execution site), the quickest first, ties in site order (KOALA 2.6).
+        """(seconds a byte, file site, execution site), the quickest first, ties in site order
+        (KOALA 2.6).
 
-        The file site is None where the execution site holds a replica itself; sites that no usable replica can reach are
-        left out.
+        The file site is None where the execution site holds a replica itself; sites that no usable
+        replica can reach are left out.
         """
         if file not in self._near:
             costs = [(*self._nearest(file, site), site) for site in self._idle]

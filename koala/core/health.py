@@ -1,4 +1,6 @@
-"""Consecutive errors of a site (KOALA 3.4): at the threshold it is unusable, until it has rested or somebody says so."""
+"""Consecutive errors of a site (KOALA 3.4): at the threshold it is unusable, until it has rested or
+somebody says so.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ def is_resting(site: Site, now: Instant) -> bool:
 
 
 def erred(site: Site, parameters: Parameters, now: Instant) -> bool:
-    """Count an error; True when the site becomes unusable by it. A failed probe makes it rest again."""
+    """Count an error; True when the site becomes unusable by it. A failed probe makes it rest
+    again.
+    """
     site.errors += 1
     if site.unusable_until is not None and not site.is_probing:
         return False

@@ -1,8 +1,10 @@
-"""Jobs: what was asked (JobSpec), what has become of it (Job, Attempt, Member, Claim), and the phases of both.
+"""Jobs: what was asked (JobSpec), what has become of it (Job, Attempt, Member, Claim), and the
+phases of both.
 
-A *job* has *components*; an *attempt* is one placement of the job and all that follows from it; a *member* is a
-component in an attempt; a *claim* is one try to start a member at its site. Claims live in the scheduler's ledger, apart
-from the job, because a job may be placed again while claims of an unreleased attempt are still owed a stop.
+A *job* has *components*; an *attempt* is one placement of the job and all that follows from it; a
+*member* is a component in an attempt; a *claim* is one try to start a member at its site. Claims
+live in the scheduler's ledger, apart from the job, because a job may be placed again while claims
+of an unreleased attempt are still owed a stop.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from koala.core.values import (
     UserName,
 )
 
-# --- what was asked -----------------------------------------------------------------------------------------
+# --- what was asked ---
 
 
 class JobType(StrEnum):
@@ -50,7 +52,9 @@ class InputMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
-    """The one input file of a job (KOALA 2.3); the size counts where the catalogue does not know the file."""
+    """The one input file of a job (KOALA 2.3); the size counts where the catalogue does not know
+    the file.
+    """
 
     name: FileName
     size_bytes: int | None = None
@@ -58,7 +62,9 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """A required start: an instant (epoch seconds), or seconds from submission; exactly one is given."""
+    """A required start: an instant (epoch seconds), or seconds from submission; exactly one is
+    given.
+    """
 
     at: Instant | None = None
     after_s: Seconds | None = None
@@ -66,7 +72,9 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """Which resource matters (`cpu` or `io`) and the acceptable deviation of its rate, 0 to 1 (hints paper)."""
+    """Which resource matters (`cpu` or `io`) and the acceptable deviation of its rate, 0 to 1
+    (hints paper).
+    """
 
     kind: str
     deviation: float | None = None
@@ -74,7 +82,9 @@ class Hint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentSpec:
-    """One component: processors, and the program to start on them. Times in seconds, memory in MB."""
+    """One component: processors, and the program to start on them. Times in seconds, memory in
+    MB.
+    """
 
     executable: str
     arguments: tuple[str, ...] = ()
@@ -136,7 +146,7 @@ class JobSpec:
         return self.components[component].label or str(component)
 
 
-# --- phases of a job ----------------------------------------------------------------------------------------
+# --- phases of a job ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +163,9 @@ class Placing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claiming:
-    """Placed; in the claiming queue until the try at `claim_at` (JCT); None once the try at the JST was made."""
+    """Placed; in the claiming queue until the try at `claim_at` (JCT); None once the try at the JST
+    was made.
+    """
 
     claim_at: Instant | None
 
@@ -234,12 +246,12 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
     "Failed": (),
     "Cancelled": (),
 }
-"""Which phase may follow which. (Claiming follows itself at each claiming try. Running follows Claiming or Starting
-directly only in a job whose components all have no barrier; Finished follows Releasing when programs are over before the
-last pass is told.)"""
+"""Which phase may follow which. (Claiming follows itself at each claiming try. Running follows
+Claiming or Starting directly only in a job whose components all have no barrier; Finished follows
+Releasing when programs are over before the last pass is told.)"""
 
 
-# --- claims -------------------------------------------------------------------------------------------------
+# --- claims ---
 
 
 class ClaimPhase(StrEnum):
@@ -279,7 +291,9 @@ SITE_FAULTS = (EndKind.FAILED, EndKind.VANISHED, EndKind.FENCED, EndKind.LEASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimEnd:
-    """The end of a claim. `statuses` per process: exit status, or minus the signal. Times in seconds."""
+    """The end of a claim. `statuses` per process: exit status, or minus the signal. Times in
+    seconds.
+    """
 
     kind: EndKind
     reason: str = ""
@@ -331,16 +345,19 @@ class Claim:
     phase: ClaimPhase = ClaimPhase.ASKED
     nonce: str = ""
     granted_at: Instant | None = None
+    is_preempting: bool = False  # low-priority jobs are stopped for it
     released: bool = False  # may have passed, or may pass yet: the fence counts
     passed_at: Instant | None = None
 
 
-# --- attempts -----------------------------------------------------------------------------------------------
+# --- attempts ---
 
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A component in an attempt. Without a site it was left out of the placement, which a quorum allows."""
+    """A component in an attempt. Without a site it was left out of the placement, which a quorum
+    allows.
+    """
 
     component: int
     site: SiteName | None
@@ -388,7 +405,9 @@ class Attempt:
     arming: Arming | None = None
     released: ArmNumber | None = None
     release_at: Instant | None = None
-    may_run: bool = False  # released, or a component without barrier was asked for: the fence counts
+    may_run: bool = (
+        False  # released, or a component without barrier was asked for: the fence counts
+    )
     granted_at: Instant | None = None
     fetched_at: Instant | None = None
     fetch_s: Seconds = 0.0
@@ -401,12 +420,14 @@ class Attempt:
         return [member for member in self.members if not member.is_dropped]
 
 
-# --- jobs ---------------------------------------------------------------------------------------------------
+# --- jobs ---
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """A job's whole state. Figure 1 of the paper: submitted (A), placed (B), claimed (C), started (D), ended (E)."""
+    """A job's whole state. Figure 1 of the paper: submitted (A), placed (B), claimed (C), started
+    (D), ended (E).
+    """
 
     id: JobId
     spec: JobSpec

@@ -13,7 +13,9 @@ from koala.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """What can be set. A value out of bounds raises ConfigError that names it and what is allowed."""
+    """What can be set. A value out of bounds raises ConfigError that names it and what is
+    allowed.
+    """
 
     # queue (KOALA 3.1)
     scan: str = "change"  # or "interval", the paper's
@@ -68,7 +70,9 @@ class Parameters:
 
     @property
     def fence_s(self) -> Seconds:
-        """How long after the last answered ping a released claim is certainly dead (design: fence)."""
+        """How long after the last answered ping a released claim is certainly dead (design:
+        fence).
+        """
         return self.run_lease_s * (1 + self.clock_rate_error) + self.kill_s + self.pause_max_s
 
     @property
@@ -120,4 +124,6 @@ PAPER = Parameters(
     preempt="component",
     probe_after_s=FOREVER,
 )
-"""KOALA's experiment (KOALA 4): fixed scan interval, 100 queued jobs, no limits of tries, no probes, no ageing."""
+"""KOALA's experiment (KOALA 4): fixed scan interval, 100 queued jobs, no limits of tries, no
+probes, no ageing.
+"""

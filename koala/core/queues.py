@@ -1,4 +1,6 @@
-"""The placement queues (KOALA 3.1): high, low, and outside them the submissions delayed while they are full."""
+"""The placement queues (KOALA 3.1): high, low, and outside them the submissions delayed while they
+are full.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Queues:
         return tuple(self._queues[priority].values())
 
     def aged(self, now: Instant, ageing_s: Seconds) -> list[Job]:
-        """Jobs that have waited for `ageing_s`, longest first. Tails only grow older, so they are a prefix of each queue."""
+        """Jobs that have waited for `ageing_s`, longest first. Tails only grow older, so they are a
+        prefix of each queue.
+        """
         found: list[tuple[Instant, Job]] = []
         for queue in self._queues.values():
             for job in queue.values():

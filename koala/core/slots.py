@@ -1,7 +1,9 @@
-"""The policy slots of the pipeline: what each policy is asked and what it answers, and the recording of answers.
+"""The policy slots of the pipeline: what each policy is asked and what it answers, and the
+recording of answers.
 
-A policy is a function from values to a value. The scheduler alone applies what it answers, and records the answer with
-the event, so that a replay gives the same state whatever has become of the policy since.
+A policy is a function from values to a value. The scheduler alone applies what it answers, and
+records the answer with the event, so that a replay gives the same state whatever has become of the
+policy since.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from koala.core.values import FileName, Instant, JobId, Priority, Seconds, SiteN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPart:
-    """A member without a claim: where it was placed (None: nowhere yet), and the site its job fixes."""
+    """A member without a claim: where it was placed (None: nowhere yet), and the site its job
+    fixes.
+    """
 
     component: int
     processors: int
@@ -36,10 +40,11 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimQuestion:
-    """A claiming try (KOALA 3.3): `held` of `components` are claimed already; `pending` are to be claimed now.
+    """A claiming try (KOALA 3.3): `held` of `components` are claimed already; `pending` are to be
+    claimed now.
 
-    `remaining_s` is the time to the JST; `victims` come in descending order of their JST and only from sites (`preemptible`)
-    where a queued claim starts once they are stopped.
+    `remaining_s` is the time to the JST; `victims` come in descending order of their JST and only
+    from sites (`preemptible`) where a queued claim starts once they are stopped.
     """
 
     components: int
@@ -57,8 +62,9 @@ class ClaimQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPlan:
-    """What to do in a claiming try: `claims` are made where the components are, `moves` at new sites, `preempting` ones where
-    they are after `victims` have been stopped. `startable` of all components counts for F."""
+    """What to do in a claiming try: `claims` are made where the components are, `moves` at new
+    sites, `preempting` ones where they are after `victims` have been stopped. `startable` of all
+    components counts for F."""
 
     fraction: float
     claims: tuple[int, ...] = ()
@@ -82,7 +88,7 @@ class Policies:
     turn: TurnPolicy
 
 
-# --- recorded answers ---------------------------------------------------------------------------------------
+# --- recorded answers ---
 
 Answer: TypeAlias = Placement | ClaimPlan | None
 """None stands for Unplaceable: the reason is for people and is worked out anew when they ask."""
@@ -98,7 +104,9 @@ class Recorder:
         self._replay: list[Any] | None = None
 
     def begin(self, replay: list[Any] | None) -> None:
-        """A new event is handled; `replay` holds its recorded answers when it is not the first time."""
+        """A new event is handled; `replay` holds its recorded answers when it is not the first
+        time.
+        """
         self.answers = []
         self._replay = None if replay is None else _unpack(replay)
 
@@ -111,7 +119,9 @@ class Recorder:
             answer = question()
             plain = _to_plain(answer)
         if plain is None and self.answers and isinstance(self.answers[-1], int):
-            self.answers[-1] += 1  # a run of Unplaceable is one number: long queues are scanned often
+            self.answers[-1] += (
+                1  # a run of Unplaceable is one number: long queues are scanned often
+            )
         else:
             self.answers.append(1 if plain is None else plain)
         return answer

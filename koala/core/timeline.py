@@ -8,7 +8,9 @@ from koala.core.values import Instant, Seconds
 def first_claim_at(
     placed_at: Instant, transfer_s: Seconds, *, fraction: float, hold_max_s: Seconds
 ) -> Instant:
-    """JCT0 = JPT + L * FTT, but no earlier than `hold_max_s` before the JST: a claim costs only the allowed hold."""
+    """JCT0 = JPT + L * FTT, but no earlier than `hold_max_s` before the JST: a claim costs only the
+    allowed hold.
+    """
     start_at = placed_at + transfer_s
     return min(start_at, max(placed_at + fraction * transfer_s, start_at - hold_max_s))
 
@@ -16,23 +18,31 @@ def first_claim_at(
 def next_claim_at(
     claim_at: Instant, start_at: Instant, *, fraction: float, step_min_s: Seconds
 ) -> Instant:
-    """JCT(n+1) = JCT(n) + L * (JST - JCT(n)); the series only approaches the JST, so a step below the minimum lands on it."""
+    """JCT(n+1) = JCT(n) + L * (JST - JCT(n)); the series only approaches the JST, so a step below
+    the minimum lands on it.
+    """
     step_s = fraction * (start_at - claim_at)
     return claim_at + step_s if step_s >= step_min_s else start_at
 
 
 def lowered_fraction(fraction: float, *, step: float, fraction_min: float) -> float:
-    """L after a job went back to its placement queue: decreased by subtraction, down to its bound."""
+    """L after a job went back to its placement queue: decreased by subtraction, down to its
+    bound.
+    """
     return max(fraction_min, fraction - step)
 
 
 def lead_s(rtt_s: Seconds, *, arms: int, lead_min_s: Seconds, lead_max_s: Seconds) -> Seconds:
-    """How far T lies ahead of the Arm: four of the slowest round trips at least, twice that with each arming that failed."""
+    """How far T lies ahead of the Arm: four of the slowest round trips at least, twice that with
+    each arming that failed.
+    """
     return min(lead_max_s, max(lead_min_s, 4 * rtt_s) * 2.0**arms)
 
 
 def chunk(processors: list[int], component: int, size_bytes: int) -> tuple[int, int]:
-    """Offset and size of a component's chunk of the input file, in proportion to processors, in the job's order."""
+    """Offset and size of a component's chunk of the input file, in proportion to processors, in the
+    job's order.
+    """
     total = sum(processors)
     before = sum(processors[:component])
     begin = size_bytes * before // total

@@ -26,7 +26,9 @@ class Bell(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timer:
-    """A bell that rings for a job or site (`key`) at an instant; at equal instants in the order of setting."""
+    """A bell that rings for a job or site (`key`) at an instant; at equal instants in the order of
+    setting.
+    """
 
     at: Instant
     number: int

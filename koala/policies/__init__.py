@@ -1,7 +1,8 @@
-"""The policies of the pipeline's slots, by name; other packages add theirs by entry points in the group `koala.policies`.
+"""The policies of the pipeline's slots, by name; other packages add theirs by entry points in the
+group `koala.policies`.
 
-A policy is a pure function (see koala.core.slots). An entry point's name is `slot.name`, for instance
-`placement.my-policy`; it loads the function itself.
+A policy is a pure function (see koala.core.slots). An entry point's name is `slot.name`, for
+instance `placement.my-policy`; it loads the function itself.
 """
 
 from __future__ import annotations
@@ -40,9 +41,7 @@ def named(slot: str, name: str) -> Callable[..., Any]:
     raise ConfigError(f"policies.{slot} = {name!r}: known are {', '.join([*known, *outside])}")
 
 
-def chosen(
-    *, placement: str = "CF", claiming: str = "ICP", queueing: str = "koala"
-) -> Policies:
+def chosen(*, placement: str = "CF", claiming: str = "ICP", queueing: str = "koala") -> Policies:
     """The policies with these names."""
     return Policies(
         place=named("placement", placement),

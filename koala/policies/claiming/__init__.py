@@ -1,1 +1,3 @@
-"""Claiming: which components of a placed job are claimed in a claiming try, moved, or preempted for."""
+"""Claiming: which components of a placed job are claimed in a claiming try, moved, or preempted
+for.
+"""

@@ -8,9 +8,11 @@ from koala.policies.claiming.preemption import choose_victims
 
 
 def incremental(question: ClaimQuestion, view: GridView, place: PlacementPolicy) -> ClaimPlan:
-    """Claim what can start; move what cannot, where its file can still be by the JST; preempt for high priority.
+    """Claim what can start; move what cannot, where its file can still be by the JST; preempt for
+    high priority.
 
-    F, the fraction of components started or startable now, is found first; below T nothing is claimed.
+    F, the fraction of components started or startable now, is found first; below T nothing is
+    claimed.
     """
     startable, blocked = _split(question, view)
     fraction = (question.held + len(startable)) / question.components
@@ -35,9 +37,7 @@ def incremental(question: ClaimQuestion, view: GridView, place: PlacementPolicy)
     )
 
 
-def _split(
-    question: ClaimQuestion, view: GridView
-) -> tuple[list[PendingPart], list[PendingPart]]:
+def _split(question: ClaimQuestion, view: GridView) -> tuple[list[PendingPart], list[PendingPart]]:
     startable: list[PendingPart] = []
     blocked: list[PendingPart] = []
     for part in sorted(question.pending, key=lambda p: (-p.processors, p.component)):
@@ -52,9 +52,7 @@ def _split(
 def _anywhere(part: PendingPart, question: ClaimQuestion) -> PlacementRequest:
     return PlacementRequest(
         parts=(
-            Part(
-                component=part.component, processors=part.processors, size_bytes=part.size_bytes
-            ),
+            Part(component=part.component, processors=part.processors, size_bytes=part.size_bytes),
         ),
         user=question.user,
         file=question.file,

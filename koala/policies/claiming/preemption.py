@@ -10,11 +10,11 @@ from koala.core.values import JobId, Priority
 def choose_victims(
     question: ClaimQuestion, stuck: tuple[PendingPart, ...], view: GridView
 ) -> tuple[tuple[int, ...], tuple[JobId, ...]]:
-    """The components that become startable by preemption, and the victims: at each component's execution site, in
-    descending order of their JST, no more than needed.
+    """The components that become startable by preemption, and the victims: at each component's
+    execution site, in descending order of their JST, no more than needed.
 
-    With `preempt = complete` nobody is preempted unless all components can thereby be claimed; with `component`, the
-    paper's rule, each component is looked at by itself.
+    With `preempt = complete` nobody is preempted unless all components can thereby be claimed; with
+    `component`, the paper's rule, each component is looked at by itself.
     """
     if question.priority is not Priority.HIGH or question.preempt == "none" or not stuck:
         return (), ()
@@ -39,7 +39,9 @@ def choose_victims(
 def _enough(
     part: PendingPart, question: ClaimQuestion, taken: list[JobId], view: GridView
 ) -> list[Victim] | None:
-    """The fewest victims, in order, that free enough processors for one part; None when they do not suffice."""
+    """The fewest victims, in order, that free enough processors for one part; None when they do not
+    suffice.
+    """
     if part.site is None or part.site not in question.preemptible:
         return None
     idle = view.idle_at(part.site)

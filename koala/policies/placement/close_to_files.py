@@ -14,8 +14,9 @@ from koala.core.values import FileName, SiteName
 
 
 def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-    """Components in decreasing size; among the sites where one fits, the smallest estimated transfer time from any
-    replica; ties: more idle processors, then site order. Several components may share a site."""
+    """Components in decreasing size; among the sites where one fits, the smallest estimated
+    transfer time from any replica; ties: more idle processors, then site order. Several components
+    may share a site."""
     idle = view.idle(request.user)
     assignments = []
     for part in by_decreasing_size(request.parts):
@@ -46,7 +47,9 @@ def _closest(
 def nearest(  # one site of a tie group is compared with the next: five values belong together
     part: Part, file: FileName, transfer_s_max: float, view: GridView, idle: dict[SiteName, int]
 ) -> Assignment | None:
-    """The assignment with the shortest transfer, most idle processors among equals; None when nothing fits."""
+    """The assignment with the shortest transfer, most idle processors among equals; None when
+    nothing fits.
+    """
     best: Assignment | None = None
     for seconds_per_byte, source, site in view.near(file):
         transfer_s = seconds_per_byte * part.size_bytes

@@ -1,4 +1,6 @@
-"""Worst-Fit: a component goes to the site with most idle processors, wherever its file is (KOALA's other policy)."""
+"""Worst-Fit: a component goes to the site with most idle processors, wherever its file is (KOALA's
+other policy).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ from koala.policies.placement.close_to_files import by_decreasing_size, unplacea
 
 
 def worst_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-    """Components in decreasing size, each to the site with most idle processors that its file can reach in time;
-    ties: site order. Several components may share a site."""
+    """Components in decreasing size, each to the site with most idle processors that its file can
+    reach in time; ties: site order. Several components may share a site."""
     idle = view.idle(request.user)
-    routes = None if request.file is None else {site: (c, s) for c, s, site in view.near(request.file)}
+    routes = (
+        None if request.file is None else {site: (c, s) for c, s, site in view.near(request.file)}
+    )
     assignments = []
     for part in by_decreasing_size(request.parts):
         best: Assignment | None = None

@@ -1,4 +1,6 @@
-"""KOALA's discipline (KOALA 3.1): the high-priority queue is scanned S times for each scan of the low one."""
+"""KOALA's discipline (KOALA 3.1): the high-priority queue is scanned S times for each scan of the
+low one.
+"""
 
 from __future__ import annotations
 
@@ -6,5 +8,7 @@ from koala.core.values import Priority
 
 
 def turn(scans: int, high_scans_per_low: int) -> Priority:
-    """Which queue the scan with this number (from 0) visits: high, ..., high (S times), low, and again."""
+    """Which queue the scan with this number (from 0) visits: high, ..., high (S times), low, and
+    again.
+    """
     return Priority.LOW if scans % (high_scans_per_low + 1) == high_scans_per_low else Priority.HIGH

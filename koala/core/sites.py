@@ -1,0 +1,70 @@
+"""The sites' states in the core, and the picture of them that policies see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koala.core.files import Files
+from koala.core.grid import GridView, Site, SiteView
+from koala.core.health import is_resting
+from koala.core.job import Claim
+from koala.core.parameters import Parameters
+from koala.core.values import ClaimId, Instant, SiteName
+
+
+def is_usable(site: Site, now: Instant) -> bool:
+    """New claims may be made here: connected, not drained, not resting after errors."""
+    return site.is_connected and not site.is_drained and not is_resting(site, now)
+
+
+def view(
+    sites: Mapping[SiteName, Site],
+    files: Files,
+    parameters: Parameters,
+    *,
+    now: Instant,
+    placed: Mapping[SiteName, int],
+    busy: Iterable[Claim],
+) -> GridView:
+    """The picture at `now`; `placed` is subtracted; a site on probation with a claim of ours shows
+    nothing idle.
+    """
+    claimed = {claim.site for claim in busy} if any(s.is_probing for s in sites.values()) else ()
+    views = []
+    for name, site in sites.items():
+        if not is_usable(site, now):
+            continue
+        is_taken = site.is_probing and name in claimed
+        views.append(
+            SiteView(
+                name=name,
+                processors=site.facts.processors,
+                idle=0 if is_taken else max(0, site.idle() - placed.get(name, 0)),
+                owner=site.facts.owner,
+                is_probing=site.is_probing,
+            )
+        )
+    return GridView(
+        views,
+        replicas=files.replicas,
+        bandwidth=files.bandwidth,
+        bandwidth_default=parameters.bandwidth_default_bps,
+    )
+
+
+def note_ask(site: Site, claim: ClaimId, processors: int) -> int:
+    """Count a claim that the site's next reports may not include yet; its ask number."""
+    site.asks += 1
+    site.unreported[claim] = (site.asks, processors)
+    return site.asks
+
+
+def note_report(site: Site, *, idle: int, through: int) -> bool:
+    """Take in a report that includes all claims up to `through`; True when more is idle than was
+    thought.
+    """
+    before = site.idle()
+    site.reported_idle = idle
+    for claim in [c for c, (number, _) in site.unreported.items() if number <= through]:
+        del site.unreported[claim]
+    return site.idle() > before
