@@ -21,6 +21,10 @@ def unix_now() -> float:
     return time.time()
 
 
+DRIFT = 1e-4
+"""How much the rates of two undisturbed clocks may differ, for estimates only (NTP allows 5e-4)."""
+
+
 @dataclass(slots=True)
 class DaemonTime:
     """The daemon's clock less ours, from messages whose instants both sides know.
@@ -28,11 +32,12 @@ class DaemonTime:
     A message that left the daemon at `s` (its time) and came at `r` (ours) says: offset >= s - r.
     One that left us at `s` and that the daemon had at `r` says: offset <= r - s. The middle of the
     tightest bounds is the estimate; half their distance is its error (Cristian, Distributed
-    Computing 3, 1989). Clocks drift, so each session starts anew.
+    Computing 3, 1989). Bounds are loosened as they age, because rates differ a little.
     """
 
     at_least: float = float("-inf")
     at_most: float = float("inf")
+    loosened_at: float = 0.0
 
     def reset(self) -> None:
         """Forgets: another session, perhaps another daemon."""
@@ -40,11 +45,15 @@ class DaemonTime:
 
     def came(self, *, left_at: float, came_at: float) -> None:
         """A message left the daemon at `left_at` (daemon's time) and came at `came_at` (ours)."""
+        self._loosen(came_at)
         self.at_least = max(self.at_least, left_at - came_at)
+        self.at_most = max(self.at_most, self.at_least)
 
-    def went(self, *, left_at: float, answered_at: float) -> None:
-        """A message left us at `left_at` (ours); the daemon had it at `answered_at` (its time)."""
-        self.at_most = min(self.at_most, answered_at - left_at)
+    def went(self, *, left_at: float, answered_at: float, came_at: float) -> None:
+        """A message left us at `left_at` (ours); the daemon answered at `answered_at` (its time),
+        and the answer came at `came_at` (ours)."""
+        self.came(left_at=answered_at, came_at=came_at)
+        self.at_most = max(self.at_least, min(self.at_most, answered_at - left_at))
 
     @property
     def is_known(self) -> bool:
@@ -67,3 +76,9 @@ class DaemonTime:
     def to_daemons(self, instant: float) -> float:
         """An instant of our clock in the daemon's time."""
         return instant + self.offset_s
+
+    def _loosen(self, instant: float) -> None:
+        by_s = max(0.0, instant - self.loosened_at) * DRIFT
+        self.loosened_at = instant
+        self.at_least -= by_s
+        self.at_most += by_s

@@ -1,0 +1,277 @@
+"""The agent's configuration: TOML into frozen structs, checked once, read nowhere else.
+
+Every error is a `ConfigError` that names the file, the key, the value and what is allowed. What is
+written here wins over what a daemon asks: `site.largest_claim` and `site.longest_hold_s` are the
+owner's limits, and a claim beyond them is refused with that reason. Durations are in seconds,
+rates in bytes per second. `docs/` explains every key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
+
+import msgspec
+
+from koala.errors import ConfigError
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Rate = Annotated[float, msgspec.Meta(gt=0)]
+SiteNameText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
+"""host:port; an IPv6 address stands in brackets."""
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table of the file; a key that it does not know is an error."""
+
+
+class AgentTable(Table, frozen=True):
+    """Who this agent is and whom it dials.
+
+    A daemon silent for `silence_s` is cut and dialled again. Work folders of ended and acknowledged
+    claims are removed after `keep_s`.
+    """
+
+    site: SiteNameText
+    daemon: Endpoint
+    state_dir: str
+    silence_s: Annotated[float, msgspec.Meta(ge=0.2, le=3600)] = 15.0
+    keep_s: Amount = 3600.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class TLSTable(Table, frozen=True):
+    """Certificates of the link, PEM files: who signed the daemon's, and our own with its key.
+
+    `server_name` is the name in the daemon's certificate when it is not the host that is dialled.
+    """
+
+    authority: str
+    certificate: str = ""
+    key: str = ""
+    server_name: str = ""
+
+
+class SiteTable(Table, frozen=True):
+    """What the site offers, and its owner's limits.
+
+    `address` is where programs of this site are reached from other sites. With `owner`, only this
+    user's jobs see the site.
+    """
+
+    processors: Count
+    grace_s: Positive = 5.0
+    address: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
+    owner: str = ""
+    longest_hold_s: Positive = math.inf
+    largest_claim: Count | None = None
+
+
+class LRMTable(Table, frozen=True):
+    """The local manager. An emulated one is a queue of `site.processors` with real processes;
+    `speed` divides the durations of its synthetic local users, `fault_rate` is the share of claims
+    that fail on purpose, `seed` draws both."""
+
+    kind: Literal["emulated"] = "emulated"
+    discipline: Literal["fcfs", "easy"] = "fcfs"
+    speed: Positive = 1.0
+    fault_rate: Share = 0.0
+    seed: int = 0
+
+
+class LoadTable(Table, frozen=True):
+    """Synthetic local users of an emulated site, before `lrm.speed`; no arrivals means none.
+
+    Sizes are drawn from D(q) between `size_min` and `size_max`, run times are exponential.
+    """
+
+    arrivals_per_hour: Amount = 0.0
+    run_mean_s: Positive = 600.0
+    run_max_s: Positive = 36_000.0
+    size_q: Positive = 0.9
+    size_min: Count = 1
+    size_max: Count = 8
+    estimate_factor_max: Annotated[float, msgspec.Meta(ge=1)] = 3.0
+    waiting_max: Count = 100
+
+
+class FilesTable(Table, frozen=True):
+    """Logical files of the site and how they are served.
+
+    `store` is the folder of replicas; relative to the state directory. `serve` opens a port to
+    other agents; without it copies go through the daemon's relay. `rate` limits every transfer in
+    bytes per second, `rates` that with single sites.
+    """
+
+    store: str = "files"
+    serve: Endpoint | None = None
+    rate: Rate | None = None
+    rates: dict[str, Rate] = {}
+    concurrent: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
+
+
+class StarterTable(Table, frozen=True):
+    """How starters reach this agent, and the interpreter that runs them on compute nodes."""
+
+    listen: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
+    python: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+
+
+class Config(Table, frozen=True):
+    """The whole file."""
+
+    agent: AgentTable
+    site: SiteTable
+    lrm: LRMTable = LRMTable()
+    load: LoadTable = LoadTable()
+    files: FilesTable = FilesTable()
+    starter: StarterTable = StarterTable()
+    tls: TLSTable | None = None
+
+
+def read_config(path: Path) -> Config:
+    """The configuration in a file. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path}: cannot be read: {error}"
+        raise ConfigError(message) from error
+    return parse_config(text, source=str(path), folder=path.resolve().parent)
+
+
+def parse_config(text: str, *, source: str, folder: Path) -> Config:
+    """The configuration in a text; relative paths are relative to `folder`. Raises ConfigError."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = f"{source}: not TOML: {error}"
+        raise ConfigError(message) from error
+    try:
+        config = msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {_explain(str(error), tree)}") from error
+    _check(config, source)
+    return _with_paths(config, folder)
+
+
+def _check(config: Config, source: str) -> None:
+    """What no single key can tell."""
+    largest = config.site.largest_claim
+    if largest is not None and largest > config.site.processors:
+        _refuse(
+            source,
+            key="site.largest_claim",
+            value=largest,
+            allowed=f"at most site.processors = {config.site.processors}",
+        )
+    for table, key, value in _numbers(config):
+        if math.isnan(value) or (math.isinf(value) and key != "longest_hold_s"):
+            _refuse(source, key=f"{table}.{key}", value=value, allowed="a finite number")
+    for key, endpoint in (
+        ("agent.daemon", config.agent.daemon),
+        ("files.serve", config.files.serve),
+    ):
+        if endpoint is not None and int(endpoint.rpartition(":")[2]) > 65535:
+            _refuse(source, key=key, value=endpoint, allowed="a port from 0 to 65535")
+    if config.tls is not None and bool(config.tls.certificate) != bool(config.tls.key):
+        _refuse(
+            source,
+            key="tls.key",
+            value=config.tls.key,
+            allowed="certificate and key together, or neither",
+        )
+
+
+def _numbers(config: Config) -> Iterator[tuple[str, str, float]]:
+    """All numbers with a fraction, each with its table and key."""
+    for table in config.__struct_fields__:
+        struct = getattr(config, table)
+        for key in struct.__struct_fields__ if isinstance(struct, Table) else ():
+            value = getattr(struct, key)
+            if isinstance(value, float):
+                yield table, key, value
+
+
+def _refuse(source: str, *, key: str, value: object, allowed: str) -> NoReturn:
+    message = f"{source}: {key} = {value!r}: allowed is {allowed}"
+    raise ConfigError(message)
+
+
+def _with_paths(config: Config, folder: Path) -> Config:
+    """The configuration with its folders made absolute, so that nothing depends on where we run."""
+    state = folder / Path(config.agent.state_dir).expanduser()
+    store = state / Path(config.files.store).expanduser()
+    replace = msgspec.structs.replace
+    tls = config.tls
+    if tls is not None:
+        tls = replace(
+            tls,
+            authority=str(folder / tls.authority),
+            certificate=str(folder / tls.certificate) if tls.certificate else "",
+            key=str(folder / tls.key) if tls.key else "",
+        )
+    return replace(
+        config,
+        agent=replace(config.agent, state_dir=str(state)),
+        files=replace(config.files, store=str(store)),
+        tls=tls,
+    )
+
+
+# Errors ------------------------------------------------------------------------------------------
+
+TABLES: dict[str, type[Table]] = {
+    "agent": AgentTable,
+    "site": SiteTable,
+    "lrm": LRMTable,
+    "load": LoadTable,
+    "files": FilesTable,
+    "starter": StarterTable,
+    "tls": TLSTable,
+}
+
+_PLACED = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?(?P<path>\$[^`]*)`)?$", re.DOTALL)
+_FIELD = re.compile(r"field `(?P<name>[^`]*)`")
+
+
+def _explain(error: str, tree: dict[str, object]) -> str:
+    """msgspec says what it expected and where; a person also wants the value and the known keys."""
+    found = _PLACED.match(error)
+    assert found is not None, error
+    what, place = found["what"], (found["path"] or "$").removeprefix("$").removeprefix(".")
+    named = _FIELD.search(what)
+    if named is not None and "unknown field" in what:
+        return _unknown(place, named["name"])
+    if named is not None:
+        missing = f"{place}.{named['name']}" if place else named["name"]
+        return f"{missing} is missing"
+    value: object = tree
+    for key in place.removesuffix("[...]").split(".") if place else ():
+        value = value.get(key) if isinstance(value, dict) else None
+    allowed = what.removeprefix("Expected ").replace("`", "")
+    if what.startswith("Invalid enum value"):
+        allowed = "one of " + ", ".join(_choices(place))
+    return f"{place or 'the file'} = {value!r}: allowed is {allowed}"
+
+
+def _choices(place: str) -> tuple[str, ...]:
+    """The words that a key with a fixed choice takes."""
+    table, _, key = place.partition(".")
+    return get_args(get_type_hints(TABLES[table])[key])
+
+
+def _unknown(place: str, name: str) -> str:
+    known = TABLES.get(place, Config).__struct_fields__
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    key = f"{place}.{name}" if place else name
+    return f"{key} is not known: allowed are {', '.join(known)}{hint}"

@@ -1,0 +1,468 @@
+"""The agent's end of a session: scripts of events and outputs, and any interleaving of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koala_agent.session import (
+    Apply,
+    Beat,
+    Closed,
+    Cut,
+    Dial,
+    Dialled,
+    Event,
+    Finish,
+    FromDaemon,
+    Goodbye,
+    HangUp,
+    InventoryEnd,
+    InventoryTaken,
+    Order,
+    Output,
+    Received,
+    Register,
+    Reject,
+    Send,
+    Session,
+    SiteChanged,
+    SiteFigures,
+    StopOthers,
+    StoreEpoch,
+    TakeInventory,
+    TakeWelcome,
+    Timing,
+    Told,
+    WantedEnd,
+    Welcome,
+    Woken,
+)
+
+
+def welcome(epoch: int = 1, *, protocol: int = 1) -> Welcome:
+    return Welcome(
+        epoch=epoch,
+        protocol=protocol,
+        hold_lease_s=60.0,
+        run_lease_s=600.0,
+        kill_s=5.0,
+        now=0.0,
+        relay="",
+    )
+
+
+def figures(idle: int, through: int = 0) -> SiteFigures:
+    return SiteFigures(idle=idle, through=through, processors=8, local_processors=0, queued_jobs=0)
+
+
+class Script:
+    """Tells a session events; every output that comes must be expected."""
+
+    def __init__(self, *, epoch: int = 0, timing: Timing | None = None) -> None:
+        self.now = 100.0
+        self.session = Session(
+            epoch=epoch, timing=timing or Timing(), random=Random(1), now=self.now
+        )
+
+    def tell(self, event: Event, *expected: Output) -> None:
+        assert self.session.handle(event, self.now) == list(expected)
+
+    def receive(self, message: FromDaemon, *expected: Output) -> None:
+        self.tell(Received(connection=self.session.connection, message=message), *expected)
+
+    def wake(self, *expected: Output) -> None:
+        assert self.session.wake_at is not None
+        self.now = max(self.now, self.session.wake_at)
+        self.tell(Woken(), *expected)
+
+    def register(self, *reports: object) -> None:
+        """Dials, registers and tells the inventory."""
+        number = self.session.connection + 1
+        self.wake(Dial(number))
+        self.tell(
+            Dialled(connection=number, session="s", idle=3),
+            Send(Register(session="s", epoch_seen=self.session.epoch, idle=3)),
+            TakeInventory(number),
+        )
+        said = [*map(Send, reports), Send(InventoryEnd())]
+        outputs = self.session.handle(InventoryTaken(connection=number, reports=reports), self.now)
+        assert outputs[: len(said)] == said
+
+    def welcome(self, epoch: int = 1) -> None:
+        is_new = epoch > self.session.epoch
+        stored: list[Output] = [StoreEpoch(epoch)] if is_new else []
+        self.receive(welcome(epoch), *stored, TakeWelcome(welcome(epoch)))
+
+    def go_live(self) -> None:
+        self.register()
+        self.welcome(max(1, self.session.epoch))
+        self.receive(WantedEnd(), StopOthers(claims=frozenset(), transfers=frozenset()))
+
+
+def test_a_session_registers_tells_everything_and_then_believes_the_daemon() -> None:
+    script = Script()
+    script.register("claim a", "claim b")
+    script.welcome(1)
+    hold = Order(body="hold", claim="j1/1/0/1")
+    fetch = Order(body="fetch", transfer="j1/1/t1")
+    script.receive(hold, Apply(hold))
+    script.receive(fetch, Apply(fetch))
+    everything = StopOthers(claims=frozenset({"j1/1/0/1"}), transfers=frozenset({"j1/1/t1"}))
+    script.receive(WantedEnd(), everything)
+    assert script.session.is_live
+    script.tell(Told("granted"), Send("granted"))
+
+
+def test_a_higher_epoch_is_stored_before_anything_is_done_for_it() -> None:
+    script = Script(epoch=4)
+    script.register()
+    script.receive(welcome(5), StoreEpoch(5), TakeWelcome(welcome(5)))
+    assert script.session.epoch == 5
+
+
+def test_a_daemon_of_an_older_epoch_is_told_so_and_left() -> None:
+    script = Script(epoch=7)
+    script.register()
+    why = "the daemon has epoch 6, a later one of 7 was here"
+    script.receive(welcome(6), Send(Goodbye(reason=why)), HangUp(1, why, is_orderly=True))
+    script.receive(Order(body="stop", claim="j1/1/0/1"))  # still in the pipe: ignored
+    script.register()
+
+
+def test_orders_before_welcome_end_the_session() -> None:
+    """Its epoch is not known yet, so nothing of it may be believed."""
+    script = Script()
+    script.register()
+    script.receive(Order(body="stop", claim="j1/1/0/1"), HangUp(1, "an order before Welcome"))
+
+
+def test_a_cut_before_the_end_of_what_is_wanted_stops_nothing() -> None:
+    script = Script()
+    script.register()
+    script.welcome(1)
+    hold = Order(body="hold", claim="j1/1/0/1")
+    script.receive(hold, Apply(hold))
+    script.tell(Cut(connection=1, reason="gone"))
+    script.register()
+    script.welcome(1)
+    script.receive(WantedEnd(), StopOthers(claims=frozenset(), transfers=frozenset()))
+
+
+def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them() -> None:
+    script = Script()
+    script.tell(Told("a"))
+    script.wake(Dial(1))
+    script.tell(Told("b"))
+    script.tell(
+        Dialled(connection=1, session="s", idle=3),
+        Send(Register(session="s", epoch_seen=0, idle=3)),
+        TakeInventory(1),
+    )
+    script.tell(Told("c"))
+    script.tell(InventoryTaken(connection=1, reports=("abc",)), Send("abc"), Send(InventoryEnd()))
+    script.tell(Told("d"), Send("d"))
+    script.tell(Cut(connection=1, reason="gone"))
+    script.tell(Told("e"))
+
+
+def test_a_welcome_may_come_before_our_inventory_is_taken() -> None:
+    script = Script()
+    script.wake(Dial(1))
+    script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
+    script.welcome(1)
+    script.receive(WantedEnd(), StopOthers(claims=frozenset(), transfers=frozenset()))
+    script.tell(InventoryTaken(connection=1, reports=("a",)), Send("a"), Send(InventoryEnd()))
+
+
+def test_a_beat_is_echoed_at_once() -> None:
+    script = Script()
+    script.register()
+    beat = Beat(number=4, sent_at=12.5)
+    script.receive(beat, Send(beat))
+
+
+def test_a_silent_daemon_is_cut_and_dialled_again() -> None:
+    script = Script(timing=Timing(silence_s=15.0))
+    script.go_live()
+    script.now += 14.0
+    script.receive(Beat(number=1, sent_at=0.0), Send(Beat(number=1, sent_at=0.0)))
+    heard_at = script.now
+    script.wake(HangUp(1, "silent for 15 s"))
+    assert script.now == heard_at + 15.0
+    script.wake(Dial(2))
+
+
+def test_back_off_doubles_to_a_second_and_begins_anew_after_success() -> None:
+    script = Script()
+    waits = []
+    script.wake(Dial(1))
+    for number in range(1, 8):
+        script.tell(Cut(connection=number, reason="nobody listens"))
+        before = script.now
+        script.wake(Dial(number + 1))
+        waits.append(script.now - before)
+    for wait, nominal in zip(waits, (0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0), strict=True):
+        assert wait == pytest.approx(nominal, rel=0.2001)
+    assert len({round(wait, 9) for wait in waits[-3:]}) == 3, "the jitter differs from try to try"
+    script.tell(Cut(connection=8, reason="nobody listens"))
+    script.go_live()
+    script.tell(Cut(connection=9, reason="gone"))
+    before = script.now
+    script.wake(Dial(10))
+    assert script.now - before < 0.13
+
+
+def test_a_refusal_is_tried_again_unless_it_is_final() -> None:
+    script = Script()
+    script.register()
+    script.receive(
+        Reject(reason="a second session", is_final=False), HangUp(1, "refused: a second session")
+    )
+    script.register()
+    script.receive(
+        Reject(reason="unknown site", is_final=True),
+        HangUp(2, "unknown site"),
+        Finish(reason="unknown site", is_refused=True),
+    )
+    assert script.session.wake_at is None
+
+
+def test_goodbye_of_the_daemon_is_no_end_of_ours() -> None:
+    script = Script()
+    script.go_live()
+    script.receive(Goodbye(reason="restart"), HangUp(1, "the daemon said goodbye: restart"))
+    script.wake(Dial(2))
+
+
+def test_an_orderly_end_says_goodbye_and_nothing_after_it() -> None:
+    script = Script()
+    script.go_live()
+    script.tell(
+        Closed("SIGTERM"),
+        Send(Goodbye(reason="SIGTERM")),
+        HangUp(1, "SIGTERM", is_orderly=True),
+        Finish(reason="SIGTERM", is_refused=False),
+    )
+    script.tell(Told("late"))
+
+
+def test_an_end_without_a_link_needs_no_goodbye() -> None:
+    script = Script()
+    script.tell(Closed("SIGTERM"), Finish(reason="SIGTERM", is_refused=False))
+
+
+def test_events_of_an_earlier_connection_are_ignored() -> None:
+    script = Script()
+    script.go_live()
+    script.tell(Cut(connection=1, reason="gone"))
+    script.go_live()
+    script.tell(Cut(connection=1, reason="told twice"))
+    script.tell(Received(connection=1, message=Order(body="stop", claim="j1/1/0/1")))
+    script.tell(InventoryTaken(connection=1, reports=("old",)))
+    assert script.session.is_live
+
+
+@pytest.mark.parametrize("message", [welcome(1), WantedEnd()])
+def test_what_cannot_come_in_a_live_session_ends_it(message: FromDaemon) -> None:
+    script = Script()
+    script.go_live()
+    event = Received(connection=1, message=message)
+    (output,) = script.session.handle(event, script.now)
+    assert isinstance(output, HangUp)
+
+
+def test_another_protocol_is_refused_by_name() -> None:
+    script = Script()
+    script.register()
+    script.receive(welcome(1, protocol=2), HangUp(1, "the daemon speaks protocol 2, this agent 1"))
+
+
+def test_site_figures_go_out_at_once_and_then_at_most_every_20_ms() -> None:
+    script = Script()
+    script.go_live()
+    script.now += 1.0
+    script.tell(SiteChanged(figures(5)), Send(figures(5)))
+    script.tell(SiteChanged(figures(4)))
+    script.tell(SiteChanged(figures(3)))
+    before = script.now
+    script.wake(Send(figures(3)))
+    assert script.now - before == pytest.approx(0.02)
+    script.now += 1.0
+    script.tell(SiteChanged(figures(3)))
+
+
+def test_site_figures_are_owed_after_an_ask_even_when_they_are_the_same() -> None:
+    script = Script()
+    script.go_live()
+    script.now += 1.0
+    script.tell(SiteChanged(figures(3, through=2)), Send(figures(3, through=2)))
+    script.now += 1.0
+    script.tell(SiteChanged(figures(3, through=2), is_owed=True), Send(figures(3, through=2)))
+
+
+def test_site_figures_are_told_anew_in_each_session() -> None:
+    script = Script()
+    script.tell(SiteChanged(figures(5)))
+    for number in (1, 2):
+        script.wake(Dial(number))
+        script.session.handle(Dialled(connection=number, session="s", idle=5), script.now)
+        script.tell(
+            InventoryTaken(connection=number, reports=()), Send(InventoryEnd()), Send(figures(5))
+        )
+        script.tell(Cut(connection=number, reason="gone"))
+
+
+# Any interleaving ---------------------------------------------------------------------------------
+
+CLAIMS = ("j1/1/0/1", "j1/1/1/1", "j2/3/0/1")
+
+messages: st.SearchStrategy[FromDaemon] = st.one_of(
+    st.builds(welcome, st.integers(1, 5)),
+    st.just(WantedEnd()),
+    st.builds(lambda claim: Order(body="order", claim=claim), st.sampled_from(CLAIMS)),
+    st.just(Beat(number=1, sent_at=0.0)),
+    st.just(Goodbye(reason="restart")),
+    st.just(Reject(reason="second session", is_final=False)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Some time passes, then an event comes, perhaps of the connection before (`age` 1)."""
+
+    later_s: float
+    age: int
+    make: Callable[[int], Event]
+
+
+def a_step(*kinds: st.SearchStrategy[Callable[[int], Event]]) -> st.SearchStrategy[Step]:
+    return st.builds(
+        Step,
+        later_s=st.sampled_from([0.0, 0.001, 0.1, 2.0, 20.0]),
+        age=st.sampled_from([0, 0, 0, 0, 1]),
+        make=st.one_of(*kinds),
+    )
+
+
+def received(message: FromDaemon) -> Callable[[int], Event]:
+    return lambda number: Received(connection=number, message=message)
+
+
+def a_wake(_: int) -> Event:
+    return Woken()
+
+
+def a_dialled(number: int) -> Event:
+    return Dialled(connection=number, session="s", idle=1)
+
+
+def an_inventory(number: int) -> Event:
+    return InventoryTaken(connection=number, reports=("inventory",))
+
+
+anything = a_step(
+    st.just(a_wake),
+    st.just(a_dialled),
+    st.just(an_inventory),
+    st.just(lambda number: Cut(connection=number, reason="cut")),
+    st.builds(received, messages),
+    st.just(lambda _: Told("granted")),
+    st.builds(lambda idle: lambda _: SiteChanged(figures(idle)), st.integers(0, 8)),
+)
+
+opening = st.builds(  # what usually works, so that runs get past it
+    lambda epoch: [
+        Step(later_s=2.0, age=0, make=a_wake),
+        Step(later_s=0.0, age=0, make=a_dialled),
+        Step(later_s=0.0, age=0, make=an_inventory),
+        Step(later_s=0.0, age=0, make=received(welcome(epoch))),
+    ],
+    st.integers(1, 5),
+)
+
+runs = st.lists(st.one_of(opening, st.lists(anything, max_size=8)), max_size=8).map(
+    lambda parts: [step for part in parts for step in part]
+)
+
+
+class Witness:
+    """What must hold of the outputs of any run, kept apart from how the machine gets there."""
+
+    def __init__(self, epoch: int) -> None:
+        self.stored = epoch
+        self.taken: Welcome | None = None
+        self.named: set[str] = set()
+        self.sent: list[object] = []
+
+    def check(self, event: Event, outputs: list[Output]) -> None:
+        if isinstance(event, Received) and isinstance(event.message, Order):
+            self.named.add(event.message.claim or "")
+        for output in outputs:
+            match output:
+                case Dial():
+                    self.taken, self.named, self.sent = None, set(), []
+                case StoreEpoch(epoch):
+                    assert epoch > self.stored
+                    self.stored = epoch
+                case TakeWelcome(taken):
+                    assert taken.epoch == self.stored, "acts on an epoch that is not stored"
+                    self.taken, self.named = taken, set()
+                case Apply(order):
+                    assert self.taken is not None, "acts on a daemon of unknown epoch"
+                    assert order.claim in self.named
+                case StopOthers(claims=claims):
+                    assert self.taken is not None
+                    assert claims == self.named, "a claim that was named would be stopped"
+                case Send(message):
+                    self._check_order(message)
+                    self.sent.append(message)
+                case _:
+                    pass
+
+    def _check_order(self, message: object) -> None:
+        if isinstance(message, Register):
+            assert self.sent == [], "Register comes first"
+        elif message == "inventory" or isinstance(message, InventoryEnd):
+            assert isinstance(self.sent[0], Register)
+            assert InventoryEnd() not in self.sent, "one inventory a session"
+        elif isinstance(message, str | SiteFigures):
+            assert InventoryEnd() in self.sent, "told before the inventory"
+
+
+def play(session: Session, steps: list[Step], witness: Witness) -> float:
+    """Runs the steps; answers the instant of the last."""
+    now = 100.0
+    for step in steps:
+        now += step.later_s
+        event = step.make(session.connection - step.age)
+        is_current = getattr(event, "connection", session.connection) == session.connection
+        outputs = session.handle(event, now)
+        assert is_current or outputs == [], "acts on an earlier connection"
+        witness.check(event, outputs)
+        assert session.wake_at is not None, "an agent never stops trying"
+    return now
+
+
+@settings(max_examples=300)
+@given(runs, st.integers(0, 3))
+def test_no_interleaving_of_cuts_and_messages_breaks_what_a_session_guarantees(
+    steps: list[Step], epoch: int
+) -> None:
+    session = Session(epoch=epoch, timing=Timing(), random=Random(0), now=100.0)
+    play(session, steps, Witness(epoch))
+
+
+@given(runs)
+def test_after_any_trouble_a_good_daemon_brings_the_session_to_life(steps: list[Step]) -> None:
+    script = Script()
+    script.now = play(script.session, steps, Witness(0))
+    cut = Cut(connection=script.session.connection, reason="cut")
+    script.session.handle(cut, script.now)
+    script.go_live()
+    assert script.session.is_live
