@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from koala_agent.lrm.model import Discipline, LocalQueue, TraceJob, start_times
 
 # A reference that follows the definition word by word --------------------------------------------

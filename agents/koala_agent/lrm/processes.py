@@ -1,0 +1,213 @@
+"""Processes of this machine: which belong to a claim, what they use, and how to end all of them.
+
+A claim's processes are those that carry `KOALA_CLAIM=<claim>` in their environment, those seen to
+belong to it before, and all their descendants. A process group or session is not enough: a daemon
+that forks twice and calls setsid leaves both, and its parent, but keeps its environment. What
+clears its environment and leaves its tree between two looks cannot be found; no user without
+privileges can do better on a machine without cgroups of his own.
+
+A process is never addressed by its pid alone: an `Identity` has its start time and the machine's
+boot as well, and signals go through a pidfd that was checked against it, so a recycled pid is
+never hit. One look reads /proc once for all claims, because looks are what an agent does most when
+hundreds of jobs end in a second.
+
+Linux only. CPU time is in seconds, memory in bytes of resident set.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+CLAIM_VARIABLE = "KOALA_CLAIM"
+SCOPE_VARIABLE = "KOALA_LOCAL_MANAGER"
+"""Which local manager started a process: claims are unique to a daemon, and a machine may run the
+agents of several. A process without it (its program cleaned its environment) is anybody's."""
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Identity:
+    """One process, for ever: its pid and its start in clock ticks since `boot_id()`."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A living process as one look found it; a zombie is not one, nothing of it is left to end.
+
+    `cpu_s` includes that of children it has waited for.
+    """
+
+    identity: Identity
+    parent: int
+    claim: str | None
+    scope: str | None
+    cpu_s: float
+    memory_bytes: int
+
+
+def boot_id() -> str:
+    """What tells this boot of the machine from every other."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def identify(pid: int) -> Identity | None:
+    """The living process that has this pid now."""
+    fields = _stat(pid)
+    return None if fields is None else _identity(pid, fields)
+
+
+def identify_child(pid: int) -> Identity:
+    """The process that has this pid now, which is our child: also when it is a zombie already."""
+    return _identity(pid, _fields(pid))
+
+
+def is_alive(identity: Identity) -> bool:
+    """Whether this very process lives still."""
+    return identify(identity.pid) == identity
+
+
+def look() -> tuple[Seen, ...]:
+    """All living processes but our own, by pid. Reads /proc once; takes some milliseconds."""
+    own = os.getpid()
+    pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - fast
+    seen = (_see(pid) for pid in pids if pid != own)
+    return tuple(process for process in seen if process is not None)
+
+
+def find_by_claim(claim: str, *, scope: str | None = None) -> tuple[Identity, ...]:
+    """The processes of a claim by their environment, and their descendants."""
+    belongs = members(look(), {claim: ()}, scope=scope)
+    return tuple(process.identity for process in belongs[claim])
+
+
+def members(
+    seen: Iterable[Seen], known: Mapping[str, Iterable[Identity]], *, scope: str | None
+) -> dict[str, tuple[Seen, ...]]:
+    """Which of these processes belong to which of the claims in `known`.
+
+    `known` has for each claim the processes that were seen to belong to it before. With a scope,
+    processes of other local managers are left out. What is found by its environment goes before
+    what is found by its parent.
+    """
+    processes = {process.identity.pid: process for process in seen}
+    owner: dict[int, str] = {}
+    for claim, identities in known.items():
+        for identity in identities:
+            process = processes.get(identity.pid)
+            if process is not None and process.identity == identity:
+                owner[identity.pid] = claim
+    for pid, process in processes.items():
+        is_ours = scope is None or process.scope is None or process.scope == scope
+        if process.claim is not None and process.claim in known and is_ours:
+            owner[pid] = process.claim
+    _add_descendants(owner, processes.values())
+    found: dict[str, list[Seen]] = {claim: [] for claim in known}
+    for pid in sorted(owner):
+        found[owner[pid]].append(processes[pid])
+    return {claim: tuple(belonging) for claim, belonging in found.items()}
+
+
+def _add_descendants(owner: dict[int, str], processes: Iterable[Seen]) -> None:
+    """A child belongs to the claim of its parent, unless it is known to belong to another."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for process in processes:
+        children[process.parent].append(process.identity.pid)
+    unvisited = list(owner)
+    while unvisited:
+        parent = unvisited.pop()
+        for child in children.get(parent, ()):
+            if child not in owner:
+                owner[child] = owner[parent]
+                unvisited.append(child)
+
+
+def send(identity: Identity, number: signal.Signals) -> bool:
+    """Sends a signal to this very process; False when it is gone. Raises PermissionError."""
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(identity.pid)
+        try:
+            # The descriptor holds on to one process: if it is ours now, it is ours at the signal.
+            if is_alive(identity):
+                signal.pidfd_send_signal(descriptor, number)
+                return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+# /proc ------------------------------------------------------------------------------------------
+
+
+def _see(pid: int) -> Seen | None:
+    fields = _stat(pid)
+    if fields is None:
+        return None
+    claim, scope = _claim_and_scope(pid)
+    return Seen(
+        identity=_identity(pid, fields),
+        parent=int(fields[1]),
+        claim=claim,
+        scope=scope,
+        cpu_s=sum(int(ticks) for ticks in fields[11:15]) / _TICKS_PER_S,
+        memory_bytes=int(fields[21]) * _PAGE_BYTES,
+    )
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of a process; None when it is dead or a zombie."""
+    fields = _fields(pid)
+    return None if not fields or fields[0] in {b"Z", b"X"} else fields
+
+
+def _fields(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat from the third (state) on; none when there is no process.
+
+    The second one is the program's name in parentheses and may hold blanks and parentheses.
+    """
+    content = _read(pid, "stat")
+    return content[content.rfind(b")") + 2 :].split()
+
+
+def _identity(pid: int, fields: list[bytes]) -> Identity:
+    return Identity(pid, int(fields[19]))
+
+
+def _claim_and_scope(pid: int) -> tuple[str | None, str | None]:
+    content = _read(pid, "environ")
+    if f"{CLAIM_VARIABLE}=".encode() not in content:
+        return None, None
+    values = dict(entry.split(b"=", 1) for entry in content.split(b"\0") if b"=" in entry)
+    claim = values.get(CLAIM_VARIABLE.encode())
+    scope = values.get(SCOPE_VARIABLE.encode())
+    return (
+        None if claim is None else os.fsdecode(claim),
+        None if scope is None else os.fsdecode(scope),
+    )
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of /proc/PID; empty when the process is gone or not ours to see."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
+    try:
+        parts = []
+        while part := os.read(descriptor, 65536):
+            parts.append(part)
+        return b"".join(parts)
+    except (ProcessLookupError, PermissionError):
+        return b""
+    finally:
+        os.close(descriptor)

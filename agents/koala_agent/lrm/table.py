@@ -1,0 +1,164 @@
+"""The job table of the emulated local manager, kept in its state directory.
+
+One SQLite file, a row a job, each change a transaction. It survives a SIGKILL of the agent at any
+instant. WAL without a flush to the disk at each change is enough: the only thing that loses what
+the kernel holds is the end of the machine, which ends all jobs too, and a table of an earlier boot
+is taken as just that. The file is locked while it is open, so two agents never share one site.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.port import EndCause, Placeholder
+from koala_agent.lrm.processes import Identity
+
+_FORMAT = 1
+FILE_NAME = "jobs.sqlite3"
+
+
+class Waiting(msgspec.Struct, frozen=True, tag=True):
+    """In the queue."""
+
+
+class Starting(msgspec.Struct, frozen=True, tag=True):
+    """Has its processors; a process may or may not exist."""
+
+
+class Alive(msgspec.Struct, frozen=True, tag=True):
+    """Its first process was started at `started_at`."""
+
+    leader: Identity
+    started_at: float
+
+
+class Leaving(msgspec.Struct, frozen=True, tag=True):
+    """Ended, but processes of it may be left; `exit_status` is that of the first, once known."""
+
+    cause: EndCause
+    reason: str
+    exit_status: int | None
+    leader: Identity | None
+    """Its first process, if there was one."""
+
+
+class Over(msgspec.Struct, frozen=True, tag=True):
+    """Ended, and nothing of it is left."""
+
+    cause: EndCause
+    reason: str
+    exit_status: int | None
+    cpu_s: float
+    peak_memory_bytes: int
+
+
+State = Waiting | Starting | Alive | Leaving | Over
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A job as it is stored."""
+
+    placeholder: Placeholder
+    state: State
+
+
+class JobTable:
+    """The open table. Raises `LocalManagerError`, transient when the disk may have room later."""
+
+    def __init__(self, directory: Path, *, boot: str, scope: str) -> None:
+        """Opens or makes the table; `boot` is that of the machine now, `scope` a fresh name for
+        this local manager, used when the table is new."""
+        self._path = directory / FILE_NAME
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # SQLite makes files that everybody may read; its other files copy the mode of this one.
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._connection = sqlite3.connect(self._path, isolation_level=None, timeout=0)
+        except (OSError, sqlite3.Error) as error:
+            raise LocalManagerError(f"cannot open {self._path}: {error}") from error
+        try:
+            self._prepare(boot, scope)
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise LocalManagerError(f"cannot use {self._path}: {error}") from error
+        except LocalManagerError:
+            self._connection.close()
+            raise
+
+    def _prepare(self, boot: str, scope: str) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA locking_mode = EXCLUSIVE")
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = NORMAL")
+        (found,) = execute("PRAGMA user_version").fetchone()
+        if found not in {0, _FORMAT}:
+            message = f"{self._path} has format {found}; this version reads format {_FORMAT}"
+            raise LocalManagerError(message)
+        execute("BEGIN IMMEDIATE")
+        execute("CREATE TABLE IF NOT EXISTS job(claim TEXT PRIMARY KEY, body BLOB NOT NULL)")
+        execute("CREATE TABLE IF NOT EXISTS site(boot TEXT NOT NULL, scope TEXT NOT NULL)")
+        row = execute("SELECT boot, scope FROM site").fetchone()
+        if row is None:
+            row = (boot, scope)
+            execute("INSERT INTO site VALUES (?, ?)", row)
+        earlier_boot, self.scope = row
+        self._boot = boot
+        self.is_of_this_boot = earlier_boot == boot
+        execute(f"PRAGMA user_version = {_FORMAT}")
+        execute("COMMIT")
+
+    def belongs_to_this_boot(self) -> None:
+        """Says that no job of an earlier boot is left in the table that has not ended."""
+        self._write("UPDATE site SET boot = ?", (self._boot,))
+        self.is_of_this_boot = True
+
+    def load(self) -> list[Record]:
+        """All jobs in the order in which they were submitted."""
+        decoder = msgspec.msgpack.Decoder(Record, dec_hook=_decode_path)
+        try:
+            rows = self._connection.execute("SELECT body FROM job ORDER BY rowid").fetchall()
+            return [decoder.decode(body) for (body,) in rows]
+        except (sqlite3.Error, msgspec.DecodeError) as error:
+            raise LocalManagerError(f"cannot read {self._path}: {error}") from error
+
+    def save(self, record: Record) -> None:
+        """Writes a job; a known one keeps its place in the order."""
+        body = msgspec.msgpack.encode(record, enc_hook=_encode_path)
+        self._write(
+            "INSERT INTO job(claim, body) VALUES (?, ?) "
+            "ON CONFLICT(claim) DO UPDATE SET body = excluded.body",
+            (record.placeholder.claim, body),
+        )
+
+    def forget(self, claim: str) -> None:
+        """Drops a job."""
+        self._write("DELETE FROM job WHERE claim = ?", (claim,))
+
+    def close(self) -> None:
+        """Closes the table and frees its lock."""
+        self._connection.close()
+
+    def _write(self, statement: str, values: tuple[object, ...]) -> None:
+        try:
+            self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            raise LocalManagerError(
+                f"cannot write {self._path}: {error}", transient=True
+            ) from error
+
+
+def _encode_path(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    message = f"cannot store {value!r}"
+    raise NotImplementedError(message)
+
+
+def _decode_path(kind: type, value: str) -> Path:
+    assert kind is Path, kind
+    return Path(value)

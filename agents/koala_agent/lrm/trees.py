@@ -1,0 +1,144 @@
+"""What the processes of running claims use, and the end of those of ended claims.
+
+One loop serves all claims with one look at /proc a round: seldom while claims only run, often
+while some are being ended. A claim that is being ended gets TERM to all its processes, KILL after
+`kill_s`, and is gone when two looks in a row found nothing: one look may miss a process that forks
+and exits while /proc is being read, which is just what a program does that becomes a daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from koala_agent.lrm.processes import Identity, Seen, look, members, send
+
+_GAP_MIN_S = 0.02
+_GAP_MAX_S = 0.25
+_EMPTY_LOOKS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the processes of a claim were seen to use together: a lower bound."""
+
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Tree:
+    known: tuple[Identity, ...]
+    usage: Usage = field(default_factory=Usage)
+    kill_at: float | None = None
+    """When TERM becomes KILL; None while the claim runs."""
+    told: set[Identity] = field(default_factory=set)
+    empty_looks: int = 0
+
+
+class Trees:
+    """The processes of the claims of one local manager. `gone` is called on the loop."""
+
+    def __init__(
+        self,
+        *,
+        scope: str,
+        kill_s: float,
+        sample_s: float,
+        clock: Callable[[], float],
+        gone: Callable[[str, Usage], None],
+    ) -> None:
+        self._scope = scope
+        self._kill_s = kill_s
+        self._sample_s = sample_s
+        self._clock = clock
+        self._gone = gone
+        self._trees: dict[str, _Tree] = {}
+        self._wake = asyncio.Event()
+        self._gap_s = _GAP_MIN_S
+
+    def watch(self, claim: str, leader: Identity) -> None:
+        """Samples the processes of a claim, of which `leader` is the first."""
+        self._trees[claim] = _Tree(known=(leader,))
+        if len(self._trees) == 1:
+            self._wake.set()
+
+    def end(self, claim: str, leader: Identity | None = None) -> None:
+        """Ends all processes of a claim, also of one that was never watched; `gone` follows.
+
+        Called again when the leader has exited, it only looks at once.
+        """
+        tree = self._trees.get(claim)
+        if tree is None:
+            tree = self._trees[claim] = _Tree(known=() if leader is None else (leader,))
+        if tree.kill_at is None:
+            tree.kill_at = self._clock() + self._kill_s
+        self._gap_s = _GAP_MIN_S
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Looks for ever; cancelled from outside."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_s()):
+                    await self._wake.wait()
+            self._wake.clear()
+            # A claim whose end was ordered during the look may have forked since: not judged.
+            judged = [claim for claim, tree in self._trees.items() if tree.kill_at is not None]
+            seen = await asyncio.to_thread(look)
+            self._take(seen, judged)
+            # A burst of ends shares a look: at most one a gap.
+            await asyncio.sleep(_GAP_MIN_S)
+
+    def _pause_s(self) -> float | None:
+        """How long until the next look when nothing happens."""
+        deadlines = [tree.kill_at for tree in self._trees.values() if tree.kill_at is not None]
+        if not self._trees:
+            return None
+        if not deadlines:
+            return self._sample_s
+        self._gap_s = min(self._gap_s * 1.5, _GAP_MAX_S)
+        until_kill_s = min((at - self._clock() for at in deadlines), default=math.inf)
+        return min(self._gap_s, until_kill_s) if until_kill_s > 0 else self._gap_s
+
+    def _take(self, seen: Iterable[Seen], judged: list[str]) -> None:
+        known = {claim: tree.known for claim, tree in self._trees.items()}
+        found = members(seen, known, scope=self._scope)
+        for claim, tree in self._trees.items():
+            _observe(tree, found[claim])
+        for claim in judged:
+            tree = self._trees[claim]
+            tree.empty_looks = 0 if tree.known else tree.empty_looks + 1
+            if tree.empty_looks >= _EMPTY_LOOKS:
+                del self._trees[claim]
+                self._gone(claim, tree.usage)
+            elif tree.known:
+                self._signal(tree)
+            else:
+                self._wake.set()
+
+    def _signal(self, tree: _Tree) -> None:
+        assert tree.kill_at is not None
+        is_killed = self._clock() >= tree.kill_at
+        for identity in tree.known:
+            # What another user runs for the claim (sudo) we may not end; it holds the processors.
+            with suppress(PermissionError):
+                if is_killed:
+                    send(identity, signal.SIGKILL)
+                elif identity not in tree.told:
+                    tree.told.add(identity)
+                    send(identity, signal.SIGTERM)
+
+
+def _observe(tree: _Tree, found: tuple[Seen, ...]) -> None:
+    tree.known = tuple(process.identity for process in found)
+    tree.usage = Usage(
+        cpu_s=max(tree.usage.cpu_s, sum(process.cpu_s for process in found)),
+        peak_memory_bytes=max(
+            tree.usage.peak_memory_bytes, sum(process.memory_bytes for process in found)
+        ),
+    )

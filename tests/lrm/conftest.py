@@ -1,0 +1,64 @@
+"""Fixtures of the tests of local managers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.port import Placeholder, serving
+from tests.lrm.harness import Ask, Pipe, Serve, Witness, boot_clock
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    pipe = Pipe(tmp_path / "pipe")
+    yield pipe
+    pipe.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    """Runs an emulated site of 8 processors around a block; at its end all its jobs are killed
+    unless the block asks for something else."""
+
+    @asynccontextmanager
+    async def run(
+        *, kill: bool = True, **options: object
+    ) -> AsyncIterator[tuple[EmulatedLocalManager, Witness]]:
+        settings = EmulatedSettings(
+            **{  # type: ignore[arg-type]
+                "processors": 8,
+                "state_directory": tmp_path / "state",
+                "kill_s": 0.2,
+                "sample_s": 0.1,
+                **options,
+            }
+        )
+        witness = Witness()
+        manager = EmulatedLocalManager(settings, tell=witness, clock=boot_clock)
+        async with serving(manager, kill=kill):
+            yield manager, witness
+
+    return run
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Ask:
+    """Builds a placeholder; unless told otherwise it asks for one processor and runs for ever."""
+
+    def build(
+        claim: str, *argv: str, processors: int = 1, time_limit_s: float = 1000.0
+    ) -> Placeholder:
+        return Placeholder(
+            claim=claim,
+            processors=processors,
+            time_limit_s=time_limit_s,
+            argv=argv or ("sleep", "1000"),
+            directory=tmp_path / "work" / claim.replace("/", "-"),
+        )
+
+    return build

@@ -1,0 +1,107 @@
+"""What tests of local managers share: a witness of what is told, pipes, programs to run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeVar
+
+from koala_agent.lrm.emulated import EmulatedLocalManager
+from koala_agent.lrm.port import Ended, Idle, Listed, Placeholder, Running
+
+LIMIT_S = 30.0
+Told = TypeVar("Told", bound=Listed | Idle)
+
+
+def boot_clock() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Witness:
+    """Keeps what a local manager tells, and waits for what it will tell."""
+
+    def __init__(self) -> None:
+        self.told: list[Listed | Idle] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, value: Listed | Idle) -> None:
+        self.told.append(value)
+        self._more.set()
+
+    async def until(self, kind: type[Told], matches: Callable[[Told], bool]) -> Told:
+        """The first of its kind, told already or to come, that matches."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                for value in self.told:
+                    if isinstance(value, kind) and matches(value):
+                        return value
+                self._more.clear()
+                await self._more.wait()
+
+    async def running(self, claim: str) -> Running:
+        return await self.until(Running, lambda told: told.claim == claim)
+
+    async def ended(self, claim: str) -> Ended:
+        return await self.until(Ended, lambda told: told.claim == claim)
+
+
+class Pipe:
+    """A named pipe: programs write lines into it, a test waits for them without polling."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+        # Open for writing, too: the end of one writer is not the end of the pipe.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self._rest = b""
+
+    async def line(self) -> str:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(LIMIT_S):
+            while b"\n" not in self._rest:
+                ready = asyncio.Event()
+                loop.add_reader(self._descriptor, ready.set)
+                try:
+                    await ready.wait()
+                finally:
+                    loop.remove_reader(self._descriptor)
+                self._rest += os.read(self._descriptor, 65536)
+        line, self._rest = self._rest.split(b"\n", 1)
+        return line.decode()
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+Serve = Callable[..., AbstractAsyncContextManager[tuple[EmulatedLocalManager, Witness]]]
+Ask = Callable[..., Placeholder]
+
+
+def python(program: str, *arguments: object) -> tuple[str, ...]:
+    """The argv of a Python program."""
+    return (sys.executable, "-I", "-S", "-c", program, *(str(argument) for argument in arguments))
+
+
+ESCAPE = """
+import os, signal, sys
+is_lasting = sys.argv[2] == "lasting"
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        with open(sys.argv[1], "a") as pipe:
+            print(os.getpid(), file=pipe)
+        while True:
+            signal.pause()
+    os._exit(0)
+os.wait()
+while is_lasting:
+    signal.pause()
+"""
+"""Forks twice, leaves its session, ignores TERM, tells its pid, never ends; the first process lasts
+as long, or exits at once."""

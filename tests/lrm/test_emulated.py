@@ -1,0 +1,288 @@
+"""The emulated local manager with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+
+from koala.errors import ConfigError, LocalManagerError
+from koala_agent.lrm.emulated import EmulatedSettings
+from koala_agent.lrm.load import LoadParameters
+from koala_agent.lrm.model import Discipline
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
+from koala_agent.lrm.processes import identify
+from tests.lrm.harness import ESCAPE, Ask, Pipe, Serve, python
+
+pytestmark = pytest.mark.live
+
+
+async def test_a_job_runs_where_it_was_told_with_what_it_was_given(serve: Serve, ask: Ask) -> None:
+    placeholder = ask("j1/1/0/1", "sh", "-c", "pwd; echo $KOALA_CLAIM; cat; exit 3")
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        end = await witness.ended("j1/1/0/1")
+    assert (end.cause, end.exit_status) == (EndCause.EXITED, 3)
+    output = (placeholder.directory / OUTPUT_FILE).read_text().splitlines()
+    assert output == [str(placeholder.directory), "j1/1/0/1"]
+
+
+async def test_a_job_that_a_signal_ended_says_which(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("a", "sh", "-c", "kill -KILL $$"))
+        assert (await witness.ended("a")).exit_status == -9
+
+
+async def test_usage_is_that_of_all_processes_of_the_job(serve: Serve, ask: Ask) -> None:
+    burn = "x = bytearray(b'x' * 60_000_000); sum(i * i for i in range(2_000_000))"
+    async with serve() as (manager, witness):
+        child = python("import subprocess, sys; subprocess.run(sys.argv[1:])", *python(burn))
+        await manager.submit(ask("a", *child))
+        end = await witness.ended("a")
+    assert end.peak_memory_bytes > 60_000_000
+    assert end.cpu_s > 0.02
+
+
+async def test_a_program_that_does_not_exist_ends_as_in_a_shell(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("a", "/does/not/exist"))
+        end = await witness.ended("a")
+        assert (end.cause, end.exit_status) == (EndCause.EXITED, 127)
+        assert "/does/not/exist" in end.reason
+        assert (await manager.idle()).idle == 8
+
+
+async def test_a_claim_is_run_once_however_often_it_is_submitted(serve: Serve, ask: Ask) -> None:
+    placeholder = ask("a", "sh", "-c", "echo ran")
+    async with serve() as (manager, witness):
+        await asyncio.gather(*(manager.submit(placeholder) for _ in range(5)))
+        await witness.ended("a")
+        await manager.submit(placeholder)
+        assert [type(listed) for listed in await manager.listing()] == [Ended]
+        await manager.submit(ask("b", "true"))
+        await witness.ended("b")
+    assert (placeholder.directory / OUTPUT_FILE).read_text() == "ran\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"processors": 9}, "asks for 9 processors: this site has 8"),
+        ({"processors": 0}, "asks for 0 processors"),
+        ({"time_limit_s": 0.0}, "time limit of 0.0 s"),
+        ({"time_limit_s": math.nan}, "time limit of nan s"),
+    ],
+)
+async def test_what_could_never_run_is_refused(
+    serve: Serve, ask: Ask, change: dict[str, object], message: str
+) -> None:
+    async with serve() as (manager, _):
+        with pytest.raises(LocalManagerError, match=message) as caught:
+            await manager.submit(ask("a", **change))
+        assert not caught.value.transient
+        assert await manager.listing() == ()
+
+
+# Ends -----------------------------------------------------------------------------------------
+
+
+async def test_withdrawing_ends_the_whole_tree_with_a_daemon_that_escaped(
+    serve: Serve, ask: Ask, pipe: Pipe
+) -> None:
+    """It left its session and its parent and ignores TERM; its environment tells whose it is."""
+    async with serve() as (manager, witness):
+        await manager.submit(ask("a", *python(ESCAPE, pipe.path, "lasting")))
+        daemon = int(await pipe.line())
+        assert identify(daemon) is not None
+        await manager.withdraw("a")
+        assert (await manager.idle()).idle == 7
+        end = await witness.ended("a")
+        assert identify(daemon) is None
+        assert (end.cause, end.exit_status) == (EndCause.WITHDRAWN, -9)
+        assert (await manager.idle()).idle == 8
+
+
+async def test_a_job_that_exits_has_not_ended_while_its_daemon_lives(
+    serve: Serve, ask: Ask, pipe: Pipe
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("a", *python(ESCAPE, pipe.path, "brief")))
+        daemon = int(await pipe.line())
+        end = await witness.ended("a")
+        assert identify(daemon) is None
+        assert (end.cause, end.exit_status) == (EndCause.EXITED, 0)
+
+
+async def test_a_job_that_minds_term_may_clean_up(serve: Serve, ask: Ask, pipe: Pipe) -> None:
+    tidy = f"trap 'echo tidy; kill $!; exit 5' TERM; echo up > {pipe.path}; sleep 1000 & wait"
+    placeholder = ask("a", "sh", "-c", tidy)
+    async with serve(kill_s=20.0) as (manager, witness):
+        await manager.submit(placeholder)
+        assert await pipe.line() == "up"
+        await manager.withdraw("a")
+        assert (await witness.ended("a")).exit_status == 5
+    assert (placeholder.directory / OUTPUT_FILE).read_text() == "tidy\n"
+
+
+async def test_a_job_is_ended_at_its_time_limit(serve: Serve, ask: Ask, pipe: Pipe) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("a", *python(ESCAPE, pipe.path, "lasting"), time_limit_s=0.2))
+        end = await witness.ended("a")
+        assert (end.cause, end.reason) == (EndCause.TIME_LIMIT, "time limit of 0.2 s")
+        assert identify(int(await pipe.line())) is None
+
+
+async def test_the_site_may_cancel_any_job(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("runs"))
+        await manager.submit(ask("waits", processors=8))
+        await witness.running("runs")
+        await manager.cancel_as_site("waits")
+        await manager.cancel_as_site("runs")
+        assert (await witness.ended("waits")).cause is EndCause.CANCELLED_BY_SITE
+        assert (await witness.ended("runs")).cause is EndCause.CANCELLED_BY_SITE
+
+
+async def test_closing_leaves_jobs_running_unless_told_to_kill(
+    serve: Serve, ask: Ask, pipe: Pipe
+) -> None:
+    program = ("sh", "-c", f"echo $$ > {pipe.path}; exec sleep 1000")
+    async with serve(kill=False) as (manager, witness):
+        await manager.submit(ask("a", *program))
+        pid = int(await pipe.line())
+        await witness.running("a")
+    assert identify(pid) is not None
+    async with serve(kill=True) as (manager, witness):
+        assert await manager.listing() == (Running(claim="a"),)
+        await manager.submit(ask("waits", processors=8))
+    assert identify(pid) is None
+    assert (await witness.ended("waits")).cause is EndCause.WITHDRAWN
+    assert (await witness.ended("a")).cause is EndCause.WITHDRAWN
+
+
+# The queue --------------------------------------------------------------------------------------
+
+
+async def test_a_withdrawn_claim_leaves_the_queue_and_those_behind_it_start(
+    serve: Serve, ask: Ask
+) -> None:
+    async with serve(discipline=Discipline.FCFS) as (manager, witness):
+        await manager.submit(ask("first", processors=5))
+        await manager.submit(ask("head", processors=8))
+        await manager.submit(ask("behind", processors=3))
+        assert await manager.idle() == Idle(
+            processors=8, idle=3, startable=0, queued_jobs=2, local_processors=0
+        )
+        assert not manager.starts_after_stop
+        await manager.withdraw("head")
+        await witness.running("behind")
+        assert [listed.claim for listed in await manager.listing() if type(listed) is Running] == [
+            "first",
+            "behind",
+        ]
+        end = await witness.ended("head")
+        assert (end.cause, end.exit_status) == (EndCause.WITHDRAWN, None)
+        assert manager.starts_after_stop
+
+
+async def test_easy_starts_what_does_not_delay_the_head_and_says_how_much_would_start(
+    serve: Serve, ask: Ask
+) -> None:
+    async with serve(discipline=Discipline.EASY) as (manager, witness):
+        await manager.submit(ask("first", processors=5, time_limit_s=100))
+        await manager.submit(ask("head", processors=7, time_limit_s=100))
+        idle = await manager.idle()
+        assert (idle.idle, idle.startable, idle.queued_jobs) == (3, 1, 1)
+        await manager.submit(ask("too-long", processors=2, time_limit_s=500))
+        await manager.submit(ask("short", processors=2, time_limit_s=50))
+        await witness.running("short")
+        assert Queued(claim="too-long") in await manager.listing()
+        assert (await manager.idle()).startable == 1
+
+
+async def test_idle_processors_are_told_when_they_change(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.idle == 8)
+        await manager.submit(ask("a", processors=6))
+        await witness.until(Idle, lambda idle: idle.idle == 2 and idle.startable == 2)
+        witness.told.clear()
+        await manager.withdraw("a")
+        await witness.until(Idle, lambda idle: idle.idle == 8)
+
+
+async def test_claims_queue_behind_the_jobs_of_local_users(serve: Serve, ask: Ask) -> None:
+    """At a hundred times the speed: whole-site claims get their turn among local jobs, and never a
+    processor that somebody has."""
+    load = LoadParameters(
+        arrivals_per_hour=60_000, run_mean_s=10, run_max_s=20, size_max=6, speed=100, waiting_max=4
+    )
+    async with serve(discipline=Discipline.FCFS, load=load) as (manager, witness):
+        busy = await witness.until(Idle, lambda idle: idle.local_processors >= 4)
+        assert busy.local_processors + busy.idle == 8
+        claims = [f"c{number}" for number in range(5)]
+        for claim in claims:
+            await manager.submit(ask(claim, "true", processors=8))
+        for claim in claims:
+            await witness.ended(claim)
+    reports = [told for told in witness.told if isinstance(told, Idle)]
+    assert all(0 <= told.idle <= 8 - told.local_processors for told in reports)
+    assert max(told.queued_jobs for told in reports) >= 2
+    started = [told.claim for told in witness.told if isinstance(told, Running)]
+    assert started == claims
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_three_hundred_claims_end_without_a_trace(serve: Serve, ask: Ask) -> None:
+    async with serve(processors=64) as (manager, witness):
+        before = open_files()
+        for number in range(300):
+            await manager.submit(ask(f"c{number}", "true", processors=1 + number % 5))
+        for number in range(300):
+            assert (await witness.ended(f"c{number}")).exit_status == 0
+        assert open_files() == before
+        assert (await manager.idle()).idle == 64
+
+
+# Faults -----------------------------------------------------------------------------------------
+
+
+async def outcomes(serve: Serve, ask: Ask, state: Path, **options: object) -> list[str]:
+    """What became of twenty claims: an error at submission, or the cause of the end."""
+    found = []
+    async with serve(state_directory=state, **options) as (manager, witness):
+        for number in range(20):
+            try:
+                await manager.submit(ask(f"c{number}", "true"))
+            except LocalManagerError as error:
+                found.append("error" if error.transient else "refused")
+            else:
+                found.append((await witness.ended(f"c{number}")).cause.value)
+    return found
+
+
+async def test_faults_are_drawn_from_the_seed(serve: Serve, ask: Ask, tmp_path: Path) -> None:
+    some = await outcomes(serve, ask, tmp_path / "1", fault_rate=0.5, seed=7)
+    assert set(some) == {"error", "lost", "exited"}
+    assert some == await outcomes(serve, ask, tmp_path / "2", fault_rate=0.5, seed=7)
+    every = await outcomes(serve, ask, tmp_path / "3", fault_rate=1.0)
+    assert set(every) == {"error", "lost"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"processors": 0}, "processors is 0"),
+        ({"fault_rate": 1.5}, "fault_rate is 1.5"),
+        ({"load": LoadParameters(arrivals_per_hour=1, size_max=9)}, "load.size_max is 9"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    tmp_path: Path, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EmulatedSettings(**{"processors": 8, "state_directory": tmp_path, **options})  # type: ignore[arg-type]

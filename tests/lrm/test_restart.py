@@ -1,0 +1,280 @@
+"""An agent that is killed, and the next one with the same state directory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running
+from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, boot_id, identify, look
+from koala_agent.lrm.table import JobTable, Leaving, Record, Starting, Waiting
+from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python
+
+pytestmark = pytest.mark.live
+
+PROGRAM = Path(__file__).with_name("agent_program.py")
+
+
+class KilledAgent:
+    """An agent in a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._lines: list[str] = []
+
+    async def line(self) -> str:
+        assert self._process.stdout is not None
+        async with asyncio.timeout(LIMIT_S):
+            line = (await self._process.stdout.readline()).decode().strip()
+        assert line, f"the agent ended after it said {self._lines}"
+        self._lines.append(line)
+        return line
+
+    async def submit(self, placeholder: Placeholder) -> None:
+        assert self._process.stdin is not None
+        asked = {
+            "claim": placeholder.claim,
+            "processors": placeholder.processors,
+            "time_limit_s": placeholder.time_limit_s,
+            "argv": placeholder.argv,
+            "directory": str(placeholder.directory),
+        }
+        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        await self.until(f"submitted {placeholder.claim}")
+
+    async def until(self, expected: str) -> None:
+        """Returns when the agent has said this line."""
+        while expected not in self._lines:
+            await self.line()
+
+    async def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+
+Launch = Callable[[], AbstractAsyncContextManager[KilledAgent]]
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Launch:
+    """An agent over 8 processors in the state directory of `serve`; killed at the end at last."""
+
+    @asynccontextmanager
+    async def start() -> AsyncIterator[KilledAgent]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            PROGRAM,
+            tmp_path / "state",
+            "8",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        agent = KilledAgent(process)
+        try:
+            yield agent
+        finally:
+            await agent.kill()
+
+    return start
+
+
+async def test_what_runs_is_adopted_and_what_waits_keeps_its_place(
+    serve: Serve, ask: Ask, pipe: Pipe, launch: Launch
+) -> None:
+    async with launch() as agent:
+        await agent.submit(ask("a", "sh", "-c", f"echo $$ > {pipe.path}; exec sleep 1000"))
+        await agent.submit(ask("second", processors=8))
+        await agent.submit(ask("third", processors=8))
+        await agent.until("Running a")
+        pid = int(await pipe.line())
+        await agent.kill()
+    assert identify(pid) is not None
+    async with serve() as (manager, witness):
+        assert await manager.listing() == (
+            Running(claim="a"),
+            Queued(claim="second"),
+            Queued(claim="third"),
+        )
+        assert (await manager.idle()).idle == 7
+        await manager.withdraw("a")
+        end = await witness.ended("a")
+        assert (end.cause, end.exit_status) == (EndCause.WITHDRAWN, None)
+        assert identify(pid) is None
+        await witness.running("second")
+        await manager.withdraw("second")
+        await witness.running("third")
+
+
+async def test_the_end_of_an_adopted_job_is_told(
+    serve: Serve, ask: Ask, pipe: Pipe, launch: Launch
+) -> None:
+    """Nobody but its parent can learn its exit status; that it ended is certain."""
+    wait = f"echo $$ > {pipe.path}; trap 'exit 0' USR1; sleep 1000 & wait; kill $!"
+    async with launch() as agent:
+        await agent.submit(ask("a", "sh", "-c", wait))
+        pid = int(await pipe.line())
+        await agent.until("Running a")
+        await agent.kill()
+    async with serve() as (manager, witness):
+        assert await manager.listing() == (Running(claim="a"),)
+        os.kill(pid, 10)
+        end = await witness.ended("a")
+        assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
+
+
+async def test_a_job_that_ended_while_no_agent_ran_is_told_and_its_daemon_reaped(
+    serve: Serve, ask: Ask, pipe: Pipe, launch: Launch
+) -> None:
+    async with launch() as agent:
+        await agent.submit(ask("a", *python(ESCAPE, pipe.path, "lasting")))
+        daemon = int(await pipe.line())
+        await agent.until("Running a")
+        (leader,) = leaders("a")
+        await agent.kill()
+    os.kill(leader, 9)
+    assert identify(daemon) is not None
+    async with serve() as (manager, witness):
+        end = await witness.ended("a")
+        assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
+        assert identify(daemon) is None
+        assert (await manager.idle()).idle == 8
+
+
+def leaders(claim: str) -> list[int]:
+    """The session leaders among the processes of a claim that are not daemons."""
+    return [
+        seen.identity.pid
+        for seen in look()
+        if seen.claim == claim and os.getsid(seen.identity.pid) == seen.identity.pid
+    ]
+
+
+async def test_the_time_limit_of_an_adopted_job_counts_from_its_start(
+    serve: Serve, ask: Ask, launch: Launch
+) -> None:
+    async with launch() as agent:
+        await agent.submit(ask("a", time_limit_s=1.0))
+        await agent.until("Running a")
+        await agent.kill()
+    async with serve() as (_, witness):
+        assert (await witness.ended("a")).cause is EndCause.TIME_LIMIT
+
+
+async def test_killed_at_any_moment_the_agent_runs_no_claim_twice(
+    serve: Serve, ask: Ask, tmp_path: Path, launch: Launch
+) -> None:
+    """Each job writes its claim once; some ended, some run, some were never started."""
+    log = tmp_path / "log"
+    claims = [f"c{number}" for number in range(24)]
+    for killed_after in (3, 11):
+        async with launch() as agent:
+            for claim in claims:
+                await agent.submit(ask(claim, "sh", "-c", f"echo {claim} >> {log}"))
+            for _ in range(killed_after):
+                await agent.line()
+            await agent.kill()
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.idle == 8 and idle.queued_jobs == 0)
+        listed = await manager.listing()
+    assert [ended.claim for ended in listed if isinstance(ended, Ended)] == claims
+    lost = [e.claim for e in listed if isinstance(e, Ended) and e.cause is EndCause.LOST]
+    ran = log.read_text().split()
+    assert len(ran) == len(set(ran))
+    assert set(ran) | set(lost) == set(claims)
+
+
+async def test_a_job_found_half_started_is_ended_and_lost(
+    serve: Serve, ask: Ask, tmp_path: Path
+) -> None:
+    """The agent died between the start of the process and the record of its pid."""
+    table = JobTable(tmp_path / "state", boot=boot_id(), scope="here")
+    table.save(Record(ask("a", processors=3), Starting()))
+    table.close()
+    marks = {CLAIM_VARIABLE: "a", SCOPE_VARIABLE: table.scope}
+    process = await asyncio.create_subprocess_exec("sleep", "1000", env={**os.environ, **marks})
+    async with serve() as (_, witness):
+        assert (await witness.ended("a")).cause is EndCause.LOST
+    assert await process.wait() == -15
+
+
+async def test_strays_are_reaped_but_not_those_of_another_site(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """Claims are unique to a daemon; two demonstrations on a machine must not kill one another."""
+    table = JobTable(tmp_path / "state", boot=boot_id(), scope="here")
+    table.close()
+    marks = {CLAIM_VARIABLE: "j1/1/0/1"}
+    here, elsewhere = [
+        await asyncio.create_subprocess_exec(
+            "sleep", "1000", env={**os.environ, **marks, SCOPE_VARIABLE: scope}
+        )
+        for scope in ("here", "elsewhere")
+    ]
+    async with serve(), asyncio.timeout(LIMIT_S):
+        assert await here.wait() == -15
+    # Had it been told to end, the first signal to arrive would be another.
+    elsewhere.kill()
+    assert await elsewhere.wait() == -9
+
+
+async def test_after_a_reboot_what_had_not_ended_is_lost(
+    serve: Serve, ask: Ask, tmp_path: Path
+) -> None:
+    table = JobTable(tmp_path / "state", boot="an earlier one", scope="here")
+    table.save(Record(ask("waited"), Waiting()))
+    table.save(Record(ask("left"), Leaving(EndCause.EXITED, "", 0, None)))
+    table.close()
+    for _ in range(2):
+        async with serve() as (manager, _witness):
+            listed = await manager.listing()
+            assert [(e.claim, e.cause) for e in listed if isinstance(e, Ended)] == [
+                ("waited", EndCause.LOST),
+                ("left", EndCause.LOST),
+            ]
+
+
+async def test_two_agents_cannot_share_a_state_directory(serve: Serve) -> None:
+    async with serve():
+        with pytest.RaisesGroup(pytest.RaisesExc(LocalManagerError, match="locked")):
+            async with serve():
+                raise AssertionError("opened twice")
+
+
+async def test_a_site_that_became_too_small_for_what_runs_is_refused(
+    serve: Serve, ask: Ask
+) -> None:
+    async with serve(kill=False) as (manager, witness):
+        await manager.submit(ask("a", processors=6))
+        await manager.submit(ask("waits", processors=8))
+        await witness.running("a")
+    with pytest.RaisesGroup(pytest.RaisesExc(LocalManagerError, match="4 of this site: a finds")):
+        async with serve(processors=4):
+            raise AssertionError("opened")
+    async with serve(processors=7) as (_, witness):
+        assert "only 7 processors" in (await witness.ended("waits")).reason
+
+
+async def test_a_table_of_another_format_is_refused(serve: Serve, tmp_path: Path) -> None:
+    table = JobTable(tmp_path / "state", boot=boot_id(), scope="here")
+    table._connection.execute("PRAGMA user_version = 99")
+    table.close()
+    with pytest.RaisesGroup(pytest.RaisesExc(LocalManagerError, match="format 99")):
+        async with serve():
+            raise AssertionError("opened")
+
+
+async def test_the_table_is_for_its_owner_only(serve: Serve, tmp_path: Path) -> None:
+    async with serve():
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()}
+    assert set(modes.values()) == {0o600}
