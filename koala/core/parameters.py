@@ -65,7 +65,8 @@ class Parameters:
                 )
         if self.claim_fraction_min > self.claim_fraction:
             raise ConfigError(
-                f"claim_fraction_min = {self.claim_fraction_min} is above claim_fraction = {self.claim_fraction}"
+                f"claim_fraction_min = {self.claim_fraction_min}: allowed is at most"
+                f" claim_fraction = {self.claim_fraction}"
             )
 
     @property

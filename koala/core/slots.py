@@ -134,7 +134,7 @@ def _unpack(answers: list[Any]) -> list[Any]:
     return unpacked
 
 
-def _to_plain(answer: Answer) -> Any:
+def _to_plain(answer: Answer) -> list[Any] | None:
     match answer:
         case None:
             return None
@@ -151,7 +151,7 @@ def _to_plain(answer: Answer) -> Any:
             ]
 
 
-def _from_plain(plain: Any) -> Answer:
+def _from_plain(plain: list[Any] | None) -> Answer:
     if plain is None:
         return None
     if plain[0] == "placement":

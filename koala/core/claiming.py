@@ -1,0 +1,348 @@
+"""Claiming tries (KOALA 3.2, 3.3): ask the policy, claim, hear the answers, judge at the JST."""
+
+from __future__ import annotations
+
+from koala.core import events as ev
+from koala.core.budget import Budget
+from koala.core.ending import drop_member, drop_transfer, fail, set_back
+from koala.core.facts import (
+    components_needed,
+    describe,
+    hold_max_s,
+    is_held,
+    is_optional_member,
+    member_of,
+    part_of_file,
+    picture_of,
+    unanswered,
+)
+from koala.core.files import Transfer
+from koala.core.grid import (
+    Assignment,
+    Site,
+)
+from koala.core.job import (
+    Claim,
+    Claiming,
+    ClaimPhase,
+    Job,
+    Member,
+    Running,
+    Starting,
+    StartType,
+)
+from koala.core.sites import is_usable, note_ask
+from koala.core.slots import (
+    ClaimPlan,
+    ClaimQuestion,
+    PendingPart,
+    Victim,
+)
+from koala.core.starting import advance_start
+from koala.core.state import State
+from koala.core.timeline import (
+    next_claim_at,
+)
+from koala.core.timers import Bell
+from koala.core.values import (
+    ClaimId,
+    Instant,
+    Priority,
+    SiteName,
+    claim_id,
+    transfer_id,
+)
+from koala.core.wanted import hold, start_transfer
+
+
+def claim_when_answered(state: State, job: Job, now: Instant) -> None:
+    """A claiming try is due when the answers of the last are in; the one at the JST does not
+    wait for them.
+    """
+    assert job.attempt is not None
+    if not unanswered(state, job) or now >= job.attempt.start_at:
+        try_to_claim(state, job, now)
+
+
+def try_to_claim(state: State, job: Job, now: Instant) -> None:
+    """A claiming try (KOALA 3.2, 3.3): ask the policy, do as it says, set the next JCT."""
+    attempt = job.attempt
+    assert attempt is not None
+    limit = state.parameters.claiming_tries_max
+    if limit and job.claiming_tries >= limit:
+        fail(state, job, f"not claimed in {limit} claiming tries", now)
+        return
+    job.claiming_tries += 1
+    attempt.tries += 1
+    is_last = now >= attempt.start_at
+    picture = picture_of(state, now)
+    question = claim_question(state, job, now)
+    plan = state.recorder.ask(lambda: state.policies.claim(question, picture, state.policies.place))
+    assert isinstance(plan, ClaimPlan), plan
+    carry_out(state, job, plan, now)
+    if not isinstance(job.phase, Claiming) or job.attempt is not attempt:
+        return
+    step_min_s = max(
+        state.parameters.claiming_step_min_s,
+        *(state.sites[m.site].facts.grace_s for m in attempt.present if m.site is not None),
+        0.0,
+    )
+    claim_at = None
+    if not is_last:
+        claim_at = next_claim_at(
+            now, attempt.start_at, fraction=job.claim_fraction, step_min_s=step_min_s
+        )
+        state.timers.set(claim_at, Bell.CLAIM, job.id)
+    state.enter(job, Claiming(claim_at=claim_at), "", now)
+    if claim_at is None:
+        judge_when_due(state, job, now)
+    else:
+        start_if_held(state, job, now)
+
+
+def claim_question(state: State, job: Job, now: Instant) -> ClaimQuestion:
+    attempt = job.attempt
+    assert attempt is not None
+    present = attempt.present
+    pending = tuple(
+        PendingPart(
+            component=m.component,
+            processors=job.spec.components[m.component].processors,
+            site=m.site,
+            fixed=job.spec.components[m.component].site,
+            size_bytes=part_of_file(state, job, m.component)[1],
+        )
+        for m in present
+        if m.claim is None and m.end is None
+    )
+    is_high = job.spec.priority is Priority.HIGH and state.parameters.preempt != "none"
+    return ClaimQuestion(
+        components=len(present),
+        held=len(present) - len(pending),
+        pending=pending,
+        user=job.spec.owner,
+        priority=job.spec.priority,
+        file=job.spec.input_file.name if job.spec.input_file else None,
+        remaining_s=max(0.0, attempt.start_at - now),
+        threshold=state.parameters.claim_threshold,
+        preempt=state.parameters.preempt,
+        victims=victims(state) if is_high else (),
+        preemptible=tuple(
+            site.name
+            for site in state.sites.values()
+            if is_high
+            and site.facts.starts_after_stop
+            and is_usable(site, now)
+            and now >= site.no_preempt_until
+        ),
+    )
+
+
+def victims(state: State) -> tuple[Victim, ...]:
+    """Low-priority jobs that hold processors and are not in Releasing, latest JST first."""
+    victims = []
+    for job in state.placed.values():
+        is_open = isinstance(job.phase, Claiming | Starting | Running)
+        if job.spec.priority is not Priority.LOW or not is_open or job.attempt is None:
+            continue
+        held: dict[SiteName, int] = {}
+        for member in job.attempt.present:
+            claim = state.ledger.get(member.claim) if member.claim else None
+            if claim is not None and claim.phase is not ClaimPhase.ASKED:
+                held[claim.site] = held.get(claim.site, 0) + claim.processors
+        if held:
+            victims.append(
+                Victim(job=job.id, start_at=job.attempt.start_at, held=tuple(held.items()))
+            )
+    return tuple(sorted(victims, key=lambda victim: -victim.start_at))
+
+
+def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
+    """Claim where the components are, move and claim the others, queue a claim before its
+    victims are stopped.
+    """
+    attempt = job.attempt
+    assert attempt is not None
+    members = {member.component: member for member in attempt.members}
+    for component in plan.claims:
+        claim(state, job, members[component], now)
+    for move in plan.moves:
+        member = members[move.component]
+        text = f"component {job.spec.label(move.component)} moves from {member.site} to {move.site}"
+        state.tell(job, text, now)
+        settle_member(state, job, member, move, now)
+        claim(state, job, member, now)
+    for component in plan.preempting:
+        claim(state, job, members[component], now, is_preempting=True)
+    for victim in plan.victims:
+        other = state.placed.get(victim)
+        if other is not None:
+            set_back(state, other, f"preempted by {job.id}", now)
+
+
+def settle_member(
+    state: State, job: Job, member: Member, assignment: Assignment, now: Instant
+) -> None:
+    """Give a member its execution site and file site; its transfer starts at once."""
+    attempt = job.attempt
+    assert attempt is not None
+    drop_transfer(state, attempt, member)
+    member.site = assignment.site
+    member.source = assignment.source
+    member.is_fetched = assignment.source is None
+    if assignment.source is None or job.spec.input_file is None:
+        member.is_fetched = True
+        return
+    offset, size_bytes = part_of_file(state, job, member.component)
+    for other in attempt.present:  # the whole file is fetched once a site
+        shared = state.files.transfers.get(other.transfer) if other.transfer else None
+        if shared and (shared.target, shared.offset, shared.size_bytes) == (
+            assignment.site,
+            offset,
+            size_bytes,
+        ):
+            member.transfer = shared.id
+            return
+    attempt.transfers += 1
+    file = job.spec.input_file.name
+    transfer = Transfer(
+        id=transfer_id(job.id, attempt=attempt.number, n=attempt.transfers),
+        job=job.id,
+        attempt=attempt.number,
+        file=file,
+        source=assignment.source,
+        target=assignment.site,
+        offset=offset,
+        size_bytes=size_bytes,
+        checksum=state.files.replicas[file].checksum,
+        started_at=now,
+    )
+    state.files.transfers[transfer.id] = transfer
+    member.transfer = transfer.id
+    state.actions.append(start_transfer(transfer))
+
+
+def claim(
+    state: State, job: Job, member: Member, now: Instant, *, is_preempting: bool = False
+) -> None:
+    """Make one claim, unless it is over the hold budget."""
+    attempt = job.attempt
+    assert attempt is not None
+    assert member.site is not None
+    site = state.sites[member.site]
+    component = job.spec.components[member.component]
+    identity = claim_id(
+        job.id, attempt=attempt.number, component=member.component, n=member.claims + 1
+    )
+    hold_s = hold_max_s(state, job)
+    if not charge(state, job, site, identity, component.processors * hold_s, now):
+        member.refusal = "the hold budget is used up"
+        return
+    member.claims += 1
+    member.claim = identity
+    member.claimed_at = None
+    claim = Claim(
+        id=identity,
+        job=job.id,
+        attempt=attempt.number,
+        component=member.component,
+        site=site.name,
+        processors=component.processors,
+        start_type=component.start_type,
+        asked_at=now,
+        ask_number=note_ask(site, identity, component.processors),
+        hold_s=hold_s,
+        grace_until=now + site.facts.grace_s,
+        is_preempting=is_preempting,
+    )
+    if component.start_type is StartType.NONE:
+        claim.released = True  # it runs from check-in on, without a Release
+        attempt.may_run = True
+    state.ledger[identity] = claim
+    state.actions.append(hold(state, claim))
+
+
+def charge(
+    state: State, job: Job, site: Site, claim: ClaimId, processor_s: float, now: Instant
+) -> bool:
+    user = state.user_budgets.setdefault(job.spec.owner, Budget())
+    place = state.site_budgets.setdefault(site.name, Budget())
+    limits = state.parameters
+    if not user.allows(processor_s, limit_s=limits.hold_budget_user_s, now=now):
+        return False
+    if not place.allows(processor_s, limit_s=limits.hold_budget_site_s, now=now):
+        return False
+    user.charge(claim, processor_s, now)
+    place.charge(claim, processor_s, now)
+    return True
+
+
+def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
+    claim = state.ledger.get(event.claim)
+    if claim is None or claim.phase is not ClaimPhase.ASKED:
+        return
+    claim.phase = ClaimPhase.GRANTED
+    claim.nonce = event.nonce
+    claim.granted_at = now
+    found = member_of(state, claim)
+    if found is None:
+        return
+    job, member = found
+    member.claimed_at = now
+    assert job.attempt is not None
+    job.gained_s += claim.processors * (now - job.attempt.placed_at)
+    after_answer(state, job, now)
+
+
+def after_answer(state: State, job: Job, now: Instant) -> None:
+    """An answer to a claim came: everything may be held, or the next try may be due, or the
+    last one decided.
+    """
+    if not isinstance(job.phase, Claiming):
+        return
+    if job.phase.claim_at is None:
+        judge_when_due(state, job, now)
+    elif not start_if_held(state, job, now) and job.phase.claim_at <= now:
+        claim_when_answered(state, job, now)
+
+
+def start_if_held(state: State, job: Job, now: Instant) -> bool:
+    """Every component is claimed: the job leaves the claiming queue."""
+    assert job.attempt is not None
+    if not all(is_held(state, member) for member in job.attempt.present):
+        return False
+    job.attempt.granted_at = now
+    state.enter(job, Starting(), "all components claimed", now)
+    advance_start(state, job, now)
+    return True
+
+
+def judge_when_due(state: State, job: Job, now: Instant) -> None:
+    """The try at the JST is judged when answered, at JST + grace at the latest."""
+    assert job.attempt is not None
+    if start_if_held(state, job, now):
+        return
+    waiting = unanswered(state, job)
+    due_at = max((claim.grace_until for claim in waiting), default=now)
+    if due_at > now:
+        state.timers.set(due_at, Bell.JUDGE, job.id)
+    else:
+        judge(state, job, now)
+
+
+def judge(state: State, job: Job, now: Instant) -> None:
+    """The end of the claiming tries: start with those that are held if the job can, else give
+    all back.
+    """
+    attempt = job.attempt
+    assert attempt is not None
+    missing = [member for member in attempt.present if not is_held(state, member)]
+    held = len(attempt.present) - len(missing)
+    strict = [m for m in missing if not is_optional_member(state, job, m.component)]
+    if strict or held < components_needed(state, job) or held == 0:
+        names = ", ".join(describe(state, job, member) for member in strict or missing)
+        set_back(state, job, f"not claimed by its start time: {names}", now)
+        return
+    for member in missing:
+        drop_member(state, job, member, "not claimed by the start time", now)
+    start_if_held(state, job, now)

@@ -1,0 +1,207 @@
+"""Ends and setbacks: finished, failed, cancelled, and back to the placement queue behind the fence.
+
+Every way out of an attempt goes through `stop_attempt`, so nothing is ever left without a Stop.
+"""
+
+from __future__ import annotations
+
+from koala.core import events as ev
+from koala.core.actions import (
+    CancelTransfer,
+    PublishOutputs,
+    StopClaim,
+)
+from koala.core.facts import describe
+from koala.core.grid import (
+    Site,
+)
+from koala.core.health import erred
+from koala.core.job import (
+    TERMINAL,
+    Attempt,
+    Cancelled,
+    Claim,
+    ClaimPhase,
+    EndKind,
+    Failed,
+    Finished,
+    Job,
+    Member,
+    Phase,
+    Placing,
+    Releasing,
+    Running,
+    StartType,
+    Stopping,
+)
+from koala.core.state import State
+from koala.core.timeline import (
+    lowered_fraction,
+)
+from koala.core.timers import Bell
+from koala.core.values import (
+    Instant,
+)
+
+
+def enqueue(state: State, job: Job, text: str, now: Instant) -> None:
+    state.enter(job, Placing(queued_at=now), text, now)
+    state.queues.append(job)
+    state.ask_scan()
+
+
+def admit(state: State, now: Instant) -> None:
+    """Let delayed submissions in, in order, while there is room."""
+    delayed = state.queues.delayed
+    while delayed and len(state.queues) < state.parameters.queue_jobs_max:
+        job = delayed.pop(next(iter(delayed)))
+        enqueue(state, job, "admitted to its placement queue", now)
+
+
+def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
+    """A terminal phase: the job is over; what its claims still hold is owed a Stop in the
+    ledger.
+    """
+    assert isinstance(phase, TERMINAL)
+    state.queues.remove(job)
+    stop_attempt(state, job)
+    state.placed.pop(job.id, None)
+    state.enter(job, phase, text, now)
+    admit(state, now)
+    state.ask_scan()
+
+
+def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | None = None) -> None:
+    end(state, job, Failed(at=now, reason=reason, status=status), f"failed: {reason}", now)
+
+
+def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.is_over:
+        return
+    reason = f"cancelled by {event.by or 'somebody without a name'}"
+    end(state, job, Cancelled(at=now, reason=reason), reason, now)
+
+
+def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
+    """Give everything back and place the job again: at once if nothing was released, else after
+    the fence.
+    """
+    state.enter(job, Stopping(reason=reason), reason, now)
+    stop_attempt(state, job)
+    job.claim_fraction = lowered_fraction(
+        job.claim_fraction,
+        step=state.parameters.claim_fraction_step,
+        fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
+    )
+    requeue_if_fenced(state, job, now)
+
+
+def stop_attempt(state: State, job: Job) -> None:
+    attempt = job.attempt
+    if attempt is None or job.id not in state.placed:
+        return
+    attempt.arming = None
+    for member in attempt.members:
+        stop_member(state, member)
+        if member.transfer is not None:
+            cancel_transfer(state, member.transfer)
+
+
+def stop_member(state: State, member: Member) -> None:
+    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    if claim is not None and claim.phase is not ClaimPhase.STOPPING:
+        claim.phase = ClaimPhase.STOPPING
+        state.actions.append(StopClaim(claim=claim.id, site=claim.site))
+
+
+def drop_member(state: State, job: Job, member: Member, reason: str, now: Instant) -> None:
+    assert job.attempt is not None
+    member.is_dropped = True
+    stop_member(state, member)
+    drop_transfer(state, job.attempt, member)
+    state.tell(job, f"goes on without {describe(state, job, member)}: {reason}", now)
+
+
+def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
+    """The fence (design, 8): a released attempt must be wholly gone before the next."""
+    attempt = job.attempt
+    assert attempt is not None
+    alive = any(member.claim in state.ledger for member in attempt.members if member.claim)
+    if attempt.may_run and alive:
+        return
+    assert isinstance(job.phase, Stopping)
+    reason = job.phase.reason
+    del state.placed[job.id]
+    job.attempt = None
+    if not job.spec.rerun and any(_may_have_run(member) for member in attempt.members):
+        fail(state, job, f"rerun=no, and it had started: {reason}", now)
+    else:
+        enqueue(state, job, f"back in its placement queue: {reason}", now)
+
+
+def finish_if_over(state: State, job: Job, now: Instant) -> None:
+    """All with a barrier ended well: those without end now, too; then the job is Finished."""
+    attempt = job.attempt
+    if attempt is None or not isinstance(job.phase, Releasing | Running):
+        return
+    components = job.spec.components
+    leading = [
+        m for m in attempt.present if components[m.component].start_type is not StartType.NONE
+    ] or attempt.present
+    if any(member.end is None for member in leading):
+        return
+    running = [member for member in attempt.present if member.end is None]
+    if running:
+        attempt.is_stopped = True
+        for member in running:
+            stop_member(state, member)
+        return
+    end(state, job, Finished(at=now), "finished", now)
+    state.actions.append(PublishOutputs(job=job.id, attempt=attempt.number))
+
+
+def cancel_transfer(state: State, wanted: TransferId) -> None:
+    transfer = state.files.transfers.pop(wanted, None)
+    if transfer is not None:
+        state.actions.append(
+            CancelTransfer(transfer=transfer.id, source=transfer.source, target=transfer.target)
+        )
+
+
+def drop_transfer(state: State, attempt: Attempt, member: Member) -> None:
+    """The member does not want its file here any more; the copy stops when nobody else does."""
+    wanted, member.transfer = member.transfer, None
+    if wanted is None or any(other.transfer == wanted for other in attempt.present):
+        return
+    cancel_transfer(state, wanted)
+
+
+def settle_hold(state: State, claim: Claim, now: Instant) -> None:
+    """The hold ends with the pass, or with the claim: what was not used goes back to the
+    budgets.
+    """
+    job = state.jobs[claim.job]
+    if claim.id not in state.user_budgets[job.spec.owner]:
+        return
+    until = claim.passed_at if claim.passed_at is not None else now
+    held_s = 0.0
+    if claim.granted_at is not None:
+        held_s = claim.processors * max(0.0, until - claim.granted_at)
+        job.wasted_s += held_s
+    state.user_budgets[job.spec.owner].settle(claim.id, held_s)
+    state.site_budgets[claim.site].settle(claim.id, held_s)
+
+
+def count_error(state: State, site: Site, reason: str, now: Instant) -> None:
+    if erred(site, state.parameters, now):
+        text = f"unusable after {site.errors} consecutive errors; the last: {reason}"
+        state.tell_site(site, text, now)
+        assert site.unusable_until is not None
+        state.timers.set(site.unusable_until, Bell.PROBE, site.name)
+
+
+def _may_have_run(member: Member) -> bool:
+    """It passed the barrier, or nobody will ever know."""
+    is_unknown = member.end is not None and member.end.kind is EndKind.FENCED
+    return member.passed_at is not None or is_unknown

@@ -1,0 +1,123 @@
+"""Readings of a job's state that several steps of the pipeline need; nothing here changes
+anything.
+"""
+
+from __future__ import annotations
+
+from koala.core.grid import (
+    GridView,
+)
+from koala.core.job import (
+    Claim,
+    Claiming,
+    ClaimPhase,
+    InputMode,
+    Job,
+    Member,
+    StartType,
+)
+from koala.core.sites import view
+from koala.core.state import State
+from koala.core.timeline import (
+    chunk,
+)
+from koala.core.values import (
+    Instant,
+    SiteName,
+)
+
+
+def components_needed(state: State, job: Job) -> int:
+    """How many components a placement must have: those of the quorum, or all but the loose
+    ones.
+    """
+    spec = job.spec
+    if spec.quorum is not None:
+        return min(spec.quorum, len(spec.components))
+    optional = sum(c.start_type is not StartType.STRICT for c in spec.components)
+    return max(1, len(spec.components) - optional)
+
+
+def is_optional_member(state: State, job: Job, component: int) -> bool:
+    """The job can start without this component."""
+    if job.spec.quorum is not None:
+        return True
+    return job.spec.components[component].start_type is not StartType.STRICT
+
+
+def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
+    """Offset and size of what a component reads of the job's input file."""
+    file = job.spec.input_file
+    if file is None:
+        return 0, 0
+    replica = state.files.replicas.get(file.name)
+    size_bytes = replica.size_bytes if replica is not None else file.size_bytes or 0
+    if job.spec.input_mode is InputMode.WHOLE:
+        return 0, size_bytes
+    return chunk([c.processors for c in job.spec.components], component, size_bytes)
+
+
+def hold_max_s(state: State, job: Job) -> float:
+    return state.parameters.hold_s if job.spec.max_hold_s is None else job.spec.max_hold_s
+
+
+def describe(state: State, job: Job, member: Member) -> str:
+    why = f" ({member.refusal})" if member.refusal else ""
+    return f"{job.spec.label(member.component)} at {member.site or 'no site'}{why}"
+
+
+def member_of(state: State, claim: Claim) -> tuple[Job, Member] | None:
+    """The job and member that a claim stands for, unless the attempt or the claim is
+    history.
+    """
+    job = state.placed.get(claim.job)
+    if job is None or job.attempt is None or job.attempt.number != claim.attempt:
+        return None
+    member = job.attempt.members[claim.component]
+    return (job, member) if member.claim == claim.id else None
+
+
+def unanswered(state: State, job: Job) -> list[Claim]:
+    assert job.attempt is not None
+    claims = [state.ledger.get(m.claim) for m in job.attempt.present if m.claim is not None]
+    return [claim for claim in claims if claim is not None and claim.phase is ClaimPhase.ASKED]
+
+
+def is_held(state: State, member: Member) -> bool:
+    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    is_over = member.end is not None
+    return is_over or (claim is not None and claim.phase is not ClaimPhase.ASKED)
+
+
+def barrier_members(state: State, job: Job) -> list[Member]:
+    assert job.attempt is not None
+    components = job.spec.components
+    return [
+        member
+        for member in job.attempt.present
+        if components[member.component].start_type is not StartType.NONE and member.end is None
+    ]
+
+
+def picture_of(state: State, now: Instant) -> GridView:
+    return view(
+        state.sites,
+        state.files,
+        state.parameters,
+        now=now,
+        placed=placed_processors(state) if state.parameters.count_placed else {},
+        busy=state.ledger.values(),
+    )
+
+
+def placed_processors(state: State) -> dict[SiteName, int]:
+    """Processors placed and not yet claimed, by site (the option `count_placed`)."""
+    counts: dict[SiteName, int] = {}
+    for job in state.placed.values():
+        if not isinstance(job.phase, Claiming) or job.attempt is None:
+            continue
+        for member in job.attempt.present:
+            if member.claim is None and member.site is not None:
+                processors = job.spec.components[member.component].processors
+                counts[member.site] = counts.get(member.site, 0) + processors
+    return counts

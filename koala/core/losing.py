@@ -1,0 +1,158 @@
+"""The end of claims: what it means for their site and for their job (KOALA 3.4; design:
+Failure).
+"""
+
+from __future__ import annotations
+
+from koala.core import events as ev
+from koala.core.actions import (
+    AcknowledgeClaim,
+)
+from koala.core.claiming import after_answer
+from koala.core.ending import (
+    count_error,
+    drop_member,
+    fail,
+    finish_if_over,
+    requeue_if_fenced,
+    set_back,
+    settle_hold,
+)
+from koala.core.facts import components_needed, describe, is_optional_member, member_of
+from koala.core.grid import (
+    Site,
+)
+from koala.core.health import ended_well
+from koala.core.job import (
+    SITE_FAULTS,
+    Claim,
+    ClaimEnd,
+    Claiming,
+    EndKind,
+    Job,
+    Member,
+    Releasing,
+    Running,
+    Starting,
+    Stopping,
+)
+from koala.core.starting import advance_start, run_if_passed
+from koala.core.state import State
+from koala.core.values import (
+    ClaimId,
+    Instant,
+)
+
+
+def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
+    end = ClaimEnd(kind=EndKind.FENCED, reason="silent past its lease", ended_at=now)
+    on_gone(state, event.claim, end, now)
+
+
+def on_gone(state: State, identity: ClaimId, end: ClaimEnd, now: Instant) -> None:
+    """Nothing is left of a claim: it leaves the ledger, and its job hears how it ended."""
+    claim = state.ledger.pop(identity, None)
+    if claim is None:
+        return
+    settle_hold(state, claim, now)
+    if claim.passed_at is not None:
+        job = state.jobs[claim.job]
+        job.ran_s += claim.processors * max(0.0, (end.ended_at or now) - claim.passed_at)
+    site = state.sites[claim.site]
+    site.unreported.pop(identity, None)
+    if end.kind is not EndKind.FENCED:
+        state.actions.append(AcknowledgeClaim(claim=identity, site=claim.site))
+    judge_site(state, site, claim, end, now)
+    state.ask_scan()
+    found = member_of(state, claim)
+    if found is not None:
+        member_gone(state, *found, claim, end, now)
+
+
+def judge_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:
+    """Count the end for or against its site (design: Failure)."""
+    if end.is_well:
+        if ended_well(site):
+            state.tell_site(site, "usable again: a component ended well", now)
+        return
+    # A lease ends for the daemon's own absence too, which is no error of a site.
+    is_ours = end.kind is EndKind.LEASE and now - state.started_at < state.parameters.run_lease_s
+    if end.kind in SITE_FAULTS and not is_ours:
+        count_error(state, site, end.describe(), now)
+    elif end.kind is EndKind.REFUSED and claim.is_preempting:
+        site.no_preempt_until = now + state.parameters.preempt_rest_s
+
+
+def member_gone(
+    state: State, job: Job, member: Member, claim: Claim, end: ClaimEnd, now: Instant
+) -> None:
+    attempt = job.attempt
+    assert attempt is not None
+    member.claim = None
+    if isinstance(job.phase, Stopping):
+        member.end = end
+        requeue_if_fenced(state, job, now)
+    elif member.is_dropped:
+        finish_if_over(state, job, now)
+    elif end.kind is EndKind.REFUSED and isinstance(job.phase, Claiming):
+        member.refusal = end.reason or "refused: not started within the grace time"
+        after_answer(state, job, now)
+    elif end.is_well or (attempt.is_stopped and end.kind is EndKind.STOPPED):
+        member.end = end
+        after_answer(state, job, now)
+        finish_if_over(state, job, now)
+    elif end.is_program and job.spec.quorum is None:
+        member.end = end
+        program_failed(state, job, member, end, now)
+    else:
+        lose_member(state, job, member, end, now)
+
+
+def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Instant) -> None:
+    """A component is lost by its site's fault, or one of a quorum by its own: go on without it,
+    or not.
+    """
+    attempt = job.attempt
+    assert attempt is not None
+    member.end = end
+    text = f"{describe(state, job, member)}: {end.describe()}"
+    left = len(attempt.present) - 1
+    is_optional = is_optional_member(state, job, member.component) and attempt.released is None
+    if (is_optional or job.spec.quorum is not None) and left >= components_needed(state, job):
+        drop_member(state, job, member, end.describe(), now)
+        attempt.arming = None
+        go_on(state, job, now)
+    elif end.is_program:
+        program_failed(state, job, member, end, now)
+    elif isinstance(job.phase, Releasing) and any(m.passed_at for m in attempt.members):
+        set_back(state, job, f"partial start: {text}", now)
+    else:
+        set_back(state, job, text, now)
+
+
+def go_on(state: State, job: Job, now: Instant) -> None:
+    """A member was dropped: what the others waited for may be there."""
+    match job.phase:
+        case Claiming():
+            after_answer(state, job, now)
+        case Starting():
+            advance_start(state, job, now)
+        case Releasing():
+            run_if_passed(state, job, now)
+            finish_if_over(state, job, now)
+        case Running():
+            finish_if_over(state, job, now)
+        case _:
+            pass
+
+
+def program_failed(state: State, job: Job, member: Member, end: ClaimEnd, now: Instant) -> None:
+    """The program's own end: no error of the site; `retry` sends the job back, else it has
+    Failed.
+    """
+    text = f"component {describe(state, job, member)}: {end.describe()}"
+    if job.retries < job.spec.retries:
+        job.retries += 1
+        set_back(state, job, f"{text}; retry {job.retries} of {job.spec.retries}", now)
+    else:
+        fail(state, job, text, now, status=end.status)

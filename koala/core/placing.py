@@ -1,0 +1,241 @@
+"""The placement queues and placement tries (KOALA 3.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from koala.core import events as ev
+from koala.core.claiming import settle_member, try_to_claim
+from koala.core.ending import admit, fail
+from koala.core.facts import (
+    components_needed,
+    hold_max_s,
+    is_optional_member,
+    part_of_file,
+    picture_of,
+)
+from koala.core.grid import (
+    Assignment,
+    GridView,
+    Part,
+    Placement,
+    PlacementRequest,
+    SiteView,
+)
+from koala.core.job import (
+    Attempt,
+    Claiming,
+    Delayed,
+    Job,
+    Member,
+    Placing,
+)
+from koala.core.sites import is_usable
+from koala.core.state import State
+from koala.core.timeline import (
+    first_claim_at,
+)
+from koala.core.timers import Bell
+from koala.core.values import (
+    Instant,
+    SiteName,
+)
+
+
+def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
+    if event.job in state.jobs:
+        return
+    has_room = state.has_room
+    job = Job(
+        id=event.job,
+        spec=event.spec,
+        submitted_at=now,
+        phase=Placing(queued_at=now) if has_room else Delayed(),
+        claim_fraction=state.parameters.claim_fraction,
+    )
+    state.jobs[job.id] = job
+    if event.key:
+        state.keys[event.key] = (job.id, event.digest)
+    if not has_room:
+        state.queues.delayed[job.id] = job
+        state.tell(job, "delayed: the placement queues are full", now)
+        return
+    state.tell(job, f"submitted, {event.spec.priority.value} priority", now)
+    state.queues.append(job)
+    if state.is_paced:  # tried at once, then at each scan (KOALA 3.1)
+        try_to_place(state, job, picture_of(state, now), now)
+    state.ask_scan()
+
+
+def on_scan_due(state: State, now: Instant) -> None:
+    if state.is_paced:
+        state.timers.set(now + state.parameters.scan_interval_s, Bell.SCAN)
+        scan(state, now)
+        return
+    state.is_scan_set = False
+    idle_scans = 0
+    while len(state.queues) and idle_scans <= state.parameters.high_scans_per_low:
+        idle_scans = 0 if scan(state, now) else idle_scans + 1
+
+
+def scan(state: State, now: Instant) -> int:
+    """One scan of the queue whose turn it is, jobs that have aged first; how many were
+    placed.
+    """
+    priority = state.policies.turn(state.queues.scans, state.parameters.high_scans_per_low)
+    state.queues.scans += 1
+    picture = picture_of(state, now)
+    aged = state.queues.aged(now, state.parameters.ageing_s)
+    placed = 0
+    for job in aged:
+        if try_to_place(state, job, picture, now):
+            placed += 1
+        elif holds_the_door(state, job, now):
+            return placed
+    for job in state.queues.queue(priority):
+        if job not in aged and try_to_place(state, job, picture, now):
+            placed += 1
+    admit(state, now)
+    return placed
+
+
+def holds_the_door(state: State, job: Job, now: Instant) -> bool:
+    """An aged job that the empty grid could take lets nobody pass, every second half of an
+    ageing period: processors gather for it, and if other users take them all, the others are
+    not starved in turn."""
+    assert isinstance(job.phase, Placing)
+    period_s = max(state.parameters.ageing_s / 2, 1.0)
+    waited_s = now - job.phase.queued_at - state.parameters.ageing_s
+    if int(waited_s // period_s) % 2:
+        return False
+    views = [
+        SiteView(name=s.name, processors=s.facts.processors, idle=s.facts.processors)
+        for s in state.sites.values()
+        if is_usable(s, now) and s.facts.owner in (None, job.spec.owner)
+    ]
+    empty = GridView(
+        views,
+        replicas=state.files.replicas,
+        bandwidth=state.files.bandwidth,
+        bandwidth_default=state.parameters.bandwidth_default_bps,
+    )
+    return ask_placement(state, whole_request(state, job), empty) is not None
+
+
+def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> bool:
+    """A placement try (KOALA 3.1)."""
+    job.placement_tries += 1
+    needed = components_needed(state, job)
+    if needed == len(job.spec.components) and job.spec.largest > picture.idle_max:
+        placement = None  # needs no policy: long queues are scanned often
+    else:
+        placement = find_placement(state, job, picture, needed)
+    if placement is not None:
+        place(state, job, placement, picture, now)
+        return True
+    limit = state.parameters.placement_tries_max
+    if limit and job.placement_tries >= limit:
+        fail(state, job, f"not placed in {limit} placement tries", now)
+    return False
+
+
+def find_placement(state: State, job: Job, picture: GridView, needed: int) -> Placement | None:
+    """All components if possible, else as many as the job can start with, left out from the
+    largest on.
+    """
+    request = whole_request(state, job)
+    answer = ask_placement(state, request, picture)
+    if answer is not None or needed == len(request.parts):
+        return answer
+    found: list[Assignment] = []
+    trial = _Trial(picture)
+    for part in sorted(
+        request.parts, key=lambda p: (is_optional_member(state, job, p.component), -p.processors)
+    ):
+        one = ask_placement(state, replace(request, parts=(part,)), picture)
+        if one is not None:
+            found.append(one.assignments[0])
+            trial.take(one.assignments[0].site, part.processors)
+        elif not is_optional_member(state, job, part.component):
+            break
+    trial.undo()
+    is_enough = len(found) >= needed and all(
+        is_optional_member(state, job, index) or any(a.component == index for a in found)
+        for index in range(len(job.spec.components))
+    )
+    return Placement(assignments=tuple(found)) if is_enough else None
+
+
+def whole_request(state: State, job: Job) -> PlacementRequest:
+    return PlacementRequest(
+        parts=tuple(
+            Part(
+                component=index,
+                processors=component.processors,
+                site=component.site,
+                size_bytes=part_of_file(state, job, index)[1],
+            )
+            for index, component in enumerate(job.spec.components)
+        ),
+        user=job.spec.owner,
+        file=job.spec.input_file.name if job.spec.input_file else None,
+    )
+
+
+def ask_placement(state: State, request: PlacementRequest, picture: GridView) -> Placement | None:
+    def ask() -> Placement | None:
+        answer = state.policies.place(request, picture)
+        return answer if isinstance(answer, Placement) else None
+
+    answer = state.recorder.ask(ask)
+    assert answer is None or isinstance(answer, Placement), answer
+    return answer
+
+
+def place(state: State, job: Job, placement: Placement, picture: GridView, now: Instant) -> None:
+    """The job leaves its queue: transfers start, and it is to be claimed (KOALA 3.2)."""
+    by_component = {assignment.component: assignment for assignment in placement.assignments}
+    transfer_s = max(a.transfer_s for a in placement.assignments)
+    job.attempts += 1
+    attempt = Attempt(
+        number=job.attempts,
+        placed_at=now,
+        transfer_s=transfer_s,
+        start_at=now + transfer_s,
+        members=[Member(component=index, site=None) for index in range(len(job.spec.components))],
+    )
+    job.attempt = attempt
+    if job.first_start_at is None:
+        job.first_start_at = attempt.start_at
+    state.placed[job.id] = job
+    state.queues.remove(job)
+    for member in attempt.members:
+        assignment = by_component.get(member.component)
+        if assignment is not None:
+            picture.take(assignment.site, job.spec.components[member.component].processors)
+            settle_member(state, job, member, assignment, now)
+    claim_at = first_claim_at(
+        now, transfer_s, fraction=job.claim_fraction, hold_max_s=hold_max_s(state, job)
+    )
+    sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
+    state.enter(job, Claiming(claim_at=claim_at), f"placed on {sites}", now)
+    if claim_at <= now:
+        try_to_claim(state, job, now)
+    else:
+        state.timers.set(claim_at, Bell.CLAIM, job.id)
+
+
+class _Trial:
+    """Processors taken for a placement that may come to nothing."""
+
+    def __init__(self, picture: GridView) -> None:
+        self._picture = picture
+        self._taken: list[tuple[SiteName, int]] = []
+
+    def take(self, site: SiteName, processors: int) -> None:
+        self._taken.append((site, self._picture.idle_at(site)))
+        self._picture.take(site, processors)
+
+    def undo(self) -> None:
+        for site, idle in reversed(self._taken):
+            self._picture.give(site, idle - self._picture.idle_at(site))

@@ -1,0 +1,172 @@
+"""The start barrier: arm, release, pass (design: Attempts, barrier and fence)."""
+
+from __future__ import annotations
+
+from koala.core import events as ev
+from koala.core.actions import (
+    ArmClaim,
+    Peer,
+)
+from koala.core.ending import finish_if_over, set_back, settle_hold
+from koala.core.facts import barrier_members, member_of
+from koala.core.job import (
+    Arming,
+    ArmNumber,
+    ClaimPhase,
+    Job,
+    Member,
+    Releasing,
+    Running,
+    Starting,
+    StartType,
+)
+from koala.core.state import State
+from koala.core.timeline import (
+    lead_s,
+)
+from koala.core.timers import Bell
+from koala.core.values import (
+    Instant,
+)
+from koala.core.wanted import release_claim
+
+
+def advance_start(state: State, job: Job, now: Instant) -> None:
+    """All are held. When the files are there and the JST is near: arm."""
+    attempt = job.attempt
+    assert attempt is not None
+    members = barrier_members(state, job)
+    if not members:
+        state.enter(job, Running(since=now), "running without a barrier", now)
+        finish_if_over(state, job, now)
+        return
+    if not all(member.is_fetched for member in attempt.present):
+        return
+    rtt_s = max((state.sites[m.site].rtt_s for m in members if m.site is not None), default=0.0)
+    lead = lead_s(
+        rtt_s,
+        arms=attempt.arms,
+        lead_min_s=state.parameters.lead_min_s,
+        lead_max_s=state.parameters.lead_max_s,
+    )
+    if now < attempt.start_at - lead:
+        state.timers.set(attempt.start_at - lead, Bell.ARM, job.id)
+    elif attempt.arming is None or now >= attempt.arming.release_at:
+        arm(state, job, members, max(attempt.start_at, now + lead), now)
+
+
+def arm(state: State, job: Job, members: list[Member], release_at: Instant, now: Instant) -> None:
+    """Ask every member to promise to wait for a release at `release_at` (design: Arm)."""
+    attempt = job.attempt
+    assert attempt is not None
+    if attempt.arms >= state.parameters.arms_max:
+        set_back(state, job, f"not all components armed in {attempt.arms} rounds", now)
+        return
+    attempt.arms += 1
+    state.arms += 1
+    number = ArmNumber(epoch=state.epoch, counter=state.arms)
+    claims = [state.ledger[member.claim] for member in members if member.claim is not None]
+    attempt.arming = Arming(
+        number=number, release_at=release_at, waiting=[claim.id for claim in claims]
+    )
+    late_s = release_at - now + state.parameters.late_max_s
+    peers = peers_of(state, job)
+    for claim in claims:
+        state.actions.append(
+            ArmClaim(
+                claim=claim.id,
+                site=claim.site,
+                number=number,
+                release_at=release_at,
+                late_s=late_s,
+                peers=peers,
+            )
+        )
+    state.timers.set(release_at, Bell.RELEASE, job.id)
+
+
+def peers_of(state: State, job: Job) -> tuple[Peer, ...]:
+    assert job.attempt is not None
+    peers = []
+    for member in job.attempt.present:
+        if member.site is None or member.claim is None:
+            continue
+        component = job.spec.components[member.component]
+        peers.append(
+            Peer(
+                component=member.component,
+                label=job.spec.label(member.component),
+                site=member.site,
+                processors=component.processors,
+                processes=component.processes,
+                address=state.sites[member.site].facts.address,
+                claim=member.claim,
+            )
+        )
+    return tuple(peers)
+
+
+def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:
+    claim = state.ledger.get(event.claim)
+    found = member_of(state, claim) if claim is not None else None
+    if claim is None or found is None:
+        return
+    job = found[0]
+    arming = job.attempt.arming if job.attempt is not None else None
+    if not isinstance(job.phase, Starting) or arming is None or arming.number != event.number:
+        return
+    if claim.id not in arming.waiting:
+        return
+    claim.phase = ClaimPhase.ARMED
+    arming.waiting.remove(claim.id)
+    if not arming.waiting and now < arming.release_at:
+        release(state, job, arming, now)
+
+
+def release(state: State, job: Job, arming: Arming, now: Instant) -> None:
+    """All members have armed under one number and T is ahead: the one Release of this attempt
+    (promise 3).
+    """
+    attempt = job.attempt
+    assert attempt is not None
+    assert attempt.released is None, f"{job.id}/{attempt.number} is released already"
+    attempt.released = arming.number
+    attempt.release_at = arming.release_at
+    attempt.arming = None
+    attempt.may_run = True
+    for member in barrier_members(state, job):
+        assert member.claim is not None
+        claim = state.ledger[member.claim]
+        assert claim.phase is ClaimPhase.ARMED, f"{claim.id} is {claim.phase}"
+        claim.phase = ClaimPhase.RELEASED
+        claim.released = True
+        state.actions.append(release_claim(claim, arming.number, arming.release_at))
+    state.enter(job, Releasing(), "released", now)
+
+
+def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
+    claim = state.ledger.get(event.claim)
+    if claim is None or claim.passed_at is not None:
+        return
+    claim.passed_at = event.passed_at
+    if claim.phase is not ClaimPhase.STOPPING:
+        claim.phase = ClaimPhase.PASSED
+    settle_hold(state, claim, now)
+    found = member_of(state, claim)
+    if found is None:
+        return
+    job, member = found
+    member.passed_at = event.passed_at
+    run_if_passed(state, job, now)
+
+
+def run_if_passed(state: State, job: Job, now: Instant) -> None:
+    assert job.attempt is not None
+    if not isinstance(job.phase, Releasing):
+        return
+    components = job.spec.components
+    barrier = [
+        m for m in job.attempt.present if components[m.component].start_type is not StartType.NONE
+    ]
+    if all(member.passed_at is not None for member in barrier):
+        state.enter(job, Running(since=now), "all components passed the barrier", now)

@@ -1,0 +1,88 @@
+"""The scheduler's whole state, and the few ways in which every step of the pipeline writes it.
+
+The steps are functions of the state, one module each, ordered so that a step calls only what comes
+before it: `facts` (readings), `wanted`, `ending`, `starting`, `claiming`, `placing`, `losing`,
+`watching`.
+"""
+
+from __future__ import annotations
+
+from koala.core.actions import Action, Announce
+from koala.core.budget import Budget
+from koala.core.files import Files
+from koala.core.grid import Replica, Site
+from koala.core.job import TRANSITIONS, Claim, Job, Phase
+from koala.core.parameters import Parameters
+from koala.core.queues import Queues
+from koala.core.slots import Policies, Recorder
+from koala.core.timers import Timers
+from koala.core.values import ClaimId, FileName, Instant, JobId, SiteName, UserName
+
+STORY_LINES_MAX = 60
+
+
+class State:
+    """Jobs, ledger, sites, files, queues, budgets and timers. Only an event's handling changes
+    them.
+    """
+
+    def __init__(self, parameters: Parameters, policies: Policies) -> None:
+        self.parameters = parameters
+        self.policies = policies
+        self.epoch = 0
+        self.started_at: Instant = 0.0  # of this daemon's life
+        self.jobs: dict[JobId, Job] = {}
+        self.placed: dict[JobId, Job] = {}  # those with an attempt that is not over
+        self.ledger: dict[ClaimId, Claim] = {}
+        self.sites: dict[SiteName, Site] = {}  # in order of name
+        self.keys: dict[str, tuple[JobId, str]] = {}  # idempotency key: job, digest of its text
+        self.queues = Queues()
+        self.files = Files()
+        self.user_budgets: dict[UserName, Budget] = {}
+        self.site_budgets: dict[SiteName, Budget] = {}
+        self.arms = 0  # counter of arm numbers in this epoch
+        self.timers = Timers()
+        self.recorder = Recorder()
+        self.actions: list[Action] = []  # of the event that is being handled
+        self.is_scan_asked = False
+        self.is_scan_set = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a submission now enters its placement queue rather than being delayed."""
+        return not self.queues.delayed and len(self.queues) < self.parameters.queue_jobs_max
+
+    @property
+    def is_paced(self) -> bool:
+        """Scans come at the paper's fixed interval, not when something changes."""
+        return self.parameters.scan == "interval"
+
+    @property
+    def replicas(self) -> dict[FileName, Replica]:
+        """The replica catalogue."""
+        return self.files.replicas
+
+    def ask_scan(self) -> None:
+        """Something changed that may let a job be placed. The paper's setting waits for its
+        interval.
+        """
+        self.is_scan_asked = not self.is_paced
+
+    def enter(self, job: Job, phase: Phase, text: str, now: Instant) -> None:
+        """The only assignment of a phase, along TRANSITIONS (promise 2)."""
+        before, after = job.phase_name, type(phase).__name__
+        assert after in TRANSITIONS[before], f"{job.id}: {before} -> {after}; {job.story}"
+        job.phase = phase
+        if before != after:
+            self.tell(job, text, now, phase=after)
+
+    def tell(self, job: Job, text: str, now: Instant, *, phase: str = "") -> None:
+        """A line of the job's story, for people."""
+        job.story.append((now, f"{phase}: {text}" if phase else text))
+        if len(job.story) > STORY_LINES_MAX:
+            del job.story[1]  # the submission stays
+        self.actions.append(Announce(at=now, text=text, job=job.id, phase=phase or job.phase_name))
+
+    def tell_site(self, site: Site, text: str, now: Instant) -> None:
+        """A line about a site, for people."""
+        self.actions.append(Announce(at=now, text=text, site=site.name))

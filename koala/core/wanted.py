@@ -1,0 +1,97 @@
+"""What a site must know, as a function of the state (design: wanted)."""
+
+from __future__ import annotations
+
+from koala.core.actions import (
+    ClaimProcessors,
+    ReleaseClaim,
+    StartTransfer,
+    StopClaim,
+    Wanted,
+)
+from koala.core.facts import part_of_file
+from koala.core.files import Transfer
+from koala.core.job import (
+    ArmNumber,
+    Claim,
+    ClaimPhase,
+    InputMode,
+    StartType,
+)
+from koala.core.state import State
+from koala.core.values import (
+    Instant,
+    SiteName,
+)
+
+
+def wanted(state: State, site: SiteName) -> Wanted:
+    """All claims and transfers that the site must know of, as a function of the state (design:
+    wanted).
+    """
+    holds: list[ClaimProcessors] = []
+    releases: list[ReleaseClaim] = []
+    stops: list[StopClaim] = []
+    for claim in state.ledger.values():
+        if claim.site != site:
+            continue
+        if claim.phase is ClaimPhase.STOPPING:
+            stops.append(StopClaim(claim=claim.id, site=site))
+            continue
+        holds.append(hold(state, claim))
+        attempt = state.jobs[claim.job].attempt
+        if claim.start_type is StartType.NONE or attempt is None:
+            continue
+        if attempt.released is not None and attempt.release_at is not None:
+            releases.append(release_claim(claim, attempt.released, attempt.release_at))
+    transfers = state.files.transfers.values()
+    return Wanted(
+        holds=tuple(holds),
+        releases=tuple(releases),
+        stops=tuple(stops),
+        fetches=tuple(start_transfer(t) for t in transfers if t.target == site),
+        serves=tuple(start_transfer(t) for t in transfers if t.source == site),
+    )
+
+
+def hold(state: State, claim: Claim) -> ClaimProcessors:
+    job = state.jobs[claim.job]
+    assert job.attempt is not None
+    member = job.attempt.members[claim.component]
+    file = job.spec.input_file
+    is_local = file is not None and member.source is None
+    return ClaimProcessors(
+        claim=claim.id,
+        site=claim.site,
+        ask_number=claim.ask_number,
+        is_granted=claim.phase is not ClaimPhase.ASKED,
+        owner=job.spec.owner,
+        processors=claim.processors,
+        hold_s=claim.hold_s,
+        start_type=claim.start_type,
+        component=job.spec.components[claim.component],
+        label=job.spec.label(claim.component),
+        inputs=(member.transfer,) if member.transfer is not None else (),
+        local_input=file.name if file is not None and is_local else None,
+        chunk=part_of_file(state, job, claim.component)
+        if is_local and job.spec.input_mode is InputMode.CHUNK
+        else None,
+    )
+
+
+def start_transfer(transfer: Transfer) -> StartTransfer:
+    """The order for a copy under way."""
+    return StartTransfer(
+        transfer=transfer.id,
+        file=transfer.file,
+        source=transfer.source,
+        target=transfer.target,
+        offset=transfer.offset,
+        size_bytes=transfer.size_bytes,
+        checksum=transfer.checksum,
+    )
+
+
+def release_claim(claim: Claim, number: ArmNumber, release_at: Instant) -> ReleaseClaim:
+    """The Release of a claim; always the same for one attempt."""
+    return ReleaseClaim(claim=claim.id, site=claim.site, number=number, release_at=release_at)

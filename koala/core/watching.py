@@ -1,0 +1,144 @@
+"""What happens to sites and transfers, apart from claims."""
+
+from __future__ import annotations
+
+from koala.core import events as ev
+from koala.core.ending import count_error, set_back
+from koala.core.grid import (
+    Site,
+)
+from koala.core.health import ended_well
+from koala.core.job import (
+    ClaimEnd,
+    Claiming,
+    EndKind,
+    Starting,
+)
+from koala.core.losing import on_gone
+from koala.core.sites import note_report
+from koala.core.starting import advance_start
+from koala.core.state import State
+from koala.core.timers import Bell
+from koala.core.values import (
+    Instant,
+    SiteName,
+)
+
+
+def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant) -> None:
+    transfer = state.files.transfers.get(event.transfer)
+    if transfer is None:
+        return
+    state.files.learn(transfer, size_bytes=event.size_bytes, took_s=event.took_s)
+    del state.files.transfers[event.transfer]
+    job = state.placed.get(transfer.job)
+    if job is None or job.attempt is None or job.attempt.number != transfer.attempt:
+        return
+    attempt = job.attempt
+    attempt.fetch_bytes += event.size_bytes
+    attempt.fetch_s = max(attempt.fetch_s, now - transfer.started_at)
+    for member in attempt.members:
+        if member.transfer == event.transfer:
+            member.is_fetched = True
+    if all(member.is_fetched for member in attempt.present):
+        attempt.fetched_at = now
+        state.tell(job, "input files are there", now)
+    if isinstance(job.phase, Starting):
+        advance_start(state, job, now)
+
+
+def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> None:
+    transfer = state.files.transfers.pop(event.transfer, None)
+    if transfer is None:
+        return
+    route = f"from {transfer.source} to {transfer.target}"
+    text = f"transfer of {transfer.file} {route} failed: {event.reason}"
+    site = state.sites.get(event.at) if event.at is not None else None
+    if site is not None:
+        count_error(state, site, text, now)
+    job = state.placed.get(transfer.job)
+    if job is not None and isinstance(job.phase, Claiming | Starting):
+        set_back(state, job, text, now)
+
+
+def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
+    site = state.sites.get(event.site)
+    if site is None:
+        site = Site(name=event.site, facts=event.facts)
+        state.sites[event.site] = site
+        state.sites = dict(sorted(state.sites.items()))
+    site.facts = event.facts
+    site.is_connected = True
+    site.reported_idle = event.idle
+    state.tell_site(site, f"connected with {event.facts.processors} processors", now)
+    state.ask_scan()
+
+
+def on_disconnected(state: State, name: SiteName, now: Instant) -> None:
+    site = state.sites.get(name)
+    if site is None or not site.is_connected:
+        return
+    site.is_connected = False
+    site.disconnected_at = now
+    state.tell_site(site, "disconnected", now)
+    state.timers.set(now + state.parameters.hold_fence_s, Bell.SILENT, name)
+
+
+def on_silent(state: State, name: SiteName, rung_at: Instant, now: Instant) -> None:
+    """The site has been away for longer than a hold lease: what was not released there is
+    certainly dead.
+    """
+    site = state.sites[name]
+    if site.is_connected or site.disconnected_at + state.parameters.hold_fence_s > rung_at:
+        return
+    for job in tuple(state.placed.values()):
+        if not isinstance(job.phase, Claiming | Starting) or job.attempt is None:
+            continue
+        claims = [state.ledger.get(m.claim) for m in job.attempt.present if m.claim]
+        if any(claim is not None and claim.site == name for claim in claims):
+            set_back(state, job, f"{name} has been silent past the hold lease", now)
+
+
+def on_reported(state: State, event: ev.SiteReported) -> None:
+    site = state.sites.get(event.site)
+    if site is None or not site.is_connected:
+        return
+    site.rtt_s = event.rtt_s
+    if note_report(site, idle=event.idle, through=event.through):
+        state.ask_scan()
+
+
+def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:
+    site = state.sites.get(event.site)
+    if site is not None and not site.is_drained:
+        site.is_drained = True
+        state.tell_site(site, f"drained by {event.by or 'an operator'}", now)
+
+
+def on_resumed(state: State, event: ev.SiteResumed, now: Instant) -> None:
+    site = state.sites.get(event.site)
+    if site is None:
+        return
+    site.is_drained = False
+    ended_well(site)
+    state.tell_site(site, f"resumed by {event.by or 'an operator'}", now)
+    state.ask_scan()
+
+
+def on_declared_lost(state: State, event: ev.SiteDeclaredLost, now: Instant) -> None:
+    site = state.sites.get(event.site)
+    if site is None:
+        return
+    state.tell_site(site, f"declared lost by {event.by or 'an operator'}", now)
+    end = ClaimEnd(kind=EndKind.FENCED, reason="its site was declared lost", ended_at=now)
+    for claim in [c.id for c in state.ledger.values() if c.site == event.site]:
+        on_gone(state, claim, end, now)
+
+
+def on_rested(state: State, name: SiteName, now: Instant) -> None:
+    site = state.sites[name]
+    is_due = site.unusable_until is not None and site.unusable_until <= now
+    if is_due and not site.is_probing:
+        site.is_probing = True
+        state.tell_site(site, "rested; the next claim is a probe", now)
+        state.ask_scan()
