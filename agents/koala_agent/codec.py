@@ -1,0 +1,396 @@
+"""Messages of the link <-> plain values; no other module of the agent sees a link message.
+
+`decode` answers a value of `session`, `values`, `files.orders` or `logs`, None for a kind of
+message that a later protocol has, or raises SpecError that names what cannot be meant: whatever
+bytes come, nothing else. Empty and zero on the wire mean absent where `link.proto` says so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from koala.errors import SpecError
+from koala.wire.v1 import link_pb2
+from koala_agent import session, values
+from koala_agent.files import orders
+from koala_agent.logs import LogChunk, LogRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What an agent registers its site with; constant for the life of the process but
+    `starts_after_stop`, which is asked anew at each registration."""
+
+    version: str
+    site: str
+    processors: int
+    grace_s: float
+    starts_after_stop: bool
+    address: str
+    serves: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTransfer:
+    """The copy is not wanted any more."""
+
+    transfer: str
+
+
+# From the daemon ---------------------------------------------------------------------------------
+
+
+def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
+    """What the daemon said. Raises SpecError."""
+    kind = message.WhichOneof("kind")
+    match kind:
+        case "welcome":
+            return _welcome(message.welcome)
+        case "reject":
+            reject = message.reject
+            return session.Reject(reason=reject.reason, is_final=reject.is_final)
+        case "wanted_end":
+            return session.WantedEnd()
+        case "beat":
+            return session.Beat(number=message.beat.number, sent_at=message.beat.sent_at)
+        case "goodbye":
+            return session.Goodbye(reason=message.goodbye.reason)
+        case "hold" | "arm" | "release" | "stop" | "acknowledge" | "pong" | "kv_answer":
+            return _claim_order(kind, message)
+        case "fetch" | "serve" | "cancel_transfer":
+            return _transfer_order(kind, message)
+        case "log_request":
+            return session.Order(body=_log_request(message.log_request))
+        case _:
+            return None
+
+
+def _welcome(welcome: link_pb2.Welcome) -> session.Welcome:
+    return session.Welcome(
+        epoch=welcome.epoch,
+        protocol=welcome.protocol,
+        hold_lease_s=_duration("hold_lease_s", welcome.hold_lease_s),
+        run_lease_s=_duration("run_lease_s", welcome.run_lease_s),
+        kill_s=_duration("kill_s", welcome.kill_s, is_zero_allowed=True),
+        now=_finite("now", welcome.now),
+        relay=welcome.relay,
+    )
+
+
+def _claim_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
+    body: object
+    match kind:
+        case "hold":
+            body = _hold(message.hold)
+        case "arm":
+            body = _arm(message.arm)
+        case "release":
+            body = _release(message.release)
+        case "stop":
+            body = values.Stop(claim=_claim(message.stop.claim))
+        case "acknowledge":
+            body = values.Acknowledge(claim=_claim(message.acknowledge.claim))
+        case "pong":
+            return session.Order(body=_pong(message.pong))
+        case _:
+            return session.Order(body=_kv_answer(message.kv_answer))
+    return session.Order(body=body, claim=body.claim)
+
+
+def _hold(hold: link_pb2.Hold) -> values.Hold:
+    if hold.processors < 1:
+        raise SpecError(f"a Hold of {hold.claim} for {hold.processors} processors; at least 1")
+    return values.Hold(
+        claim=_claim(hold.claim),
+        processors=hold.processors,
+        hold_s=_duration("hold_s", hold.hold_s),
+        program=_program(hold.program),
+        ask_number=hold.ask_number,
+        is_granted=hold.is_granted,
+        owner=hold.owner,
+        no_barrier=hold.no_barrier,
+        inputs=tuple(hold.inputs),
+        local_input=hold.local_input,
+        chunk_offset=hold.chunk_offset,
+        chunk_bytes=hold.chunk_bytes,
+    )
+
+
+def _program(program: link_pb2.Program) -> values.Program:
+    return values.Program(
+        executable=program.executable,
+        label=program.label,
+        arguments=tuple(program.arguments),
+        directory=program.directory,
+        environment=tuple((entry.name, entry.value) for entry in program.environment),
+        stdin=program.stdin,
+        stdout=program.stdout,
+        stderr=program.stderr,
+        processes=max(1, program.processes),
+        hosts=program.hosts,
+        wall_time_s=_duration("wall_time_s", program.wall_time_s, is_zero_allowed=True),
+        cpu_time_s=_duration("cpu_time_s", program.cpu_time_s, is_zero_allowed=True),
+        memory_min_mb=program.memory_min_mb,
+        memory_max_mb=program.memory_max_mb,
+        queue=program.queue,
+        project=program.project,
+        output_files=tuple(program.output_files),
+        job_type=program.job_type or "multiple",
+    )
+
+
+def _arm(arm: link_pb2.Arm) -> values.Arm:
+    claim = _claim(arm.claim)
+    peers = tuple(_peer(peer) for peer in arm.peers)
+    if claim not in {peer.claim for peer in peers}:
+        raise SpecError(f"an Arm of {claim} whose members do not include it")
+    return values.Arm(
+        claim=claim,
+        number=_number(arm.number),
+        release_at=_finite("release_at", arm.release_at),
+        late_s=_duration("late_s", arm.late_s),
+        peers=peers,
+    )
+
+
+def _peer(peer: link_pb2.Peer) -> values.Peer:
+    return values.Peer(
+        component=peer.component,
+        label=peer.label,
+        site=peer.site,
+        processors=peer.processors,
+        processes=peer.processes,
+        address=peer.address,
+        claim=_claim(peer.claim),
+    )
+
+
+def _release(release: link_pb2.Release) -> values.Release:
+    return values.Release(
+        claim=_claim(release.claim),
+        number=_number(release.number),
+        release_at=_finite("release_at", release.release_at),
+    )
+
+
+def _pong(pong: link_pb2.Pong) -> values.Pong:
+    return values.Pong(
+        claim=_claim(pong.claim),
+        nonce=pong.nonce,
+        sent_at=_finite("sent_at", pong.sent_at),
+        now=_finite("now", pong.now),
+    )
+
+
+def _kv_answer(answer: link_pb2.KvAnswer) -> values.KvAnswer:
+    return values.KvAnswer(
+        claim=_claim(answer.claim),
+        request=answer.request,
+        ok=answer.ok,
+        value=answer.value,
+        error=answer.error,
+    )
+
+
+def _transfer_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
+    if kind == "fetch":
+        fetch = message.fetch
+        return session.Order(
+            transfer=fetch.transfer,
+            body=orders.FetchOrder(
+                transfer=fetch.transfer,
+                file=fetch.file,
+                source=fetch.source,
+                address=fetch.address,
+                token=fetch.token,
+                offset=fetch.offset,
+                size_bytes=fetch.size_bytes,
+                checksum=fetch.checksum,
+            ),
+        )
+    if kind == "serve":
+        serve = message.serve
+        return session.Order(
+            transfer=serve.transfer,
+            body=orders.ServeOrder(
+                transfer=serve.transfer,
+                file=serve.file,
+                target=serve.target,
+                token=serve.token,
+                offset=serve.offset,
+                size_bytes=serve.size_bytes,
+                relay=serve.relay,
+            ),
+        )
+    return session.Order(body=CancelTransfer(transfer=message.cancel_transfer.transfer))
+
+
+def _log_request(request: link_pb2.LogRequest) -> LogRequest:
+    return LogRequest(
+        request=request.request,
+        claim=_claim(request.claim),
+        stream=request.stream,
+        process=request.process,
+        offset=request.offset,
+        size_max=request.size_max,
+    )
+
+
+def _claim(text: str) -> values.ClaimId:
+    if not values.is_claim_id(text):
+        raise SpecError(f"{text[:200]!r} is no claim; allowed is job/attempt/component/n")
+    return values.ClaimId(text)
+
+
+def _number(number: link_pb2.ArmNumber) -> values.ArmNumber:
+    return values.ArmNumber(epoch=number.epoch, counter=number.counter)
+
+
+def _finite(name: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise SpecError(f"{name} = {value}: allowed is a finite number")
+    return value
+
+
+def _duration(name: str, value: float, *, is_zero_allowed: bool = False) -> float:
+    if math.isnan(value) or value < 0 or (value == 0 and not is_zero_allowed):
+        raise SpecError(f"{name} = {value}: allowed is a duration above 0 s")
+    return value
+
+
+# To the daemon -----------------------------------------------------------------------------------
+
+
+def encode(message: object, facts: Facts) -> link_pb2.FromAgent:
+    """A message of the session or a report, as it goes over the wire."""
+    match message:
+        case session.Register():
+            return link_pb2.FromAgent(register=_register(message, facts))
+        case session.InventoryEnd():
+            return link_pb2.FromAgent(inventory_end=link_pb2.InventoryEnd())
+        case session.Beat(number=number, sent_at=sent_at):
+            return link_pb2.FromAgent(beat=link_pb2.Beat(number=number, sent_at=sent_at))
+        case session.Goodbye(reason=reason):
+            return link_pb2.FromAgent(goodbye=link_pb2.Goodbye(reason=reason))
+        case session.SiteFigures():
+            return link_pb2.FromAgent(site=_site_report(message))
+        case LogChunk():
+            return link_pb2.FromAgent(log=_log_chunk(message))
+        case values.Report() | values.Ping() | values.KvPut() | values.KvGet():
+            return _claim_message(message)
+        case (
+            orders.TransferFinished()
+            | orders.TransferFailed()
+            | orders.FileFound()
+            | orders.FileRemoved()
+        ):
+            return _file_message(message)
+        case _:
+            raise AssertionError(f"no message for {message!r}")
+
+
+def _register(register: session.Register, facts: Facts) -> link_pb2.Register:
+    return link_pb2.Register(
+        protocol=session.PROTOCOL,
+        version=facts.version,
+        site=facts.site,
+        session=register.session,
+        epoch_seen=register.epoch_seen,
+        idle=register.idle,
+        facts=link_pb2.Facts(
+            processors=facts.processors,
+            grace_s=facts.grace_s,
+            starts_after_stop=facts.starts_after_stop,
+            address=facts.address,
+            serves=facts.serves,
+            owner=facts.owner,
+        ),
+    )
+
+
+def _site_report(figures: session.SiteFigures) -> link_pb2.SiteReport:
+    return link_pb2.SiteReport(
+        idle=figures.idle,
+        through=figures.through,
+        processors=figures.processors,
+        local_processors=figures.local_processors,
+        queued_jobs=figures.queued_jobs,
+    )
+
+
+def _log_chunk(chunk: LogChunk) -> link_pb2.LogChunk:
+    return link_pb2.LogChunk(
+        request=chunk.request,
+        data=chunk.data,
+        offset=chunk.offset,
+        is_over=chunk.is_over,
+        error=chunk.error,
+    )
+
+
+def _claim_message(message: values.ToDaemon) -> link_pb2.FromAgent:
+    match message:
+        case values.Report():
+            return link_pb2.FromAgent(claim=_report(message))
+        case values.Ping(claim=claim, nonce=nonce, sent_at=sent_at):
+            ping = link_pb2.Ping(claim=claim, nonce=nonce, sent_at=sent_at)
+            return link_pb2.FromAgent(ping=ping)
+        case values.KvPut(claim=claim, request=request, name=name, value=value):
+            put = link_pb2.KvPut(claim=claim, request=request, name=name, value=value)
+            return link_pb2.FromAgent(kv_put=put)
+        case values.KvGet(claim=claim, request=request, name=name, wait_s=wait_s):
+            get = link_pb2.KvGet(claim=claim, request=request, name=name, wait_s=wait_s)
+            return link_pb2.FromAgent(kv_get=get)
+
+
+_STATES = {
+    values.ReportState.ASKED: link_pb2.CLAIM_STATE_ASKED,
+    values.ReportState.GRANTED: link_pb2.CLAIM_STATE_GRANTED,
+    values.ReportState.ARMED: link_pb2.CLAIM_STATE_ARMED,
+    values.ReportState.PASSED: link_pb2.CLAIM_STATE_PASSED,
+    values.ReportState.GONE: link_pb2.CLAIM_STATE_GONE,
+}
+
+
+def _report(report: values.Report) -> link_pb2.ClaimReport:
+    armed = report.armed
+    return link_pb2.ClaimReport(
+        claim=report.claim,
+        state=_STATES[report.state],
+        nonce=report.nonce,
+        armed=link_pb2.ArmNumber(epoch=armed.epoch, counter=armed.counter) if armed else None,
+        passed_at=report.passed_at or 0.0,
+        end=_end(report.end) if report.end else None,
+    )
+
+
+def _end(end: values.End) -> link_pb2.End:
+    return link_pb2.End(
+        kind=end.kind,
+        reason=end.reason,
+        statuses=end.statuses,
+        ended_at=end.ended_at or 0.0,
+        cpu_s=end.cpu_s,
+        memory_bytes=end.memory_bytes,
+    )
+
+
+def _file_message(report: orders.Report) -> link_pb2.FromAgent:
+    match report:
+        case orders.TransferFinished(transfer=transfer, size_bytes=size_bytes, took_s=took_s):
+            finished = link_pb2.TransferReport(
+                transfer=transfer, is_finished=True, size_bytes=size_bytes, took_s=took_s
+            )
+            return link_pb2.FromAgent(transfer=finished)
+        case orders.TransferFailed(transfer=transfer, reason=reason, at=at):
+            failed = link_pb2.TransferReport(
+                transfer=transfer, is_failed=True, reason=reason, at=at
+            )
+            return link_pb2.FromAgent(transfer=failed)
+        case orders.FileFound(file=file, size_bytes=size_bytes, checksum=checksum):
+            found = link_pb2.FileReport(file=file, size_bytes=size_bytes, checksum=checksum)
+            return link_pb2.FromAgent(file=found)
+        case orders.FileRemoved(file=file):
+            return link_pb2.FromAgent(file=link_pb2.FileReport(file=file, is_removed=True))

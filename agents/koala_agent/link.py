@@ -1,0 +1,370 @@
+"""The carrier of the session: gRPC streams to the daemon, and the machine's outputs carried out.
+
+One stream at a time, each on a channel of its own: a channel that failed keeps a back-off of its
+own, which would add to the session's. What is to be sent waits in a bounded queue for one writer;
+a queue that is full means a daemon that does not read, and cuts the stream. Nothing here times out
+a read or a write, because gRPC then cancels the whole stream behind our back: the session's own
+silence limit ends it. Keepalive only finds dead machines; an event loop that hangs is found by
+the beats that it does not answer. An error in a handler ends `run`, and with it the agent.
+
+Instants are those of the given clock, seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import grpc
+import structlog
+
+from koala.errors import SpecError
+from koala.wire.v1 import link_pb2
+from koala.wire.v1.link_pb2_grpc import AgentLinkStub
+from koala_agent.session import (
+    PROTOCOL,
+    Apply,
+    Closed,
+    Cut,
+    Dial,
+    Dialled,
+    Event,
+    Finish,
+    FromDaemon,
+    HangUp,
+    InventoryTaken,
+    Order,
+    Output,
+    Received,
+    Send,
+    Session,
+    SiteChanged,
+    SiteFigures,
+    StopOthers,
+    StoreEpoch,
+    TakeInventory,
+    TakeWelcome,
+    Told,
+    Welcome,
+    Woken,
+)
+
+SEND_QUEUE_MAX = 10_000
+"""Messages that wait for the writer: ten thousand claims' inventory fits."""
+
+MESSAGE_MAX_BYTES = 4 * 1024 * 1024
+
+LAST_WORDS_S = 2.0
+"""How long an orderly end may take to get Goodbye out."""
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    # ping_timeout bounds the detection; keepalive_timeout alone leaves it at a minute.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
+)
+
+log = structlog.get_logger()
+
+Call: TypeAlias = "grpc.aio.StreamStreamCall[link_pb2.FromAgent, link_pb2.ToAgent]"
+
+
+class Agent(Protocol):
+    """What the link drives: the site behind it. No call but `prepare` may wait."""
+
+    def startable(self) -> int:
+        """Processors that a claim could have now."""
+
+    async def prepare(self) -> None:
+        """Makes `inventory` complete, for instance by asking the local manager."""
+
+    def inventory(self) -> tuple[object, ...]:
+        """Reports on all that there is."""
+
+    def store_epoch(self, epoch: int) -> None:
+        """Durable when it returns."""
+
+    def take_welcome(self, welcome: Welcome) -> None:
+        """A session was taken; an earlier one is over."""
+
+    def apply(self, order: Order) -> None:
+        """Begins to do what the daemon orders."""
+
+    def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
+        """Begins to end all that is not named."""
+
+
+Encode: TypeAlias = Callable[[object], link_pb2.FromAgent]
+Decode: TypeAlias = "Callable[[link_pb2.ToAgent], FromDaemon | None]"
+"""None for a kind that a later version has; raises SpecError for what cannot be meant."""
+Credentials: TypeAlias = "grpc.ChannelCredentials | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """Where the daemon is and how messages look. Without credentials the link is plain text."""
+
+    target: str
+    encode: Encode
+    decode: Decode
+    credentials: Credentials = None
+    server_name: str = ""
+
+    def channel(self) -> grpc.aio.Channel:
+        """A new channel, not connected yet."""
+        options: list[tuple[str, int | str]] = [*CHANNEL_OPTIONS]
+        if self.credentials is None:
+            return grpc.aio.insecure_channel(self.target, options=options)
+        if self.server_name:
+            options.append(("grpc.ssl_target_name_override", self.server_name))
+        return grpc.aio.secure_channel(self.target, self.credentials, options=options)
+
+
+def read_credentials(*, authority: Path, certificate: Path | None, key: Path | None) -> Credentials:
+    """Credentials from PEM files. Raises OSError."""
+    return grpc.ssl_channel_credentials(
+        root_certificates=authority.read_bytes(),
+        private_key=key.read_bytes() if key else None,
+        certificate_chain=certificate.read_bytes() if certificate else None,
+    )
+
+
+class Link:
+    """The session, driven: events in from streams and from the agent, outputs carried out."""
+
+    def __init__(
+        self, session: Session, wire: Wire, agent: Agent, *, clock: Callable[[], float]
+    ) -> None:
+        self._session = session
+        self._wire = wire
+        self._agent = agent
+        self._clock = clock
+        self._streams: dict[int, _Stream] = {}
+        self._changed = asyncio.Event()
+        self._finish: Finish | None = None
+        self._taking: list[asyncio.Task[None]] = []
+
+    async def run(self) -> Finish:
+        """Serves until the session is over for good; answers why."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            while self._finish is None:
+                self._handle(Woken())
+                await self._wait()
+            for task in self._taking:
+                task.cancel()
+        return self._finish
+
+    def tell(self, report: object) -> None:
+        """Says this to the daemon now, or in the next inventory."""
+        self._handle(Told(report))
+
+    def tell_site(self, figures: SiteFigures, *, is_owed: bool = False) -> None:
+        """The site's figures, perhaps changed."""
+        self._handle(SiteChanged(figures, is_owed=is_owed))
+
+    def close(self, reason: str) -> None:
+        """Says goodbye and makes `run` return."""
+        self._handle(Closed(reason))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the daemon has told all that it wants in the present session."""
+        return self._session.is_live
+
+    # The machine ----------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        """Until the machine's timer, or until something moved the timer."""
+        self._changed.clear()
+        wake_at = self._session.wake_at
+        if self._finish is not None:
+            return
+        try:
+            async with asyncio.timeout(
+                None if wake_at is None else max(0.0, wake_at - self._clock())
+            ):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _handle(self, event: Event) -> None:
+        for output in self._session.handle(event, self._clock()):
+            self._carry_out(output)
+        self._changed.set()
+
+    def _carry_out(self, output: Output) -> None:
+        match output:
+            case Dial(connection):
+                self._streams[connection] = _Stream(connection, self._wire, self._handle)
+                self._group.create_task(self._serve(self._streams[connection]))
+            case TakeInventory(connection):
+                self._taking = [task for task in self._taking if not task.done()]
+                taking = self._group.create_task(self._take_inventory(connection))
+                self._taking.append(taking)
+            case Send(message):
+                self._send(message)
+            case HangUp():
+                self._hang_up(output)
+            case Finish():
+                self._finish = output
+            case StoreEpoch() | TakeWelcome() | Apply() | StopOthers():
+                self._instruct(output)
+
+    def _instruct(self, output: StoreEpoch | TakeWelcome | Apply | StopOthers) -> None:
+        """What the agent is to do."""
+        match output:
+            case StoreEpoch(epoch):
+                self._agent.store_epoch(epoch)
+            case TakeWelcome(welcome):
+                log.info("link.welcomed", epoch=welcome.epoch)
+                self._agent.take_welcome(welcome)
+            case Apply(order):
+                self._agent.apply(order)
+            case StopOthers(claims=claims, transfers=transfers):
+                log.info("link.completed", claims=len(claims), transfers=len(transfers))
+                self._agent.stop_others(claims=claims, transfers=transfers)
+
+    def _hang_up(self, output: HangUp) -> None:
+        log.info("link.hung_up", reason=output.reason)
+        if stream := self._streams.get(output.connection):
+            stream.hang_up(is_orderly=output.is_orderly)
+
+    def _send(self, message: object) -> None:
+        stream = self._streams[self._session.connection]
+        if not stream.send(message):
+            # Not from within the machine's own outputs: the event must find them carried out.
+            cut = Cut(connection=stream.connection, reason="the daemon does not read")
+            asyncio.get_running_loop().call_soon(self._handle, cut)
+
+    async def _take_inventory(self, connection: int) -> None:
+        await self._agent.prepare()
+        # No await from here on: what changes later is told after the inventory.
+        self._handle(InventoryTaken(connection=connection, reports=self._agent.inventory()))
+
+    async def _serve(self, stream: _Stream) -> None:
+        """One connection from its dialling to its end; the end is an event, never an error."""
+        log.debug("link.dialled", daemon=self._wire.target)
+        reason = await stream.run(self._agent.startable)
+        del self._streams[stream.connection]
+        log.info("link.cut", reason=reason)
+        self._handle(Cut(connection=stream.connection, reason=reason))
+
+
+class _Stream:
+    """One connection: a channel, a stream on it, a reader and a writer."""
+
+    def __init__(self, connection: int, wire: Wire, handle: Callable[[Event], None]) -> None:
+        self.connection = connection
+        self._wire = wire
+        self._handle = handle
+        self._outbox: asyncio.Queue[object] = asyncio.Queue(SEND_QUEUE_MAX)
+        self._ended = asyncio.Event()
+        self._is_orderly = False
+        self._reason = "hung up"
+
+    def send(self, message: object) -> bool:
+        """Queues a message; False, and the end of the stream, when the queue is full."""
+        try:
+            self._outbox.put_nowait(message)
+        except asyncio.QueueFull:
+            self.hang_up(is_orderly=False)
+            return False
+        return True
+
+    def hang_up(self, *, is_orderly: bool) -> None:
+        """Ends the connection; when orderly, after what is queued is written."""
+        self._is_orderly = is_orderly
+        self._ended.set()
+
+    async def run(self, startable: Callable[[], int]) -> str:
+        """Serves until the connection is gone or hung up; answers why."""
+        async with self._wire.channel() as channel, asyncio.TaskGroup() as group:
+            connecting = group.create_task(self._connect(channel))
+            ending = group.create_task(self._ended.wait())
+            await asyncio.wait({connecting, ending}, return_when=asyncio.FIRST_COMPLETED)
+            is_connected = connecting.done() and not self._ended.is_set() and connecting.result()
+            connecting.cancel()
+            if is_connected:
+                await self._converse(channel, startable, ending)
+            ending.cancel()
+        return self._reason
+
+    async def _connect(self, channel: grpc.aio.Channel) -> bool:
+        """Whether the daemon was reached, at the first try: further tries are the session's."""
+        state = channel.get_state(try_to_connect=True)
+        while state in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING):
+            await channel.wait_for_state_change(state)
+            state = channel.get_state(try_to_connect=True)
+        if state is not grpc.ChannelConnectivity.READY:
+            self._reason = f"nobody answers at {self._wire.target}"
+        return state is grpc.ChannelConnectivity.READY
+
+    async def _converse(
+        self, channel: grpc.aio.Channel, startable: Callable[[], int], ending: asyncio.Task[bool]
+    ) -> None:
+        call = AgentLinkStub(channel).Connect(metadata=(("koala-protocol", str(PROTOCOL)),))
+        session = secrets.token_hex(8)
+        self._handle(Dialled(connection=self.connection, session=session, idle=startable()))
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(self._read(call))
+            writing = group.create_task(self._write(call))
+            await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if self._is_orderly and not reading.done():
+                await asyncio.wait(
+                    {reading, group.create_task(self._finish(call))},
+                    timeout=LAST_WORDS_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            reading.cancel()
+            writing.cancel()
+        call.cancel()
+
+    async def _read(self, call: Call) -> None:
+        """Hands over what comes until the stream ends."""
+        try:
+            while (message := await call.read()) is not grpc.aio.EOF:
+                assert isinstance(message, link_pb2.ToAgent)
+                self._receive(message)
+        except grpc.aio.AioRpcError as error:
+            self._reason = f"{error.code().name}: {error.details()}"
+        else:
+            self._reason = f"ended by the daemon: {await call.details() or 'without a word'}"
+
+    def _receive(self, message: link_pb2.ToAgent) -> None:
+        try:
+            decoded = self._wire.decode(message)
+        except SpecError as error:
+            log.warning("link.misunderstood", reason=str(error))
+            self._reason = f"the daemon said what cannot be meant: {error}"
+            self.hang_up(is_orderly=False)
+        else:
+            if decoded is None:
+                log.warning("link.unknown_message_ignored")
+            else:
+                self._handle(Received(connection=self.connection, message=decoded))
+
+    async def _write(self, call: Call) -> None:
+        try:
+            while True:
+                await call.write(self._wire.encode(await self._outbox.get()))
+                self._outbox.task_done()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the reader has the reason
+
+    async def _finish(self, call: Call) -> None:
+        """Lets the writer write all, and the daemon read it."""
+        await self._outbox.join()
+        await call.done_writing()
