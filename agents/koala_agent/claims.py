@@ -1,0 +1,718 @@
+"""The claim table of a site, as a pure state machine: what was asked, and what has become of it.
+
+    Asked ──check-in──> Granted ──> Armed ──> Passed ──> Ended ──> (Collecting) ──> Gone
+      └─grace, Stop──> Withdrawing ────────────────────────────────────────────────> Gone
+                       Granted, Armed, Passed ──Stop, the site──> Stopping ────────> Gone
+
+Events in, outputs out; no I/O, clock or randomness. What it promises (design: attempts, barrier):
+
+- Everything is idempotent by claim: an order said twice means what it meant once.
+- What is told was written before: among the outputs of one turn, `Record` and `Forget` are carried
+  out, durably, before any other. So the first *written* wins between check-in and withdrawal.
+- A claim is bound for good to its first nonce; any other starter is told to exit.
+- Gone is told only when the local manager confirmed that nothing is left, again and again until it
+  is acknowledged, and then the claim is forgotten but for its name.
+- The agent ends nothing by itself but by its site's rules.
+
+Arms are not kept: one that finds no starter is lost, and the daemon arms again. Releases are, and
+so is what a Stop said, because both hold for ever. Instants are of this machine's CLOCK_BOOTTIME;
+they are set anew when a table is restored, because the machine may have started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from koala_agent.claim_events import (
+    Adopted,
+    BatchEnded,
+    BatchFound,
+    BatchUnlisted,
+    CheckedIn,
+    Collect,
+    Collected,
+    Dismissed,
+    EndNoted,
+    Event,
+    Forget,
+    HoldOrdered,
+    LeasesSet,
+    Output,
+    Record,
+    SiteRuled,
+    StarterArmed,
+    StarterEnded,
+    StarterGet,
+    StarterLost,
+    StarterPassed,
+    StarterPinged,
+    StarterPut,
+    Submit,
+    SubmitFailed,
+    TellDaemon,
+    TellStarter,
+    WantedComplete,
+    Withdraw,
+    Woken,
+)
+from koala_agent.claim_states import (
+    BOUND,
+    Armed,
+    Asked,
+    Claim,
+    Collecting,
+    Ended,
+    Gone,
+    Granted,
+    Passed,
+    State,
+    Stopping,
+    Withdrawing,
+    due_at_of,
+    passed_at_of,
+    report_of,
+)
+from koala_agent.lrm.port import EndCause
+from koala_agent.values import (
+    PROGRAM_ENDS,
+    Acknowledge,
+    Arm,
+    ArmNumber,
+    ClaimId,
+    End,
+    EndKind,
+    Hold,
+    KvAnswer,
+    KvGet,
+    KvPut,
+    Leases,
+    Limits,
+    Ping,
+    Pong,
+    Program,
+    Release,
+    Report,
+    ReportState,
+    StarterRecord,
+    Stop,
+    is_claim_id,
+)
+
+FORGOTTEN_MAX = 10_000
+"""Names of forgotten claims that are kept. One that fell out could be asked for again only by a
+daemon that has lost its journal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """A put or get under way: who asked, under which number of its own, and what was sent on."""
+
+    nonce: str
+    request: int
+    message: KvPut | KvGet
+
+
+class ClaimTable:
+    """The machine. One for the life of an agent; `restored` are the claims of an earlier life."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        leases: Leases,
+        now: float,
+        restored: Iterable[Claim] = (),
+        forgotten: Iterable[ClaimId] = (),
+    ) -> None:
+        self._limits = limits
+        self._leases = leases
+        self._out: list[Output] = []
+        self._now = now
+        self._questions: dict[int, _Question] = {}
+        self._asked = 0
+        self._connected: dict[ClaimId, str] = {}
+        self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
+        self.claims: dict[ClaimId, Claim] = {claim.id: self._rebased(claim) for claim in restored}
+
+    def handle(self, event: Event, now: float) -> list[Output]:
+        """What to do about it, in order; records are carried out before all else."""
+        self._now = now
+        self._out = []
+        self._dispatch(event)
+        return self._out
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next instant at which `Woken` is wanted."""
+        dues = [
+            due for claim in self.claims.values() if (due := due_at_of(claim.state)) is not None
+        ]
+        return min(dues, default=None)
+
+    def inventory(self) -> list[Report | KvPut]:
+        """All reports, and all values that were put; the beginning of a session."""
+        said: list[Report | KvPut] = []
+        for claim in self.claims.values():
+            said.append(report_of(claim))
+            if not isinstance(claim.state, Gone):
+                said += [
+                    KvPut(claim=claim.id, request=0, name=name, value=value)
+                    for name, value in claim.values.items()
+                ]
+        return said
+
+    def secret(self, claim: ClaimId) -> str | None:
+        """What a starter of this claim must show; None for a claim that is not known."""
+        found = self.claims.get(claim)
+        return None if found is None else found.secret
+
+    # Which event goes where ------------------------------------------------------------------
+
+    def _dispatch(self, event: Event) -> None:
+        match event:
+            case HoldOrdered() | Arm() | Release() | Stop() | Acknowledge() | SiteRuled():
+                self._on_order(event)
+            case WantedComplete() | LeasesSet():
+                self._on_session(event)
+            case CheckedIn():
+                self._check_in(event)
+            case StarterArmed() | StarterPassed() | StarterEnded() | StarterLost():
+                self._on_starter(event)
+            case StarterPinged() | StarterPut() | StarterGet() | Pong() | KvAnswer():
+                self._pass_on(event)
+            case SubmitFailed() | BatchUnlisted() | BatchFound() | BatchEnded() | Collected():
+                self._on_site(event)
+            case Woken():
+                for claim in list(self.claims.values()):
+                    self._wake(claim)
+
+    def _on_session(self, event: WantedComplete | LeasesSet) -> None:
+        match event:
+            case WantedComplete(claims=claims):
+                for claim in list(self.claims.values()):
+                    if claim.id not in claims and not isinstance(claim.state, Gone):
+                        self._stop(claim, _stopped("the daemon did not name it"))
+            case LeasesSet(leases=leases):
+                self._set_leases(leases)
+
+    def _on_order(
+        self, order: HoldOrdered | Arm | Release | Stop | Acknowledge | SiteRuled
+    ) -> None:
+        if isinstance(order, HoldOrdered):
+            self._hold(order)
+            return
+        claim = self.claims.get(order.claim)
+        match order:
+            case Acknowledge():
+                if claim is not None and isinstance(claim.state, Gone):
+                    self._forget(claim)
+            case _ if claim is None:
+                if not isinstance(order, SiteRuled):
+                    self._tell_unknown(order.claim)
+            case Arm():
+                self._arm(claim, order)
+            case Release():
+                self._release(claim, order)
+            case Stop():
+                self._stop(claim, _stopped(""))
+            case SiteRuled(reason=reason):
+                self._stop(claim, End(kind=EndKind.SITE, reason=reason))
+
+    # Orders ----------------------------------------------------------------------------------
+
+    def _hold(self, order: HoldOrdered) -> None:
+        hold = order.hold
+        claim = self.claims.get(hold.claim)
+        if claim is not None:
+            self._tell(claim)
+        elif hold.is_granted or hold.claim in self._forgotten:
+            self._tell_unknown(hold.claim)
+        elif reason := self._refusal(hold):
+            end = End(kind=EndKind.REFUSED, reason=reason)
+            self._say(TellDaemon(message=_gone(hold.claim, end)))
+        else:
+            state = Asked(grace_until=self._now + self._limits.grace_s)
+            claim = self._put(Claim(hold=hold, secret=order.secret, state=state))
+            self._say(Submit(claim=claim))
+
+    def _refusal(self, hold: Hold) -> str:
+        """Why the site's owner does not allow this claim; empty when it does."""
+        limits = self._limits
+        if not is_claim_id(hold.claim):
+            return f"{hold.claim!r} is no claim: allowed is job/attempt/component/n"
+        if limits.processors_max is not None and hold.processors > limits.processors_max:
+            return f"{hold.processors} processors: this site allows {limits.processors_max}"
+        if hold.hold_s > limits.hold_max_s:
+            return f"a hold of {hold.hold_s:g} s: this site allows {limits.hold_max_s:g} s"
+        return ""
+
+    def _arm(self, claim: Claim, arm: Arm) -> None:
+        match claim.state:
+            case Granted(nonce=nonce) | Armed(nonce=nonce):
+                if any(peer.claim == claim.id for peer in arm.peers):
+                    self._say(TellStarter(claim=claim.id, nonce=nonce, message=arm))
+            case Gone() | Passed():
+                self._tell(claim)
+            case Asked() | Withdrawing() | Stopping() | Ended() | Collecting():
+                pass
+
+    def _release(self, claim: Claim, release: Release) -> None:
+        match claim.state:
+            case Granted(nonce=nonce) | Armed(nonce=nonce):
+                # Kept before it is passed on: a starter that connects later gets it from here.
+                self._put(msgspec.structs.replace(claim, release=release))
+                self._say(TellStarter(claim=claim.id, nonce=nonce, message=release))
+            case Gone() | Passed():
+                self._tell(claim)
+            case Asked() | Withdrawing() | Stopping() | Ended() | Collecting():
+                pass
+
+    def _stop(self, claim: Claim, end: End) -> None:
+        again_at = self._now + self._limits.again_s
+        match claim.state:
+            case Asked():
+                self._withdraw(claim, end)
+            case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
+                passed_at = passed_at_of(claim.state)
+                is_connected = self._connected.get(claim.id) == nonce
+                due_at = self._now + self._leases.kill_s + self._limits.again_s
+                state = Stopping(
+                    nonce=nonce,
+                    passed_at=passed_at,
+                    end=end,
+                    due_at=due_at if is_connected else again_at,
+                )
+                self._put(claim, state)
+                self._say(TellStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
+                if not is_connected:
+                    self._say(Withdraw(claim=claim.id))
+            case Ended(collects=True) as ended:
+                self._put(claim, msgspec.structs.replace(ended, collects=False))
+            case Collecting(end=own):
+                self._go(claim, own)
+            case Gone():
+                self._tell(claim)
+            case Withdrawing() | Stopping() | Ended():
+                pass
+
+    def _withdraw(self, claim: Claim, end: End) -> None:
+        self._put(claim, Withdrawing(end=end, due_at=self._now + self._limits.again_s))
+        self._say(Withdraw(claim=claim.id))
+
+    def _forget(self, claim: Claim) -> None:
+        del self.claims[claim.id]
+        self._connected.pop(claim.id, None)
+        self._forgotten[claim.id] = None
+        while len(self._forgotten) > FORGOTTEN_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
+        self._say(Forget(claim=claim.id))
+
+    def _set_leases(self, leases: Leases) -> None:
+        for number, question in self._questions.items():
+            assert question.message.request == number
+            self._say(TellDaemon(message=question.message))
+        if leases == self._leases:
+            return
+        self._leases = leases
+        for claim, nonce in self._connected.items():
+            self._say(TellStarter(claim=claim, nonce=nonce, message=Adopted(leases=leases)))
+
+    # Starters --------------------------------------------------------------------------------
+
+    def _check_in(self, event: CheckedIn) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is None:
+            self._dismiss(event.claim, event.nonce, "this claim is not known here")
+            return
+        match claim.state:
+            case Asked():
+                self._connected[claim.id] = event.nonce
+                claim = self._put(claim, Granted(nonce=event.nonce))
+                self._tell(claim)
+                self._adopt(claim, event)
+            case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
+                if nonce == event.nonce:
+                    self._connected[claim.id] = nonce
+                    self._adopt(claim, event)
+                else:
+                    self._dismiss(event.claim, event.nonce, "this claim has another starter")
+            case Stopping(nonce=event.nonce):
+                self._connected[claim.id] = event.nonce
+                self._merge(claim, event)
+                stop = Stop(claim=claim.id)
+                self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=stop))
+            case Ended(nonce=event.nonce) | Collecting(nonce=event.nonce) | Gone(nonce=event.nonce):
+                self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=EndNoted()))
+            case Withdrawing() | Stopping() | Ended() | Collecting() | Gone():
+                self._dismiss(event.claim, event.nonce, "this claim is withdrawn")
+
+    def _adopt(self, claim: Claim, event: CheckedIn) -> None:
+        adopted = Adopted(leases=self._leases)
+        self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=adopted))
+        self._merge(claim, event)
+        now = self.claims[claim.id]
+        if now.release is not None and isinstance(now.state, Granted | Armed):
+            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=now.release))
+
+    def _merge(self, claim: Claim, event: CheckedIn) -> None:
+        """What a starter says of itself when it connects, as if it had said one after the other."""
+        if event.passed_at is not None:
+            self._passed(claim, event.nonce, event.passed_at)
+        elif event.armed is not None:
+            self._armed(claim, event.nonce, event.armed)
+        if event.end is not None:
+            self._ended(self.claims[claim.id], event.nonce, event.end)
+
+    def _on_starter(self, event: StarterArmed | StarterPassed | StarterEnded | StarterLost) -> None:
+        claim = self.claims.get(event.claim)
+        if isinstance(event, StarterLost):
+            if self._connected.get(event.claim) == event.nonce:
+                del self._connected[event.claim]
+            return
+        if claim is None or getattr(claim.state, "nonce", "") != event.nonce:
+            self._dismiss(event.claim, event.nonce, "this claim has another starter or none")
+            return
+        match event:
+            case StarterArmed(nonce=nonce, number=number):
+                self._armed(claim, nonce, number)
+            case StarterPassed(nonce=nonce, passed_at=passed_at):
+                self._passed(claim, nonce, passed_at)
+            case StarterEnded(nonce=nonce, end=end):
+                self._ended(claim, nonce, end)
+
+    def _armed(self, claim: Claim, nonce: str, number: ArmNumber) -> None:
+        match claim.state:
+            case Granted():
+                self._tell(self._put(claim, Armed(nonce=nonce, number=number)))
+            case Armed(number=earlier) if earlier <= number:
+                self._tell(self._put(claim, Armed(nonce=nonce, number=number)))
+            case _:
+                pass
+
+    def _passed(self, claim: Claim, nonce: str, passed_at: float) -> None:
+        match claim.state:
+            case Granted() | Armed():
+                self._tell(self._put(claim, Passed(nonce=nonce, passed_at=passed_at)))
+            case Stopping(passed_at=None) as stopping:
+                # The Stop came too late to keep it from passing: the daemon hears both.
+                state = msgspec.structs.replace(stopping, passed_at=passed_at)
+                self._tell(self._put(claim, state))
+            case _:
+                pass
+
+    def _ended(self, claim: Claim, nonce: str, end: End) -> None:
+        due_at = self._now + self._limits.linger_s
+        match claim.state:
+            case Granted() | Armed() | Passed():
+                passed_at = passed_at_of(claim.state)
+                state = Ended(
+                    nonce=nonce,
+                    passed_at=passed_at,
+                    end=end,
+                    due_at=due_at,
+                    collects=passed_at is not None and end.kind in PROGRAM_ENDS,
+                )
+                self._put(claim, state)
+            case Stopping() as stopping:
+                end = _merged(stopping.end, end)
+                passed_at = stopping.passed_at
+                state = Ended(
+                    nonce=nonce, passed_at=passed_at, end=end, due_at=due_at, collects=False
+                )
+                self._put(claim, state)
+            case _:
+                pass
+        self._say(TellStarter(claim=claim.id, nonce=nonce, message=EndNoted()))
+
+    def _dismiss(self, claim: ClaimId, nonce: str, reason: str) -> None:
+        self._say(TellStarter(claim=claim, nonce=nonce, message=Dismissed(reason=reason)))
+
+    # Pings and values ------------------------------------------------------------------------
+
+    def _pass_on(self, event: StarterPinged | StarterPut | StarterGet | Pong | KvAnswer) -> None:
+        match event:
+            case KvAnswer():
+                self._answer(event)
+                return
+            case Pong(claim=claim_id, nonce=nonce):
+                self._say(TellStarter(claim=claim_id, nonce=nonce, message=event))
+                return
+            case _:
+                pass
+        claim = self.claims.get(event.claim)
+        if claim is None or not isinstance(claim.state, BOUND) or claim.state.nonce != event.nonce:
+            return
+        match event:
+            case StarterPinged(nonce=nonce, sent_at=sent_at):
+                self._say(TellDaemon(message=Ping(claim=claim.id, nonce=nonce, sent_at=sent_at)))
+            case StarterPut(name=name, value=value, request=request, nonce=nonce):
+                if name not in claim.values:
+                    values = {**claim.values, name: value}
+                    self._put(msgspec.structs.replace(claim, values=values))
+                self._asked += 1
+                put = KvPut(claim=claim.id, request=self._asked, name=name, value=value)
+                self._ask(put, nonce=nonce, request=request)
+            case StarterGet(name=name, wait_s=wait_s, request=request, nonce=nonce):
+                self._asked += 1
+                get = KvGet(claim=claim.id, request=self._asked, name=name, wait_s=wait_s)
+                self._ask(get, nonce=nonce, request=request)
+
+    def _ask(self, message: KvPut | KvGet, *, nonce: str, request: int) -> None:
+        question = _Question(nonce=nonce, request=request, message=message)
+        self._questions[message.request] = question
+        self._say(TellDaemon(message=message))
+
+    def _answer(self, answer: KvAnswer) -> None:
+        question = self._questions.pop(answer.request, None)
+        if question is None or question.message.claim != answer.claim:
+            return
+        claim = self.claims.get(answer.claim)
+        asked = question.message
+        if claim is not None and isinstance(asked, KvPut) and not answer.ok:
+            self._drop_value(claim, asked)
+        message = KvAnswer(
+            claim=answer.claim,
+            request=question.request,
+            ok=answer.ok,
+            value=answer.value,
+            error=answer.error,
+        )
+        self._say(TellStarter(claim=answer.claim, nonce=question.nonce, message=message))
+
+    def _drop_value(self, claim: Claim, put: KvPut) -> None:
+        """A value that the daemon refused is not said again; an earlier one of this name is."""
+        if claim.values.get(put.name) == put.value:
+            values = {name: value for name, value in claim.values.items() if name != put.name}
+            self._put(msgspec.structs.replace(claim, values=values))
+
+    # The local manager -----------------------------------------------------------------------
+
+    def _on_site(
+        self, event: SubmitFailed | BatchUnlisted | BatchFound | BatchEnded | Collected
+    ) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is None:
+            if isinstance(event, BatchFound) and is_claim_id(event.claim):
+                self._take_stray(event.claim)
+            return
+        match event:
+            case SubmitFailed():
+                if isinstance(claim.state, Asked):
+                    self._submit_failed(claim, claim.state, event)
+            case BatchUnlisted(record=record):
+                self._unlisted(claim, record)
+            case BatchEnded():
+                self._batch_over(claim, event)
+            case Collected(reason=reason):
+                if isinstance(claim.state, Collecting):
+                    self._collected(claim, claim.state, reason)
+            case BatchFound():
+                pass
+
+    def _unlisted(self, claim: Claim, record: StarterRecord | None) -> None:
+        if isinstance(claim.state, Asked):
+            # Written down, and then the agent ended before it was submitted.
+            self._say(Submit(claim=claim))
+            return
+        reason = "the local manager does not know it any more"
+        lost = BatchEnded(claim=claim.id, cause=EndCause.LOST, reason=reason, record=record)
+        self._batch_over(claim, lost)
+
+    def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
+        if not event.is_transient:
+            self._go(claim, End(kind=EndKind.FAILED, reason=event.reason))
+            return
+        again_at = self._now + min(1.0, self._limits.again_s)
+        self._put(
+            claim,
+            Asked(grace_until=state.grace_until, submit_at=again_at, trouble=event.reason),
+        )
+
+    def _take_stray(self, claim_id: ClaimId) -> None:
+        """A batch job of ours that this table lost: it ends, whatever the daemon thinks of it."""
+        hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=Program(executable=""))
+        end = End(kind=EndKind.UNKNOWN, reason="found in the local manager only")
+        state = Withdrawing(end=end, due_at=self._now)
+        self._withdraw(Claim(hold=hold, secret="", state=state), end)
+
+    def _batch_over(self, claim: Claim, event: BatchEnded) -> None:
+        match claim.state:
+            case Asked():
+                self._go(claim, _end_unbound(event))
+            case Withdrawing(end=end):
+                self._go(claim, end)
+            case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
+                self._bound_over(claim, nonce, event)
+            case Stopping(nonce=nonce, end=end):
+                record = event.record
+                if record is not None and record.nonce == nonce and record.end is not None:
+                    end = _merged(end, record.end)
+                self._go(claim, end)
+            case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
+                due_at = self._now + self._limits.collect_max_s
+                state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)
+                self._say(Collect(claim=self._put(claim, state)))
+            case Ended(end=end):
+                self._go(claim, end)
+            case Collecting() | Gone():
+                pass
+
+    def _bound_over(self, claim: Claim, nonce: str, event: BatchEnded) -> None:
+        """The batch job is over and no end was told: what the starter wrote down counts."""
+        record = event.record
+        if record is not None and record.nonce == nonce:
+            if record.passed_at is not None:
+                self._passed(claim, nonce, record.passed_at)
+            if record.end is not None:
+                self._ended(self.claims[claim.id], nonce, record.end)
+                self._batch_over(self.claims[claim.id], event)
+                return
+        claim = self.claims[claim.id]
+        self._go(claim, _end_bound(event, claim))
+
+    def _collected(self, claim: Claim, state: Collecting, reason: str) -> None:
+        end = state.end
+        if reason and end.is_well:
+            end = _with(end, kind=EndKind.OUTPUT, reason=reason)
+        self._go(claim, end)
+
+    # Time ------------------------------------------------------------------------------------
+
+    def _wake(self, claim: Claim) -> None:
+        due_at = due_at_of(claim.state)
+        if due_at is None or self._now < due_at:
+            return
+        again_at = self._now + self._limits.again_s
+        match claim.state:
+            case Asked(grace_until=grace_until, trouble=trouble):
+                if self._now >= grace_until:
+                    reason = f"not started within {self._limits.grace_s:g} s"
+                    why = f"{reason}: {trouble}" if trouble else reason
+                    self._withdraw(claim, End(kind=EndKind.REFUSED, reason=why))
+                else:
+                    state = Asked(grace_until=grace_until, trouble=trouble)
+                    self._say(Submit(claim=self._put(claim, state)))
+            case Withdrawing() | Stopping() | Ended() as state:
+                self._replace_due(claim, state, again_at)
+                self._say(Withdraw(claim=claim.id))
+            case Collecting() as state:
+                reason = f"not brought back within {self._limits.collect_max_s:g} s"
+                self._collected(claim, state, reason)
+            case Gone() as state:
+                self._replace_due(claim, state, again_at)
+                self._tell(claim)
+            case Granted() | Armed() | Passed():
+                pass
+
+    def _replace_due(
+        self, claim: Claim, state: Withdrawing | Stopping | Ended | Gone, due_at: float
+    ) -> None:
+        """A timer alone is not worth a write: a restored table sets all timers anew."""
+        later = msgspec.structs.replace(state, due_at=due_at)
+        self.claims[claim.id] = msgspec.structs.replace(claim, state=later)
+
+    def _rebased(self, claim: Claim) -> Claim:
+        """A claim of an earlier life of the agent, or of the machine: its timers begin now."""
+        again_at = self._now + self._limits.again_s
+        state = claim.state
+        match state:
+            case Asked():
+                state = Asked(grace_until=self._now + self._limits.grace_s)
+            case Withdrawing() | Stopping() | Ended() | Gone():
+                state = msgspec.structs.replace(state, due_at=again_at)
+            case Collecting(nonce=nonce, passed_at=passed_at, end=end):
+                # What was collecting is gone; the batch job's end, told anew, begins it again.
+                state = Ended(
+                    nonce=nonce, passed_at=passed_at, end=end, due_at=again_at, collects=True
+                )
+            case Granted() | Armed() | Passed():
+                pass
+        return msgspec.structs.replace(claim, state=state)
+
+    # Small things ----------------------------------------------------------------------------
+
+    def _put(self, claim: Claim, state: State | None = None) -> Claim:
+        if state is not None:
+            claim = msgspec.structs.replace(claim, state=state)
+        self.claims[claim.id] = claim
+        self._say(Record(claim=claim))
+        return claim
+
+    def _go(self, claim: Claim, end: End) -> None:
+        state = Gone(
+            end=end,
+            due_at=self._now + self._limits.again_s,
+            nonce=getattr(claim.state, "nonce", ""),
+            passed_at=passed_at_of(claim.state),
+        )
+        self._connected.pop(claim.id, None)
+        gone = [n for n, question in self._questions.items() if question.message.claim == claim.id]
+        for number in gone:
+            del self._questions[number]
+        self._tell(self._put(claim, state))
+
+    def _tell(self, claim: Claim) -> None:
+        self._say(TellDaemon(message=report_of(claim)))
+
+    def _tell_unknown(self, claim: ClaimId) -> None:
+        self._say(TellDaemon(message=_gone(claim, End(kind=EndKind.UNKNOWN))))
+
+    def _say(self, output: Output) -> None:
+        self._out.append(output)
+
+
+def _gone(claim: ClaimId, end: End) -> Report:
+    return Report(claim=claim, state=ReportState.GONE, end=end)
+
+
+def _stopped(reason: str) -> End:
+    return End(kind=EndKind.STOPPED, reason=reason)
+
+
+def _with(end: End, *, kind: EndKind, reason: str) -> End:
+    return End(
+        kind=kind,
+        reason=reason,
+        statuses=end.statuses,
+        ended_at=end.ended_at,
+        cpu_s=end.cpu_s,
+        memory_bytes=end.memory_bytes,
+    )
+
+
+def _merged(ordered: End, told: End) -> End:
+    """The end of a claim that was being stopped: the program's own when it came first, else what
+    was ordered, with the figures that the starter told. (A withdrawal reaches a starter as the
+    site's signal, which is then no foreign one.)"""
+    if told.kind in (EndKind.SITE, EndKind.STOPPED):
+        return _with(told, kind=ordered.kind, reason=ordered.reason)
+    return told
+
+
+def _end_unbound(event: BatchEnded) -> End:
+    """The end of a claim whose batch job was over before a starter checked in."""
+    if event.cause is EndCause.CANCELLED_BY_SITE:
+        return End(kind=EndKind.SITE, reason=event.reason)
+    status = "" if event.exit_status is None else f" with status {event.exit_status}"
+    reason = event.reason or f"the starter ended{status} before it checked in"
+    return End(kind=EndKind.FAILED, reason=reason)
+
+
+def _end_bound(event: BatchEnded, claim: Claim) -> End:
+    """The end of a claim whose batch job is over and whose starter left no word."""
+    kind, reason = EndKind.VANISHED, "the starter was lost"
+    match event.cause:
+        case EndCause.CANCELLED_BY_SITE:
+            kind, reason = EndKind.SITE, "cancelled at the site"
+        case EndCause.TIME_LIMIT:
+            has_limit = claim.hold.program.wall_time_s > 0 and isinstance(claim.state, Passed)
+            kind = EndKind.WALL_TIME if has_limit else EndKind.SITE
+            reason = "the batch system's time limit"
+        case EndCause.WITHDRAWN:
+            kind, reason = EndKind.STOPPED, ""
+        case EndCause.EXITED | EndCause.LOST:
+            pass
+    return End(kind=kind, reason=event.reason or reason)
