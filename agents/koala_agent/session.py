@@ -11,6 +11,7 @@ order of a session. What this machine guarantees:
   highest epoch ever stored, and is stored itself (`StoreEpoch` comes first among the outputs).
 - A session begins with the whole inventory. Before it nothing is told: what is true then is in the
   inventory. After it every report goes out at once, so nothing is ever queued without a link.
+  What a daemon says before our inventory is taken waits, so that answers come after it.
 - Claims and transfers are dropped only by a complete set: all that was named between Welcome and
   WantedEnd of one session. A cut in between leaves everything as it is.
 - Messages of an earlier connection are ignored: events carry the number of theirs.
@@ -27,6 +28,9 @@ from typing import TypeAlias
 
 PROTOCOL = 1
 """Version of link.proto that this agent speaks."""
+
+EARLY_MAX = 100_000
+"""Messages that may wait for our inventory, which takes as long as the local manager's answer."""
 
 # Messages of the session itself ------------------------------------------------------------------
 
@@ -313,6 +317,7 @@ class Session:
         self._failures = 0
         self._heard_at = now
         self._is_told = False  # this session has our inventory
+        self._early: list[FromDaemon] = []  # what came before that
         self._figures: SiteFigures | None = None
         self._figures_told: SiteFigures | None = None  # in this session
         self._is_owed = False
@@ -373,7 +378,8 @@ class Session:
                 self._is_told = True
                 self._is_owed = True  # Register had no `through`
                 said: list[Output] = [Send(report) for report in reports]
-                return [*said, Send(InventoryEnd()), *self._site_report(now)]
+                said += [Send(InventoryEnd()), *self._site_report(now)]
+                return said + self._take_early(now)
             case Received(message=message):
                 if not isinstance(self.state, OPEN):
                     return []
@@ -385,10 +391,25 @@ class Session:
                 self._disconnect(now)
                 return []
 
+    def _take_early(self, now: float) -> list[Output]:
+        """What came before our inventory, as if it came now."""
+        connection, early = self.connection, self._early
+        self._early = []
+        outputs: list[Output] = []
+        for message in early:
+            # One of them may end the session, and the others with it.
+            outputs += self.handle(Received(connection=connection, message=message), now)
+        return outputs
+
     def _receive(self, message: FromDaemon, now: float) -> list[Output]:
+        if isinstance(message, Beat):
+            return [Send(message)]
+        if not self._is_told and not isinstance(message, Reject | Goodbye):
+            self._early.append(message)
+            if len(self._early) > EARLY_MAX:
+                return self._hang_up(f"over {EARLY_MAX} messages before our inventory", now)
+            return []
         match message:
-            case Beat():
-                return [Send(message)]
             case Welcome():
                 return self._take_welcome(message, now)
             case Reject(reason=reason, is_final=is_final):
@@ -483,6 +504,7 @@ class Session:
         self._failures += 1
         self.state = Disconnected(now + backoff_s * spread)
         self._is_told = False
+        self._early = []
         self._figures_told = None
 
     # Site reports -------------------------------------------------------------------------------

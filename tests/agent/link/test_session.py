@@ -171,13 +171,36 @@ def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them(
     script.tell(Told("e"))
 
 
-def test_a_welcome_may_come_before_our_inventory_is_taken() -> None:
+def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
+    """Questions that are asked again at Welcome would be dropped if they came before."""
     script = Script()
     script.wake(Dial(1))
     script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
-    script.welcome(1)
-    script.receive(WantedEnd(), StopOthers(claims=frozenset(), transfers=frozenset()))
-    script.tell(InventoryTaken(connection=1, reports=("a",)), Send("a"), Send(InventoryEnd()))
+    script.receive(welcome(1))
+    hold = Order(body="hold", claim="j1/1/0/1")
+    script.receive(hold)
+    script.receive(WantedEnd())
+    script.tell(
+        InventoryTaken(connection=1, reports=("a",)),
+        Send("a"),
+        Send(InventoryEnd()),
+        StoreEpoch(1),
+        TakeWelcome(welcome(1)),
+        Apply(hold),
+        StopOthers(claims=frozenset({"j1/1/0/1"}), transfers=frozenset()),
+    )
+    assert script.session.is_live
+
+
+def test_what_came_before_our_inventory_does_not_outlive_its_session() -> None:
+    script = Script()
+    script.wake(Dial(1))
+    script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
+    script.receive(welcome(1))
+    script.tell(Cut(connection=1, reason="gone"))
+    script.wake(Dial(2))
+    script.session.handle(Dialled(connection=2, session="s", idle=3), script.now)
+    script.tell(InventoryTaken(connection=2, reports=()), Send(InventoryEnd()))
 
 
 def test_a_beat_is_echoed_at_once() -> None:
@@ -377,13 +400,15 @@ anything = a_step(
 )
 
 opening = st.builds(  # what usually works, so that runs get past it
-    lambda epoch: [
+    lambda epoch, rest: [
         Step(later_s=2.0, age=0, make=a_wake),
         Step(later_s=0.0, age=0, make=a_dialled),
-        Step(later_s=0.0, age=0, make=an_inventory),
         Step(later_s=0.0, age=0, make=received(welcome(epoch))),
+        *rest,
+        Step(later_s=0.0, age=0, make=an_inventory),
     ],
     st.integers(1, 5),
+    st.lists(a_step(st.builds(received, messages)), max_size=3),
 )
 
 runs = st.lists(st.one_of(opening, st.lists(anything, max_size=8)), max_size=8).map(
@@ -412,7 +437,7 @@ class Witness:
                     self.stored = epoch
                 case TakeWelcome(taken):
                     assert taken.epoch == self.stored, "acts on an epoch that is not stored"
-                    self.taken, self.named = taken, set()
+                    self.taken = taken
                 case Apply(order):
                     assert self.taken is not None, "acts on a daemon of unknown epoch"
                     assert order.claim in self.named
