@@ -338,9 +338,9 @@ def judge(state: State, job: Job, now: Instant) -> None:
     assert attempt is not None
     missing = [member for member in attempt.present if not is_held(state, member)]
     held = len(attempt.present) - len(missing)
-    strict = [m for m in missing if not is_optional_member(state, job, m.component)]
-    if strict or held < components_needed(state, job) or held == 0:
-        names = ", ".join(describe(state, job, member) for member in strict or missing)
+    strict = [m for m in missing if not is_optional_member(job, m.component)]
+    if strict or held < components_needed(job) or held == 0:
+        names = ", ".join(describe(job, member) for member in strict or missing)
         set_back(state, job, f"not claimed by its start time: {names}", now)
         return
     for member in missing:

@@ -41,6 +41,7 @@ from koala.core.timeline import (
 from koala.core.timers import Bell
 from koala.core.values import (
     Instant,
+    TransferId,
 )
 
 
@@ -120,7 +121,7 @@ def drop_member(state: State, job: Job, member: Member, reason: str, now: Instan
     member.is_dropped = True
     stop_member(state, member)
     drop_transfer(state, job.attempt, member)
-    state.tell(job, f"goes on without {describe(state, job, member)}: {reason}", now)
+    state.tell(job, f"goes on without {describe(job, member)}: {reason}", now)
 
 
 def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:

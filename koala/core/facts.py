@@ -27,7 +27,7 @@ from koala.core.values import (
 )
 
 
-def components_needed(state: State, job: Job) -> int:
+def components_needed(job: Job) -> int:
     """How many components a placement must have: those of the quorum, or all but the loose
     ones.
     """
@@ -38,7 +38,7 @@ def components_needed(state: State, job: Job) -> int:
     return max(1, len(spec.components) - optional)
 
 
-def is_optional_member(state: State, job: Job, component: int) -> bool:
+def is_optional_member(job: Job, component: int) -> bool:
     """The job can start without this component."""
     if job.spec.quorum is not None:
         return True
@@ -61,7 +61,7 @@ def hold_max_s(state: State, job: Job) -> float:
     return state.parameters.hold_s if job.spec.max_hold_s is None else job.spec.max_hold_s
 
 
-def describe(state: State, job: Job, member: Member) -> str:
+def describe(job: Job, member: Member) -> str:
     why = f" ({member.refusal})" if member.refusal else ""
     return f"{job.spec.label(member.component)} at {member.site or 'no site'}{why}"
 

@@ -115,10 +115,10 @@ def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Inst
     attempt = job.attempt
     assert attempt is not None
     member.end = end
-    text = f"{describe(state, job, member)}: {end.describe()}"
+    text = f"{describe(job, member)}: {end.describe()}"
     left = len(attempt.present) - 1
-    is_optional = is_optional_member(state, job, member.component) and attempt.released is None
-    if (is_optional or job.spec.quorum is not None) and left >= components_needed(state, job):
+    is_optional = is_optional_member(job, member.component) and attempt.released is None
+    if (is_optional or job.spec.quorum is not None) and left >= components_needed(job):
         drop_member(state, job, member, end.describe(), now)
         attempt.arming = None
         go_on(state, job, now)
@@ -150,7 +150,7 @@ def program_failed(state: State, job: Job, member: Member, end: ClaimEnd, now: I
     """The program's own end: no error of the site; `retry` sends the job back, else it has
     Failed.
     """
-    text = f"component {describe(state, job, member)}: {end.describe()}"
+    text = f"component {describe(job, member)}: {end.describe()}"
     if job.retries < job.spec.retries:
         job.retries += 1
         set_back(state, job, f"{text}; retry {job.retries} of {job.spec.retries}", now)

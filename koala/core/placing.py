@@ -125,7 +125,7 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
 def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> bool:
     """A placement try (KOALA 3.1)."""
     job.placement_tries += 1
-    needed = components_needed(state, job)
+    needed = components_needed(job)
     if needed == len(job.spec.components) and job.spec.largest > picture.idle_max:
         placement = None  # needs no policy: long queues are scanned often
     else:
@@ -150,17 +150,17 @@ def find_placement(state: State, job: Job, picture: GridView, needed: int) -> Pl
     found: list[Assignment] = []
     trial = _Trial(picture)
     for part in sorted(
-        request.parts, key=lambda p: (is_optional_member(state, job, p.component), -p.processors)
+        request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
     ):
         one = ask_placement(state, replace(request, parts=(part,)), picture)
         if one is not None:
             found.append(one.assignments[0])
             trial.take(one.assignments[0].site, part.processors)
-        elif not is_optional_member(state, job, part.component):
+        elif not is_optional_member(job, part.component):
             break
     trial.undo()
     is_enough = len(found) >= needed and all(
-        is_optional_member(state, job, index) or any(a.component == index for a in found)
+        is_optional_member(job, index) or any(a.component == index for a in found)
         for index in range(len(job.spec.components))
     )
     return Placement(assignments=tuple(found)) if is_enough else None

@@ -35,6 +35,11 @@ class Queues:
         """The jobs of one queue, head first."""
         return tuple(self._queues[priority].values())
 
+    def order(self) -> list[list[JobId]]:
+        """Ids in the high, the low and the delayed queue, head first."""
+        high, low = (self._queues[p] for p in (Priority.HIGH, Priority.LOW))
+        return [list(high), list(low), list(self.delayed)]
+
     def aged(self, now: Instant, ageing_s: Seconds) -> list[Job]:
         """Jobs that have waited for `ageing_s`, longest first. Tails only grow older, so they are a
         prefix of each queue.

@@ -17,7 +17,7 @@ from typing import Any
 from koala.core import events as ev
 from koala.core.actions import Action, Wanted
 from koala.core.claiming import claim_when_answered, judge_when_due, on_granted
-from koala.core.ending import on_cancel
+from koala.core.ending import admit, on_cancel
 from koala.core.job import Claiming, Job, Starting
 from koala.core.losing import on_fenced, on_gone
 from koala.core.placing import on_scan_due, on_submitted
@@ -120,7 +120,7 @@ class Scheduler(State):
             case ev.DaemonStarted():
                 self._on_daemon_started(event, now)
             case ev.ParametersChanged():
-                self._on_parameters_changed(event)
+                self._on_parameters_changed(event, now)
 
     def _on_daemon_started(self, event: ev.DaemonStarted, now: Instant) -> None:
         self.epoch = event.epoch
@@ -129,10 +129,11 @@ class Scheduler(State):
         for site in self.sites.values():
             on_disconnected(self, site.name, now)
 
-    def _on_parameters_changed(self, event: ev.ParametersChanged) -> None:
+    def _on_parameters_changed(self, event: ev.ParametersChanged, now: Instant) -> None:
         self.parameters = event.parameters
         for source, target, bandwidth in event.links:
             self.files.bandwidth.setdefault((source, target), bandwidth)
+        admit(self, now)
         self.ask_scan()
 
     def _on_replica_added(self, event: ev.ReplicaAdded) -> None:

@@ -1,0 +1,177 @@
+"""Why a job is where it is, in the words of a person."""
+
+from __future__ import annotations
+
+from koala.core.facts import components_needed, is_held, picture_of
+from koala.core.grid import Unplaceable
+from koala.core.job import (
+    Attempt,
+    Cancelled,
+    Claiming,
+    ClaimPhase,
+    Delayed,
+    Failed,
+    Finished,
+    Job,
+    Placing,
+    Releasing,
+    Running,
+    Starting,
+    Stopping,
+)
+from koala.core.placing import whole_request
+from koala.core.sites import is_usable
+from koala.core.state import State
+from koala.core.values import Instant, JobId
+
+
+def why(state: State, job_id: JobId, now: Instant) -> list[str]:
+    """A sentence or more: what the job waits for, or how it ended. KeyError when there is none."""
+    job = state.jobs[job_id]
+    match job.phase:
+        case Delayed():
+            return [_delayed(state, job)]
+        case Placing():
+            return _placing(state, job, now)
+        case Claiming(claim_at=claim_at):
+            return _claiming(state, job, claim_at, now)
+        case Starting():
+            return _starting(state, job, now)
+        case Releasing():
+            return ["released; waits for all components to tell that they passed the barrier"]
+        case Running(since=since):
+            return [f"running for {_span(now - since)}", *_running(state, job)]
+        case Stopping(reason=reason):
+            return [f"being stopped: {reason}", *_fence(state, job)]
+        case Finished():
+            return ["finished: every component ended well"]
+        case Failed(reason=reason) | Cancelled(reason=reason):
+            return [reason, *_owed(state, job)]
+
+
+def _delayed(state: State, job: Job) -> str:
+    ahead = list(state.queues.delayed).index(job.id)
+    return (
+        f"delayed: the placement queues hold {len(state.queues)} jobs"
+        f" (limit {state.parameters.queue_jobs_max}); {ahead} delayed jobs are ahead of it"
+    )
+
+
+def _placing(state: State, job: Job, now: Instant) -> list[str]:
+    queue = [other.id for other in state.queues.queue(job.spec.priority)]
+    lines = [
+        f"number {queue.index(job.id) + 1} of {len(queue)} in the {job.spec.priority.value} queue"
+    ]
+    answer = state.policies.place(whole_request(state, job), picture_of(state, now))
+    tries = f"{job.placement_tries} placement tries"
+    if isinstance(answer, Unplaceable):
+        size = job.spec.components[answer.component].processors
+        label = job.spec.label(answer.component)
+        lines.append(f"component {label} ({size} processors): {answer.reason}; {tries}")
+    else:
+        lines.append(f"it could be placed now; {tries}")
+    if state.is_paced and state.timers.next_at is not None:
+        lines[-1] += f"; next scan in {_span(state.parameters.scan_interval_s)} at the latest"
+    away = [
+        f"{s.name} ({_trouble(state, s.name, now)})"
+        for s in state.sites.values()
+        if not is_usable(s, now)
+    ]
+    if away:
+        lines.append(f"sites not usable: {', '.join(away)}")
+    last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
+    return [*lines, last] if last else lines
+
+
+def _trouble(state: State, name: str, now: Instant) -> str:
+    site = next(site for site in state.sites.values() if site.name == name)
+    if not site.is_connected:
+        return "disconnected"
+    if site.is_drained:
+        return "drained"
+    rest_s = (site.unusable_until or now) - now
+    until = (
+        "until an administrator resumes it" if rest_s == float("inf") else f"for {_span(rest_s)}"
+    )
+    return f"unusable {until} after {site.errors} errors"
+
+
+def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) -> list[str]:
+    attempt = job.attempt
+    assert attempt is not None
+    held = sum(is_held(state, member) for member in attempt.present)
+    lines = [
+        f"{held} of {len(attempt.present)} components claimed, {components_needed(job)} needed"
+    ]
+    for member in attempt.present:
+        claim = state.ledger.get(member.claim) if member.claim is not None else None
+        label = job.spec.label(member.component)
+        if claim is not None and claim.phase is ClaimPhase.ASKED:
+            lines.append(f"component {label}: waits for the answer of {claim.site}")
+        elif claim is None and member.end is None:
+            why_not = member.refusal or "not tried yet"
+            lines.append(f"component {label} at {member.site or 'no site yet'}: {why_not}")
+    if claim_at is not None:
+        lines.append(
+            f"next claiming try in {_span(claim_at - now)};"
+            f" start time in {_span(attempt.start_at - now)}"
+        )
+    return [*lines, *_fetching(state, job, attempt)]
+
+
+def _fetching(state: State, job: Job, attempt: Attempt) -> list[str]:
+    lines = []
+    for member in attempt.present:
+        if not member.is_fetched:
+            label = job.spec.label(member.component)
+            lines.append(
+                f"component {label}: its input file travels from {member.source} to {member.site}"
+            )
+    return lines
+
+
+def _starting(state: State, job: Job, now: Instant) -> list[str]:
+    attempt = job.attempt
+    assert attempt is not None
+    fetching = _fetching(state, job, attempt)
+    if fetching:
+        return ["all components claimed; the barrier waits for files", *fetching]
+    if attempt.arming is None:
+        return [f"all components claimed; starts in {_span(attempt.start_at - now)}"]
+    waiting = ", ".join(attempt.arming.waiting)
+    return [f"arming (round {attempt.arms}); waits for {waiting}"]
+
+
+def _running(state: State, job: Job) -> list[str]:
+    assert job.attempt is not None
+    open_ = [m for m in job.attempt.present if m.end is None]
+    names = ", ".join(f"{job.spec.label(m.component)} at {m.site}" for m in open_)
+    return [f"{len(open_)} components have not ended: {names}"]
+
+
+def _fence(state: State, job: Job) -> list[str]:
+    assert job.attempt is not None
+    lines = []
+    for member in job.attempt.members:
+        claim = state.ledger.get(member.claim) if member.claim is not None else None
+        if claim is not None:
+            is_away = not state.sites[claim.site].is_connected
+            away = (
+                ", which is disconnected: until its lease is over at the latest" if is_away else ""
+            )
+            lines.append(f"waits until {claim.id} is gone from {claim.site}{away}")
+    return lines
+
+
+def _owed(state: State, job: Job) -> list[str]:
+    claims = [claim for claim in state.ledger.values() if claim.job == job.id]
+    return [f"{claim.site} still owes the end of {claim.id}" for claim in claims]
+
+
+def _span(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 1:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

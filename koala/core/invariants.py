@@ -1,0 +1,127 @@
+"""All that must hold between two events (design: promises). A breach is a bug: AssertionError, with
+the job's story.
+"""
+
+from __future__ import annotations
+
+from koala.core.job import (
+    Attempt,
+    Claim,
+    Claiming,
+    ClaimPhase,
+    Delayed,
+    Job,
+    Member,
+    Placing,
+    Releasing,
+    Running,
+    Starting,
+    StartType,
+    Stopping,
+)
+from koala.core.state import State
+from koala.core.values import Instant
+
+_HELD = (ClaimPhase.GRANTED, ClaimPhase.ARMED, ClaimPhase.RELEASED, ClaimPhase.PASSED)
+_OUT = (ClaimPhase.RELEASED, ClaimPhase.PASSED)
+
+
+def check(state: State, now: Instant) -> None:
+    """Every invariant over the whole state; linear in its size."""
+    high, low, delayed = state.queues.order()
+    queued = [*high, *low, *delayed]
+    assert len(queued) == len(dict.fromkeys(queued)), f"a job stands in two queues: {queued}"
+    for job in state.jobs.values():
+        _check_place(state, job, is_queued=job.id in high or job.id in low, now=now)
+    for claim in state.ledger.values():
+        _check_claim(state, claim)
+    _check_one_attempt(state)
+    _check_sites(state)
+    _check_transfers(state)
+    is_full = len(high) + len(low) >= state.parameters.queue_jobs_max
+    assert is_full or not delayed, f"{delayed[:3]} are delayed though there is room"
+
+
+def _check_place(state: State, job: Job, *, is_queued: bool, now: Instant) -> None:
+    """Promise 2: a job is in one place, and its phase says which."""
+    assert is_queued == isinstance(job.phase, Placing), f"{job.id} {job.phase}: {job.story}"
+    assert (job.id in state.queues.delayed) == isinstance(job.phase, Delayed), job.id
+    is_placed = isinstance(job.phase, Claiming | Starting | Releasing | Running | Stopping)
+    assert (job.id in state.placed) == is_placed, f"{job.id} {job.phase}: {job.story}"
+    assert job.submitted_at <= now, f"{job.id} was submitted in the future"
+    lowest = min(state.parameters.claim_fraction_min, state.parameters.claim_fraction)
+    assert lowest <= job.claim_fraction <= 1 or job.claim_fraction >= 0, job.claim_fraction
+    if is_placed:
+        assert job.attempt is not None, f"{job.id} {job.phase} has no attempt: {job.story}"
+        _check_attempt(state, job, job.attempt)
+
+
+def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
+    assert attempt.number == job.attempts, f"{job.id}/{attempt.number} is not its newest"
+    barrier = [
+        m
+        for m in attempt.present
+        if job.spec.components[m.component].start_type is not StartType.NONE
+    ]
+    phases = [_phase(state, member) for member in attempt.present if member.end is None]
+    match job.phase:
+        case Claiming(claim_at=claim_at):
+            assert claim_at is None or claim_at <= attempt.start_at, f"{job.id}: JCT after JST"
+            assert attempt.released is None, f"{job.id} was released before all were claimed"
+        case Starting():
+            assert all(phase in _HELD for phase in phases), f"{job.id} {phases}: {job.story}"
+            assert attempt.released is None, f"{job.id} is released and Starting"
+        case Releasing() | Running():
+            assert attempt.released is not None or not barrier, f"{job.id} runs unreleased"
+            if not attempt.is_stopped:
+                open_ = [_phase(state, m) for m in barrier if m.end is None]
+                assert all(phase in _OUT for phase in open_), f"{job.id} {open_}: {job.story}"
+        case Stopping():
+            assert all(phase in (None, ClaimPhase.STOPPING) for phase in phases), job.story
+            assert attempt.may_run, f"{job.id} waits for no fence: {job.story}"
+        case _:
+            pass
+
+
+def _phase(state: State, member: Member) -> ClaimPhase | None:
+    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    return None if claim is None else claim.phase
+
+
+def _check_claim(state: State, claim: Claim) -> None:
+    """A claim has a job that wants it, or is owed a Stop (promise 5)."""
+    assert claim.phase is not ClaimPhase.GONE, f"{claim.id} is gone and in the ledger"
+    assert claim.site in state.sites, f"{claim.id} is at an unknown site {claim.site}"
+    job = state.jobs[claim.job]
+    attempt = job.attempt
+    is_current = job.id in state.placed and attempt is not None and attempt.number == claim.attempt
+    is_wanted = (
+        is_current and attempt.members[claim.component].claim == claim.id if attempt else False
+    )
+    assert is_wanted or claim.phase is ClaimPhase.STOPPING, f"{claim.id} leaks: {job.story}"
+    assert claim.attempt <= job.attempts, f"{claim.id} is of an attempt to come"
+
+
+def _check_one_attempt(state: State) -> None:
+    """Promise 3: of a job with claims that may run, no other attempt is alive."""
+    for claim in state.ledger.values():
+        if claim.released:
+            job = state.jobs[claim.job]
+            story = f"{claim.id} may run while {job.id}/{job.attempts} exists: {job.story}"
+            assert claim.attempt == job.attempts, story
+
+
+def _check_sites(state: State) -> None:
+    for site in state.sites.values():
+        strangers = [claim for claim in site.unreported if claim not in state.ledger]
+        assert not strangers, f"{site.name} counts claims that are over: {strangers}"
+        assert site.errors >= 0, f"{site.name} has {site.errors} errors"
+
+
+def _check_transfers(state: State) -> None:
+    """No copy goes on for a job that does not want it."""
+    for transfer in state.files.transfers.values():
+        job = state.placed.get(transfer.job)
+        assert job is not None and job.attempt is not None, f"{transfer.id} has no job"  # noqa: PT018 - one fact
+        wanted = [member.transfer for member in job.attempt.members]
+        assert transfer.id in wanted, f"{transfer.id} is wanted by nobody: {job.story}"

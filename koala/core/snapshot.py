@@ -1,0 +1,246 @@
+"""Ordered plain-data pictures of the state, for queries, explanations and digests.
+
+What users see with `--json` is what is drawn here (docs/api.md); nothing else reads the core.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from koala.core.grid import Site
+from koala.core.health import is_resting
+from koala.core.job import (
+    Attempt,
+    Cancelled,
+    ClaimEnd,
+    Claiming,
+    Delayed,
+    Failed,
+    Finished,
+    Job,
+    Member,
+    Placing,
+    Running,
+    Stopping,
+)
+from koala.core.state import State
+from koala.core.values import Instant, JobId, SiteName
+
+
+def jobs_picture(state: State) -> list[dict[str, Any]]:
+    """Every job in a line, in order of submission."""
+    return [summary(job) for job in state.jobs.values()]
+
+
+def summary(job: Job) -> dict[str, Any]:
+    """What a list shows of a job."""
+    attempt = job.attempt
+    sites = [] if attempt is None else [m.site for m in attempt.present if m.site is not None]
+    return {
+        "job": job.id,
+        "owner": job.spec.owner,
+        "phase": job.phase_name,
+        "priority": job.spec.priority.value,
+        "processors": job.spec.processors,
+        "components": len(job.spec.components),
+        "sites": sites,
+        "submitted_at": job.submitted_at,
+        "attempts": job.attempts,
+        "reason": _reason(job),
+    }
+
+
+def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
+    """All that is known of a job. KeyError when there is none."""
+    job = state.jobs[job_id]
+    owed = sum(claim.job == job_id for claim in state.ledger.values()) if job.is_over else 0
+    return {
+        **summary(job),
+        "status": job.phase.status if isinstance(job.phase, Failed) else None,
+        "placement_tries": job.placement_tries,
+        "claiming_tries": job.claiming_tries,
+        "retries": job.retries,
+        "claim_fraction": job.claim_fraction,
+        "timeline": _timeline(job),
+        "parts": [_part(state, job, index) for index in range(len(job.spec.components))],
+        "claims_owed": owed,
+        "story": [[at, text] for at, text in job.story],
+    }
+
+
+def _reason(job: Job) -> str:
+    match job.phase:
+        case Failed() | Cancelled() | Stopping():
+            return job.phase.reason
+        case _:
+            return ""
+
+
+def _timeline(job: Job) -> dict[str, Any]:
+    """Points A to E of the paper's figure 1 and the times between them (readings: KOALA 8, 9)."""
+    attempt = job.attempt
+    passed = _passes(attempt)
+    started_at = max(passed) if passed else None
+    ended_at = job.phase.at if isinstance(job.phase, Finished | Failed | Cancelled) else None
+    start_at = None if attempt is None else attempt.start_at
+    picture: dict[str, Any] = {
+        "submitted_at": job.submitted_at,
+        "placed_at": None if attempt is None else attempt.placed_at,
+        "claim_at": job.phase.claim_at if isinstance(job.phase, Claiming) else None,
+        "claimed_at": None if attempt is None else attempt.granted_at,
+        "start_at": start_at,
+        "started_at": started_at,
+        "ended_at": ended_at,
+        "total_waiting_s": None if started_at is None else started_at - job.submitted_at,
+        "transfer_estimate_s": None if attempt is None else attempt.transfer_s,
+        "transfer_s": None if attempt is None else attempt.fetch_s,
+        "transfer_bytes": None if attempt is None else attempt.fetch_bytes,
+        "processor_gained_s": job.gained_s,
+        "processor_wasted_s": job.wasted_s,
+        "processor_run_s": job.ran_s,
+        "extra_claiming_tries": max(0, job.claiming_tries - 1),
+        "start_delay_s": None,
+        "start_lateness_s": None,
+        "start_skew_s": None,
+    }
+    if start_at is not None and job.first_start_at is not None:
+        picture["start_delay_s"] = start_at - job.first_start_at
+    if passed and started_at is not None and start_at is not None:
+        picture["start_lateness_s"] = started_at - start_at
+        picture["start_skew_s"] = max(passed) - min(passed)
+    return picture
+
+
+def _passes(attempt: Attempt | None) -> list[Instant]:
+    if attempt is None:
+        return []
+    return [m.passed_at for m in attempt.present if m.passed_at is not None]
+
+
+def _part(state: State, job: Job, index: int) -> dict[str, Any]:
+    component = job.spec.components[index]
+    member = (
+        job.attempt.members[index]
+        if job.attempt is not None
+        else Member(component=index, site=None)
+    )
+    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    return {
+        "component": index,
+        "label": job.spec.label(index),
+        "processors": component.processors,
+        "processes": component.processes,
+        "executable": component.executable,
+        "fixed_site": component.site,
+        "start_type": component.start_type.value,
+        "site": member.site,
+        "file_site": member.source,
+        "is_fetched": member.is_fetched,
+        "is_dropped": member.is_dropped,
+        "claim": member.claim,
+        "claim_phase": None if claim is None else claim.phase.value,
+        "claims": member.claims,
+        "claimed_at": member.claimed_at,
+        "passed_at": member.passed_at,
+        "refusal": member.refusal,
+        "end": None if member.end is None else _end(member.end),
+    }
+
+
+def _end(end: ClaimEnd) -> dict[str, Any]:
+    return {
+        "kind": end.kind.value,
+        "text": end.describe(),
+        "statuses": list(end.statuses),
+        "ended_at": end.ended_at,
+        "cpu_s": end.cpu_s,
+        "memory_bytes": end.memory_bytes,
+    }
+
+
+def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
+    """Every site, in order of name."""
+    held: dict[SiteName, int] = {}
+    for claim in state.ledger.values():
+        held[claim.site] = held.get(claim.site, 0) + claim.processors
+    return [_site(site, held.get(site.name, 0), now) for site in state.sites.values()]
+
+
+def _site(site: Site, held: int, now: Instant) -> dict[str, Any]:
+    return {
+        "site": site.name,
+        "state": _site_state(site, now),
+        "processors": site.facts.processors,
+        "idle": max(0, site.idle()),
+        "claimed": held,
+        "errors": site.errors,
+        "unusable_until": None if site.unusable_until == float("inf") else site.unusable_until,
+        "owner": site.facts.owner,
+        "grace_s": site.facts.grace_s,
+        "rtt_s": site.rtt_s,
+        "address": site.facts.address,
+    }
+
+
+def _site_state(site: Site, now: Instant) -> str:
+    if not site.is_connected:
+        return "disconnected"
+    if site.is_drained:
+        return "drained"
+    if is_resting(site, now):
+        return "unusable"
+    return "probing" if site.unusable_until is not None else "usable"
+
+
+def files_picture(state: State) -> list[dict[str, Any]]:
+    """The replica catalogue, in order of logical name."""
+    return [
+        {
+            "file": name,
+            "size_bytes": replica.size_bytes,
+            "checksum": replica.checksum,
+            "sites": list(replica.sites),
+        }
+        for name, replica in sorted(state.files.replicas.items())
+    ]
+
+
+def digest(state: State) -> str:
+    """A checksum of the whole state but for stories and the ends of jobs that are over."""
+    over: dict[str, int] = {}
+    live = []
+    for job in state.jobs.values():
+        if job.is_over:
+            over[job.phase_name] = over.get(job.phase_name, 0) + 1
+        elif isinstance(job.phase, Placing | Delayed):  # most jobs of a long queue: keep it cheap
+            live.append([job.id, job.phase_name, job.placement_tries, job.claiming_tries,
+                         job.claim_fraction, job.attempts])  # fmt: skip
+        else:
+            picture = job_picture(state, job.id)
+            del picture["story"]
+            live.append([picture, job.phase.since if isinstance(job.phase, Running) else None])
+    whole = {
+        "epoch": state.epoch,
+        "arms": state.arms,
+        "scans": state.queues.scans,
+        "over": over,
+        "live": live,
+        "queues": state.queues.order(),
+        "ledger": [
+            [c.id, c.phase, c.site, c.nonce, c.ask_number, c.granted_at, c.passed_at, c.released]
+            for c in state.ledger.values()
+        ],
+        "sites": [
+            [_site(site, 0, 0.0), site.is_drained, site.reported_idle, site.asks, site.unreported]
+            for site in state.sites.values()
+        ],
+        "files": files_picture(state),
+        "transfers": sorted(state.files.transfers),
+        "bandwidth": sorted([*link, value] for link, value in state.files.bandwidth.items()),
+        "keys": len(state.keys),
+        "budgets": [[u, b.spent_s] for u, b in sorted(state.user_budgets.items())],
+        "wake_at": state.timers.next_at,
+    }
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
