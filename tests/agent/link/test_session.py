@@ -422,16 +422,17 @@ class Witness:
     def __init__(self, epoch: int) -> None:
         self.stored = epoch
         self.taken: Welcome | None = None
-        self.named: set[str] = set()
+        self.named: set[str] = set()  # in this connection
+        self.complete: frozenset[str] | None = None  # those before WantedEnd
         self.sent: list[object] = []
 
     def check(self, event: Event, outputs: list[Output]) -> None:
-        if isinstance(event, Received) and isinstance(event.message, Order):
-            self.named.add(event.message.claim or "")
+        if isinstance(event, Received):
+            self._note(event.message)
         for output in outputs:
             match output:
                 case Dial():
-                    self.taken, self.named, self.sent = None, set(), []
+                    self.taken, self.named, self.complete, self.sent = None, set(), None, []
                 case StoreEpoch(epoch):
                     assert epoch > self.stored
                     self.stored = epoch
@@ -443,12 +444,18 @@ class Witness:
                     assert order.claim in self.named
                 case StopOthers(claims=claims):
                     assert self.taken is not None
-                    assert claims == self.named, "a claim that was named would be stopped"
+                    assert claims == self.complete, "a claim that was named would be stopped"
                 case Send(message):
                     self._check_order(message)
                     self.sent.append(message)
                 case _:
                     pass
+
+    def _note(self, message: FromDaemon) -> None:
+        if isinstance(message, Order):
+            self.named.add(message.claim or "")
+        if isinstance(message, WantedEnd) and self.complete is None:
+            self.complete = frozenset(self.named)
 
     def _check_order(self, message: object) -> None:
         if isinstance(message, Register):
