@@ -1,0 +1,110 @@
+"""A real mosquitto broker as a process of the test, and a client that listens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import unittest
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiomqtt
+
+LIMIT_S = 30.0
+NEEDS_BROKER = "needs the program mosquitto (Debian package mosquitto), which is not on PATH"
+
+
+def mosquitto() -> str:
+    """The broker's program. Where it is missing the test says so; under CI that is a failure."""
+    program = shutil.which("mosquitto", path=os.environ["PATH"] + os.pathsep + "/usr/sbin")
+    if program is None:
+        raise unittest.SkipTest(NEEDS_BROKER)  # a fresh machine need not have a broker
+    return program
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerProcess:
+    """Mosquitto on one port, which can be stopped and started again."""
+
+    program: str
+    port: int
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """What `[bus] url` says."""
+        return f"mqtt://127.0.0.1:{self.port}/grid"
+
+    def start(self) -> None:
+        configuration = self.folder / "mosquitto.conf"
+        configuration.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\n",
+            encoding="utf-8",
+        )
+        self.process = subprocess.Popen(
+            [self.program, "-c", str(configuration)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(timeout=LIMIT_S)
+            self.process = None
+
+
+@contextmanager
+def broker(folder: Path) -> Iterator[BrokerProcess]:
+    """A broker that is not running yet, on a port that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    process = BrokerProcess(program=mosquitto(), port=port, folder=folder)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@asynccontextmanager
+async def listener(port: int) -> AsyncIterator[aiomqtt.Client]:
+    """A client that has subscribed to everything; waits until the broker answers."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            try:
+                async with aiomqtt.Client("127.0.0.1", port) as client:
+                    await client.subscribe("#")
+                    yield client
+                    return
+            except aiomqtt.MqttError:
+                await asyncio.to_thread(wait_for_port, port)
+
+
+def wait_for_port(port: int) -> None:
+    """Return when the port can be connected to."""
+    for _ in range(100_000):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S).close()
+        except ConnectionError:
+            continue
+        return
+    raise AssertionError(f"nobody listens on port {port}")
+
+
+async def told(client: aiomqtt.Client, expected: Mapping[str, bytes]) -> None:
+    """Wait until each of these topics has had this payload."""
+    missing = dict(expected)
+    async with asyncio.timeout(LIMIT_S):
+        async for message in client.messages:
+            topic = str(message.topic)
+            if missing.get(topic) == message.payload:
+                del missing[topic]
+            if not missing:
+                return

@@ -1,0 +1,145 @@
+"""The MQTT bus against a real broker: retained state, last will, outages, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koala.bus import Broker, Bus
+from koala.errors import ConfigError
+from tests.bus.broker import broker, listener, told
+
+PUBLISHER = """
+import asyncio, sys
+from koala.bus import Broker, Bus
+
+async def main():
+    bus = Bus(Broker.parse(sys.argv[1]))
+    bus.publish_job("j1", {"phase": "Placing"})
+    await bus.run()
+
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def running(bus: Bus) -> AsyncIterator[None]:
+    """The bus in a task of its own, cancelled at the end as the daemon does."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(bus.run())
+        yield
+        task.cancel()
+
+
+@pytest.mark.live
+async def test_the_newest_event_of_each_job_and_site_is_retained(tmp_path: Path) -> None:
+    with broker(tmp_path) as process:
+        process.start()
+        bus = Bus(Broker.parse(process.url))
+        async with running(bus):
+            bus.publish_job("j1", {"phase": "Placing", "at": 1.5})
+            bus.publish_job("j1", {"phase": "Claiming", "at": 2.5})
+            bus.publish_site("delft", {"idle": 12, "text": "é"})
+            async with listener(process.port) as early:
+                await told(early, {"grid/sites/delft": '{"idle":12,"text":"é"}'.encode()})
+            async with listener(process.port) as late:  # sees retained messages only
+                await told(
+                    late,
+                    {
+                        "grid/daemon": b"online",
+                        "grid/jobs/j1": b'{"phase":"Claiming","at":2.5}',
+                        "grid/sites/delft": '{"idle":12,"text":"é"}'.encode(),
+                    },
+                )
+
+
+@pytest.mark.live
+async def test_a_stopped_bus_says_that_the_daemon_is_offline(tmp_path: Path) -> None:
+    with broker(tmp_path) as process:
+        process.start()
+        async with listener(process.port) as client:
+            async with running(Bus(Broker.parse(process.url))):
+                await told(client, {"grid/daemon": b"online"})
+            await told(client, {"grid/daemon": b"offline"})
+
+
+@pytest.mark.live
+async def test_the_last_will_says_that_a_killed_daemon_is_offline(tmp_path: Path) -> None:
+    with broker(tmp_path) as process:
+        process.start()
+        async with listener(process.port) as client:
+            daemon = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", PUBLISHER, process.url
+            )
+            try:
+                await told(client, {"grid/daemon": b"online", "grid/jobs/j1": JOB_PLACING})
+            finally:
+                daemon.kill()
+                await daemon.wait()
+            await told(client, {"grid/daemon": b"offline"})
+
+
+JOB_PLACING = b'{"phase":"Placing"}'
+
+
+@pytest.mark.live
+async def test_what_was_published_during_an_outage_arrives_after_it(tmp_path: Path) -> None:
+    with broker(tmp_path) as process:
+        process.start()
+        bus = Bus(Broker.parse(process.url))
+        async with running(bus):
+            async with listener(process.port) as client:
+                await told(client, {"grid/daemon": b"online"})
+            process.stop()
+            bus.publish_job("j1", {"phase": "Placing"})
+            process.start()
+            async with listener(process.port) as client:
+                await told(client, {"grid/jobs/j1": JOB_PLACING, "grid/daemon": b"online"})
+        assert bus.dropped == 0
+
+
+@pytest.mark.live
+async def test_only_the_newest_wait_for_a_broker_that_is_away(tmp_path: Path) -> None:
+    with broker(tmp_path) as process:
+        bus = Bus(Broker.parse(process.url), queue_max=3)
+        async with running(bus):
+            for number in range(5):
+                bus.publish_job(f"j{number}", {"phase": "Placing"})
+            assert bus.dropped == 2
+            process.start()
+            async with listener(process.port) as client:
+                await told(client, {f"grid/jobs/j{n}": JOB_PLACING for n in (2, 3, 4)})
+        assert bus.published == 3
+
+
+async def test_a_name_cannot_leave_its_topic() -> None:
+    bus = Bus(Broker.parse("mqtt://127.0.0.1:1"))
+    bus.publish_site("a/b#+\n", {})
+    assert list(bus._waiting) == [("koala/sites/a_b___", b"{}")]
+
+
+def test_a_url_says_where_the_broker_is() -> None:
+    assert Broker.parse("mqtt://host") == Broker(host="host", port=1883, prefix="koala")
+    assert Broker.parse("mqtts://ann:p%40ss@[::1]:99/a/b/") == Broker(
+        host="::1", port=99, prefix="a/b", user="ann", password="p@ss", is_encrypted=True
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "host:1883", "http://host", "mqtt://", "mqtt://host:x", "mqtt://host/a+b", "mqtt://h?q=1"],
+)
+def test_a_url_of_another_form_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="allowed is"):
+        Broker.parse(url)
+
+
+def test_an_error_about_a_url_keeps_the_password() -> None:
+    with pytest.raises(ConfigError) as error:
+        Broker.parse("http://ann:secret@host")
+    assert "secret" not in str(error.value)
