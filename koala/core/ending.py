@@ -95,6 +95,7 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
         step=state.parameters.claim_fraction_step,
         fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
     )
+    job.not_before = now + state.parameters.claiming_step_min_s
     requeue_if_fenced(state, job, now)
 
 
@@ -139,6 +140,8 @@ def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
         fail(state, job, f"rerun=no, and it had started: {reason}", now)
     else:
         enqueue(state, job, f"back in its placement queue: {reason}", now)
+        if not state.is_paced and job.not_before > now:
+            state.timers.set(job.not_before, Bell.SCAN)
 
 
 def finish_if_over(state: State, job: Job, now: Instant) -> None:

@@ -40,7 +40,7 @@ class Replica:
     sites: tuple[SiteName, ...] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Site:
     """A site's state in the core."""
 

@@ -327,7 +327,7 @@ class ClaimEnd:
         return f"{words}: {self.reason}" if self.reason else words
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Claim:
     """One entry of the ledger; deleted when it is Gone and nobody owes anything."""
 
@@ -353,7 +353,7 @@ class Claim:
 # --- attempts ---
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Member:
     """A component in an attempt. Without a site it was left out of the placement, which a quorum
     allows.
@@ -381,7 +381,7 @@ class ArmNumber:
     counter: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Arming:
     """One round of Arm messages: released at `release_at` (T) if all of `waiting` answer before."""
 
@@ -390,7 +390,7 @@ class Arming:
     waiting: list[ClaimId]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Attempt:
     """One placement of a job and all that follows from it; `number` is a fencing number."""
 
@@ -423,7 +423,7 @@ class Attempt:
 # --- jobs ---
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Job:
     """A job's whole state. Figure 1 of the paper: submitted (A), placed (B), claimed (C), started
     (D), ended (E).
@@ -439,6 +439,7 @@ class Job:
     placement_tries: int = 0
     claiming_tries: int = 0
     retries: int = 0
+    not_before: Instant = 0.0  # no placement try before: a setback is no reason for one
     first_start_at: Instant | None = None  # the first JST
     gained_s: Seconds = 0.0  # PGT, processor-seconds
     wasted_s: Seconds = 0.0  # PWT, processor-seconds held before the start, in all attempts

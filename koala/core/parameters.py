@@ -93,7 +93,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "claim_fraction_step": (0.0, 1.0),
     "claim_fraction_min": (0.0, 1.0),
     "claim_threshold": (0.0, 1.0),
-    "claiming_step_min_s": (0.0, 86_400.0),
+    "claiming_step_min_s": (0.001, 86_400.0),
     "claiming_tries_max": (0, 1_000_000_000),
     "hold_s": (0.1, 604_800.0),
     "preempt_rest_s": (0.0, FOREVER),

@@ -64,18 +64,24 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
     state.queues.append(job)
     if state.is_paced:  # tried at once, then at each scan (KOALA 3.1)
         try_to_place(state, job, picture_of(state, now), now)
+        admit(state, now)
     state.ask_scan()
 
 
 def on_scan_due(state: State, now: Instant) -> None:
+    """The paper's pace: one scan an interval. Live: scans until S + 1 in a row placed nothing, and
+    again after an interval at the latest, for what changes without an event (ageing, budgets).
+    """
+    state.is_scan_set = False
     if state.is_paced:
-        state.timers.set(now + state.parameters.scan_interval_s, Bell.SCAN)
         scan(state, now)
         return
-    state.is_scan_set = False
     idle_scans = 0
     while len(state.queues) and idle_scans <= state.parameters.high_scans_per_low:
         idle_scans = 0 if scan(state, now) else idle_scans + 1
+    if len(state.queues) and state.rescan_at <= now:
+        state.rescan_at = now + state.parameters.scan_interval_s
+        state.timers.set(state.rescan_at, Bell.SCAN)
 
 
 def scan(state: State, now: Instant) -> int:
@@ -85,16 +91,15 @@ def scan(state: State, now: Instant) -> int:
     priority = state.policies.turn(state.queues.scans, state.parameters.high_scans_per_low)
     state.queues.scans += 1
     picture = picture_of(state, now)
-    aged = state.queues.aged(now, state.parameters.ageing_s)
+    aged = {job.id: job for job in state.queues.aged(now, state.parameters.ageing_s)}
     placed = 0
-    for job in aged:
+    for job in (*aged.values(), *state.queues.queue(priority)):
+        if not isinstance(job.phase, Placing):
+            continue  # placed a moment ago, as an aged one
         if try_to_place(state, job, picture, now):
             placed += 1
-        elif holds_the_door(state, job, now):
-            return placed
-    for job in state.queues.queue(priority):
-        if job not in aged and try_to_place(state, job, picture, now):
-            placed += 1
+        elif job.id in aged and holds_the_door(state, job, now):
+            break
     admit(state, now)
     return placed
 
@@ -124,6 +129,8 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
 
 def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> bool:
     """A placement try (KOALA 3.1)."""
+    if now < job.not_before:
+        return False
     job.placement_tries += 1
     needed = components_needed(job)
     if needed == len(job.spec.components) and job.spec.largest > picture.idle_max:

@@ -146,7 +146,7 @@ def release(state: State, job: Job, arming: Arming, now: Instant) -> None:
 
 def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
     claim = state.ledger.get(event.claim)
-    if claim is None or claim.passed_at is not None:
+    if claim is None or claim.passed_at is not None or not claim.released:
         return
     claim.passed_at = event.passed_at
     if claim.phase is not ClaimPhase.STOPPING:

@@ -46,6 +46,7 @@ class State:
         self.actions: list[Action] = []  # of the event that is being handled
         self.is_scan_asked = False
         self.is_scan_set = False
+        self.rescan_at: Instant = 0.0
 
     @property
     def has_room(self) -> bool:
