@@ -93,9 +93,8 @@ def scan(state: State, now: Instant) -> int:
     picture = picture_of(state, now)
     aged = {job.id: job for job in state.queues.aged(now, state.parameters.ageing_s)}
     placed = 0
-    for job in (*aged.values(), *state.queues.queue(priority)):
-        if not isinstance(job.phase, Placing):
-            continue  # placed a moment ago, as an aged one
+    others = [job for job in state.queues.queue(priority) if job.id not in aged]
+    for job in (*aged.values(), *others):
         if try_to_place(state, job, picture, now):
             placed += 1
         elif job.id in aged and holds_the_door(state, job, now):

@@ -8,7 +8,8 @@ import pytest
 from tests.tidy.purity import impurities, is_pure
 from tests.tidy.sources import Module, dotted, is_within, module_of, shipped_modules
 
-PHASE_OWNERS = "koala.core.scheduler"
+JOB_PHASE_OWNER = "koala.core.state"
+CLAIM_PHASE_OWNERS = ("koala.core.claiming", "koala.core.starting", "koala.core.ending")
 
 
 def test_pure_packages_neither_reach_the_world_nor_depend_on_set_order() -> None:
@@ -17,7 +18,7 @@ def test_pure_packages_neither_reach_the_world_nor_depend_on_set_order() -> None
     ] == []
 
 
-def test_a_phase_is_assigned_in_the_scheduler_alone() -> None:
+def test_a_phase_is_assigned_where_the_transition_table_is_checked_alone() -> None:
     assert [found for module in shipped_modules() for found in phase_assignments(module)] == []
 
 
@@ -74,17 +75,30 @@ def test_pure_code_is_left_alone(text: str) -> None:
     ["job.phase = 1", "job.phase: int = 1", "a.phase, b = 1, 2", "setattr(job, 'phase', 1)",
      "y = replace(job, phase=2)"],
 )  # fmt: skip
-def test_an_assigned_phase_is_found_outside_the_scheduler(text: str) -> None:
+def test_an_assigned_phase_is_found_outside_its_owner(text: str) -> None:
     assert len(list(phase_assignments(module_of(text, name="koala.daemon.pump")))) == 1
-    assert list(phase_assignments(module_of(text, name="koala.core.scheduler_claiming"))) == []
+    assert len(list(phase_assignments(module_of(text, name="koala.core.claiming")))) == 1
+    assert list(phase_assignments(module_of(text, name="koala.core.state"))) == []
+
+
+def test_the_steps_of_the_pipeline_may_give_a_claim_its_phase() -> None:
+    text = "claim.phase = 1"
+    assert list(phase_assignments(module_of(text, name="koala.core.starting"))) == []
+    assert len(list(phase_assignments(module_of(text, name="koala.core.snapshot")))) == 1
 
 
 def phase_assignments(module: Module) -> Iterator[str]:
-    """Places that give a job another phase, in whatever way, outside koala/core/scheduler*.py."""
-    if module.name.startswith(PHASE_OWNERS) or not is_within(module.name, "koala"):
+    """Places that give a job another phase, in whatever way, outside koala/core/state.py; those of
+    claims belong to the steps of the pipeline.
+    """
+    if module.name == JOB_PHASE_OWNER or not is_within(module.name, "koala"):
         return
     for node in ast.walk(module.tree):
         match node:
+            case ast.Attribute(value=ast.Name(id="claim"), attr="phase", ctx=ast.Store()) if (
+                module.name in CLAIM_PHASE_OWNERS
+            ):
+                pass
             case ast.Attribute(attr="phase", ctx=ast.Store()):
                 yield f"{module.at(node)}: assigns {dotted(node)}"
             case ast.Call(func=func, args=[_, ast.Constant(value="phase"), *_]) if dotted(func) in (
