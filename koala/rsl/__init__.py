@@ -1,19 +1,32 @@
 """RSL 1.0, the job description language of Globus: text to tree, evaluated tree, and job, and back.
 
-    parse(text)                      -> Tree          the whole grammar, with positions
-    canonical_json(tree)             -> str           the tree as JSON
-    evaluate(tree, definitions)      -> Tree          variables and concatenations become literals
-    unparse(tree, pretty=False)      -> str           text that parses to the same tree
+    parse(text)                           -> Tree        the whole grammar, with positions
+    canonical_json(tree)                  -> str         the tree as JSON
+    evaluate(tree, definitions)           -> Tree        variables, concatenations become literals
+    unparse(tree, pretty=False)           -> str         text that parses to the same tree
+    read_job(text, definitions, owner)    -> JobReading  .spec, .warnings, .is_dry_run
+    write_job(spec)                       -> str         text that reads as the same job
 
-What is wrong in a text is a `SpecError` with line, column and the line itself. Invariants: the time is
-linear in the length of the text, nothing recurses (so no text is too deep), and whatever the bytes
-are, the answer is a tree or a SpecError. Absent on purpose: the defects of the C library, which
-docs/rsl.md lists with what happens here instead, and a limit on nesting.
+What is wrong in a text is a `SpecError` with line, column and the line itself. Invariants: the time
+is linear in the length of the text, nothing recurses (so no text is too deep), and whatever the
+bytes are, the answer is a tree or a SpecError. Absent on purpose: the defects of the C library,
+which docs/rsl.md lists with what happens here instead, and a limit on nesting.
 """
 
 from koala.rsl.evaluation import evaluate
+from koala.rsl.jobspec import JobReading, read_job
+from koala.rsl.jobtext import write_job
 from koala.rsl.parser import parse
 from koala.rsl.tree import Tree, canonical_json
 from koala.rsl.unparse import unparse
 
-__all__ = ["Tree", "canonical_json", "evaluate", "parse", "unparse"]
+__all__ = [
+    "JobReading",
+    "Tree",
+    "canonical_json",
+    "evaluate",
+    "parse",
+    "read_job",
+    "unparse",
+    "write_job",
+]

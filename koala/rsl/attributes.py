@@ -1,0 +1,188 @@
+"""Every attribute that a job description may name, and what becomes of it.
+
+One table, for the reader of jobs (`jobspec`), for the reference (docs/rsl.md holds
+`markdown_table()`, which a test compares), and for the spelling help of error messages. Names
+compare as in GRAM 5: without regard to case and underscores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from koala.rsl.evaluation import canonical_name, nearest
+
+
+class Treatment(StrEnum):
+    """What happens to an attribute: it counts, it is skipped with a warning, it is an error."""
+
+    HONOURED = "honoured"
+    IGNORED = "ignored, with a warning"
+    REFUSED = "refused"
+
+
+class Scope(StrEnum):
+    """Where an attribute belongs: to one component, or to the job as a whole."""
+
+    COMPONENT = "component"
+    JOB = "job"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """A row of the table. `note` says the meaning, or why it is ignored or refused."""
+
+    name: str
+    origin: str
+    values: str
+    treatment: Treatment
+    note: str
+    scope: Scope = Scope.COMPONENT
+
+
+def _honoured(name: str, values: str, note: str, origin: str = "GRAM") -> Attribute:
+    return Attribute(
+        name=name, origin=origin, values=values, treatment=Treatment.HONOURED, note=note
+    )
+
+
+def _ignored(name: str, note: str, origin: str = "GRAM") -> Attribute:
+    return Attribute(name=name, origin=origin, values="", treatment=Treatment.IGNORED, note=note)
+
+
+def _refused(name: str, note: str, origin: str = "GRAM") -> Attribute:
+    return Attribute(name=name, origin=origin, values="", treatment=Treatment.REFUSED, note=note)
+
+
+def _of_job(name: str, values: str, note: str) -> Attribute:
+    return Attribute(
+        name=name,
+        origin="Koala",
+        values=values,
+        treatment=Treatment.HONOURED,
+        note=note,
+        scope=Scope.JOB,
+    )
+
+
+ATTRIBUTES: tuple[Attribute, ...] = (
+    _honoured("executable", "string", "the program to run; needed in each component"),
+    _honoured("arguments", "list", "its arguments; 128 KiB in all"),
+    _honoured("directory", "string", "where it runs (default: a work folder of its own)"),
+    _honoured("environment", "(NAME value) ...", "variables; 128 KiB in all; KOALA_* is reserved"),
+    _honoured("stdin", "string", "file at the site"),
+    _honoured("stdout", "string", "file at the site"),
+    _honoured("stderr", "string", "file at the site"),
+    _honoured("count", "integer", "processors, 1 (default) to 1000000, as all components together"),
+    _honoured("hostCount", "integer", "hosts to spread the processors over; at most count"),
+    _honoured(
+        "jobType",
+        "single or multiple",
+        "one process, or count processes (default); mpi and condor are refused",
+    ),
+    _honoured(
+        "maxTime", "integer, minutes", "limit on wall-clock time, where maxWallTime is absent"
+    ),
+    _honoured("maxWallTime", "integer, minutes", "limit on wall-clock time"),
+    _honoured("maxCpuTime", "integer, minutes", "limit on processor time"),
+    _honoured("minMemory", "integer, MB", "memory that one process needs"),
+    _honoured("maxMemory", "integer, MB", "memory that one process may use"),
+    _honoured("queue", "string", "queue of the site's local manager"),
+    _honoured("project", "string", "account that the site charges"),
+    _honoured("dryRun", "yes or no", "yes: check and place the job, submit nothing (as --dry-run)"),
+    _honoured("rsl_substitution", "(NAME value) ...", "definitions of variables"),
+    _ignored("gramMyJob", "the rendezvous bundle tells each component of the others"),
+    _ignored("save_state", "the daemon's journal keeps every job"),
+    _ignored("two_phase", "submission is idempotent by its key"),
+    _refused("restart", "it would take over a job of GRAM; submit the job anew"),
+    _ignored("stdout_position", "standard output is a file, not a stream"),
+    _ignored("stderr_position", "standard error is a file, not a stream"),
+    _ignored("remote_io_url", "there is no GASS server"),
+    _refused("file_stage_in", "name the file with inputFile"),
+    _refused("file_stage_in_shared", "name the file with inputFile"),
+    _refused("file_stage_out", "name the files with outputFile"),
+    _ignored("file_clean_up", "a component's work folder is removed as a whole"),
+    _ignored("scratch_dir", "each component has a work folder of its own"),
+    _ignored("gass_cache", "there is no GASS cache"),
+    _refused("library_path", "set LD_LIBRARY_PATH in environment"),
+    _ignored("expiration", "leases clean up"),
+    _refused("username", "the site's agent decides under which account a job runs"),
+    _ignored("loglevel", "the daemon and the agents have logs of their own"),
+    _ignored("logpattern", "the daemon and the agents have logs of their own"),
+    _ignored("savejobdescription", "the daemon's journal keeps every job"),
+    _ignored("proxy_timeout", "obsolete in GRAM, too"),
+    _ignored("restartcontacts", "internal to GRAM"),
+    _honoured(
+        "resourceManagerContact",
+        "string",
+        "the host part is the site where the component must run (default: any site); https://, "
+        "port, service and subject are ignored with a warning",
+        "DUROC",
+    ),
+    _honoured("label", "string", "name of the component, unique in the job", "DUROC"),
+    _honoured(
+        "subjobStartType",
+        "strict-barrier, loose-barrier or no-barrier",
+        "must take part in the start (default); may be missing at the start; starts when it can",
+        "DUROC",
+    ),
+    _ignored("subjobCommsType", "the bundle and the key-value exchange are there always", "DUROC"),
+    _refused("resourceManagerName", "there is no MDS; use resourceManagerContact=SITE", "DUROC"),
+    _honoured(
+        "outputFile",
+        "list",
+        "files in the component's working directory to bring back: relative paths without `..`",
+        "Koala",
+    ),
+    _of_job("priority", "high or low", "importance relative to other jobs (default: low)"),
+    _of_job(
+        "inputFile",
+        "NAME or (NAME SIZE)",
+        "the logical file that the job reads; the size, in bytes or with K, M or G (1024, 1024², "
+        "1024³ bytes), counts where the catalogue does not know the file",
+    ),
+    _of_job("inputMode", "whole or chunk", "each component gets all of it (default), or its share"),
+    _of_job(
+        "deadline",
+        "instant or +minutes",
+        'required start: ISO 8601 with a zone, or minutes from submission (in quotes: "+90")',
+    ),
+    _of_job(
+        "hint", "cpu or io, and 0 to 1", "what limits the job; acceptable deviation of its rate"
+    ),
+    _of_job("maxHold", "minutes", "longest hold of claimed processors before the start"),
+    _of_job("quorum", "integer", "start with so many components, 1 to all"),
+    _of_job("retry", "integer", "times that a failed job goes back to its queue, 0 to 1000"),
+    _of_job("rerun", "yes or no", "may be placed again after it has started (default: yes)"),
+    _of_job("progress", "string", "name of the progress control"),
+    _of_job("connect", "list", "what the components must be able to connect to"),
+    _refused(
+        "totalCount", "splitting a total over sites is not there yet: name components", "Koala"
+    ),
+    _refused("minCount", "malleable jobs are not there yet: use count", "Koala"),
+    _refused("maxCount", "malleable jobs are not there yet: use count", "Koala"),
+)
+
+KNOWN: dict[str, Attribute] = {canonical_name(row.name): row for row in ATTRIBUTES}
+
+
+def known_names_near(name: str) -> list[str]:
+    """Known attributes most like an unknown one, best first; beginnings count, `exe` is one."""
+    wanted = canonical_name(name)
+    honoured = [key for key, row in KNOWN.items() if row.treatment is Treatment.HONOURED]
+    begun = [key for key in honoured if len(wanted) > 2 and key.startswith(wanted)]
+    near = begun + nearest(wanted, honoured) or nearest(wanted, KNOWN)
+    return [KNOWN[key].name for key in dict.fromkeys(near)]
+
+
+def markdown_table() -> str:
+    """The table as docs/rsl.md shows it."""
+    rows = [
+        ("attribute", "from", "of a", "values", "treatment", "meaning, or why"),
+        ("---",) * 6,
+        *(
+            (f"`{row.name}`", row.origin, row.scope, row.values, row.treatment, row.note)
+            for row in ATTRIBUTES
+        ),
+    ]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -1,0 +1,290 @@
+"""Typed readings of a relation's values: strings, whole numbers, times, paths, instants.
+
+Each takes a `Given` (an evaluated relation with its text) and answers with the value, or raises
+SpecError at the offending value, naming it and what is allowed. Numbers are strict: decimal digits,
+no sign, no exponent, inside stated bounds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeVar
+
+from koala.core.job import Deadline, Hint, InputFile
+from koala.core.values import FileName, Instant, Seconds
+from koala.errors import SpecError
+from koala.rsl.tree import AnyNode, Literal, Relation, Sequence, Source
+
+ENVIRONMENT_BYTES_MAX = 128 * 1024
+ARGUMENTS_BYTES_MAX = 128 * 1024
+PATH_BYTES_MAX = 4096
+WORD_CHARACTERS_MAX = 256
+OUTPUT_FILES_MAX = 1000
+MINUTES_MAX = 5_256_000  # ten years
+FILE_BYTES_MAX = 2**63 - 1
+SIZE_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+SHOWN_CHARACTERS_MAX = 60
+_WHOLE = re.compile(r"[0-9]{1,19}")
+_DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,400})?")
+_SIZE = re.compile(r"([0-9]{1,19})([KMG]?)", re.IGNORECASE)
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = re.compile(r"[^\s\-]\S*")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A relation as it stands in an evaluated text."""
+
+    relation: Relation
+    source: Source
+
+    def error(self, message: str, node: AnyNode | None = None) -> SpecError:
+        """An error at a value, or at the attribute."""
+        at = self.relation if node is None else node
+        return self.source.error(f"{self.relation.attribute}: {message}", at.offset)
+
+    def wrong(self, node: Literal, expected: str) -> SpecError:
+        """The error that names a value and what is allowed."""
+        return self.error(f"found {shown(node.text)}, expected {expected}", node)
+
+
+def shown(text: str) -> str:
+    """A value in an error message, cut when long."""
+    limit = SHOWN_CHARACTERS_MAX
+    return repr(text if len(text) <= limit else text[:limit] + "...")
+
+
+def strings(given: Given) -> tuple[Literal, ...]:
+    """One or more literals."""
+    literals = []
+    for value in given.relation.values:
+        if not isinstance(value, Literal):
+            raise given.error("found a sequence, expected a string", value)
+        literals.append(value)
+    return tuple(literals)
+
+
+def string(given: Given) -> Literal:
+    """Exactly one literal."""
+    first, *others = strings(given)
+    if others:
+        raise given.error(
+            f"found a second value {shown(others[0].text)}, expected one (a value with blanks "
+            "needs quotes)",
+            others[0],
+        )
+    return first
+
+
+def whole(given: Given, *, low: int, high: int) -> int:
+    """A whole number within bounds."""
+    literal = string(given)
+    if not _WHOLE.fullmatch(literal.text) or not low <= int(literal.text) <= high:
+        raise given.wrong(literal, f"a whole number from {low} to {high}")
+    return int(literal.text)
+
+
+def choice(given: Given, choices: Mapping[str, T]) -> T:
+    """One of a few words, in any case."""
+    literal = string(given)
+    found = choices.get(literal.text.lower())
+    if found is None:
+        raise given.wrong(literal, " or ".join(choices))
+    return found
+
+
+def is_yes(given: Given) -> bool:
+    """`yes` or `no`."""
+    return choice(given, {"yes": "yes", "no": "no"}) == "yes"
+
+
+def whole_minutes_s(given: Given) -> Seconds:
+    """Whole minutes, as GRAM writes times; in seconds."""
+    return 60.0 * whole(given, low=1, high=MINUTES_MAX)
+
+
+def minutes_s(given: Given, literal: Literal, text: str) -> Seconds:
+    """Minutes with decimals (0.5 is thirty seconds); in seconds."""
+    if not _DECIMAL.fullmatch(text) or Fraction(text) > MINUTES_MAX:
+        raise given.wrong(literal, f"minutes from 0 to {MINUTES_MAX}, such as 15 or 0.5")
+    return float(Fraction(text) * 60)
+
+
+def minutes_text(seconds: Seconds) -> str:
+    """The decimal number of minutes that reads back as exactly these seconds."""
+    exact = Fraction(seconds) / 60
+    for digits in range(60):
+        text = f"{Decimal(round(exact * 10**digits)).scaleb(-digits):f}"
+        if float(Fraction(text) * 60) == seconds:
+            return text
+    raise SpecError(f"{seconds} seconds cannot be written in minutes")
+
+
+def word(given: Given) -> str:
+    """A name without white space that does not look like an option of a command."""
+    literal = string(given)
+    if not _is_word(literal.text):
+        limit = WORD_CHARACTERS_MAX
+        expected = f"a name of 1 to {limit} printable characters, no white space, no leading `-`"
+        raise given.wrong(literal, expected)
+    return literal.text
+
+
+def words(given: Given) -> tuple[str, ...]:
+    """Several such names."""
+    for literal in strings(given):
+        if not _is_word(literal.text):
+            raise given.wrong(literal, "names without white space")
+    return tuple(literal.text for literal in strings(given))
+
+
+def _is_word(text: str) -> bool:
+    is_short = len(text) <= WORD_CHARACTERS_MAX
+    return is_short and bool(_WORD.fullmatch(text)) and text.isprintable()
+
+
+def label(given: Given) -> str:
+    """A name for people; blanks are allowed inside."""
+    literal = string(given)
+    text = literal.text
+    if not text.strip() or len(text) > WORD_CHARACTERS_MAX or not text.isprintable():
+        raise given.wrong(literal, f"1 to {WORD_CHARACTERS_MAX} printable characters")
+    return text
+
+
+def path(given: Given) -> str:
+    """A file or directory at the site; what GASS would fetch is refused."""
+    literal = string(given)
+    if not literal.text or len(literal.text.encode()) > PATH_BYTES_MAX:
+        raise given.wrong(literal, f"a path of 1 to {PATH_BYTES_MAX} bytes")
+    if _URL.match(literal.text):
+        expected = "a path at the site: URLs are not fetched (inputFile and outputFile move files)"
+        raise given.wrong(literal, expected)
+    return literal.text
+
+
+def arguments(given: Given) -> tuple[str, ...]:
+    """The argument vector."""
+    texts = tuple(literal.text for literal in strings(given))
+    size_bytes = sum(len(text.encode()) + 1 for text in texts)
+    if size_bytes > ARGUMENTS_BYTES_MAX:
+        raise given.error(f"found {size_bytes} bytes, at most {ARGUMENTS_BYTES_MAX} are allowed")
+    return texts
+
+
+def environment(given: Given) -> tuple[tuple[str, str], ...]:
+    """(NAME value) pairs; names are those of a shell and each is given once."""
+    pairs: dict[str, str] = {}
+    size_bytes = 0
+    for value in given.relation.values:
+        match value:
+            case Sequence(values=(Literal() as name, Literal(text=text))):
+                pass
+            case _:
+                raise given.error("found another form, expected (NAME value) pairs", value)
+        if not _VARIABLE_NAME.fullmatch(name.text):
+            raise given.wrong(name, "a name of letters, digits and _ that begins with no digit")
+        if name.text.startswith("KOALA_"):
+            raise given.wrong(name, "another name: those with KOALA_ are reserved")
+        if name.text in pairs:
+            raise given.wrong(name, "each name once")
+        pairs[name.text] = text
+        size_bytes += len(name.text) + len(text.encode()) + 2
+    if size_bytes > ENVIRONMENT_BYTES_MAX:
+        raise given.error(f"found {size_bytes} bytes, at most {ENVIRONMENT_BYTES_MAX} are allowed")
+    return tuple(pairs.items())
+
+
+def output_files(given: Given) -> tuple[str, ...]:
+    """Relative paths that stay inside the component's working directory, each once."""
+    literals = strings(given)
+    if len(literals) > OUTPUT_FILES_MAX:
+        raise given.error(f"found {len(literals)} files, at most {OUTPUT_FILES_MAX} are allowed")
+    seen: dict[str, None] = {}
+    for literal in literals:
+        text = literal.text
+        parts = text.split("/")
+        is_inside = not text.startswith("/") and ".." not in parts and parts[-1] not in ("", ".")
+        is_short = len(text.encode()) <= PATH_BYTES_MAX
+        if not is_inside or not is_short or not text.isprintable():
+            expected = "a relative path of a file, without `..` and control characters"
+            raise given.wrong(literal, expected)
+        if text in seen:
+            raise given.wrong(literal, "each file once")
+        seen[text] = None
+    return tuple(seen)
+
+
+def input_file(given: Given) -> InputFile:
+    """NAME, or (NAME SIZE) where the size is bytes or has a suffix K, M or G."""
+    match given.relation.values:
+        case (Literal() as name,):
+            size = None
+        case (Sequence(values=(Literal() as name, Literal() as size)),):
+            pass
+        case _:
+            raise given.error("found another form, expected NAME or (NAME SIZE)")
+    text = name.text
+    if not text.isprintable() or not text.strip() or len(text.encode()) > PATH_BYTES_MAX:
+        raise given.wrong(name, f"a logical file name of 1 to {PATH_BYTES_MAX} printable bytes")
+    if ".." in text.split("/"):
+        raise given.wrong(name, "a logical file name without `..`")
+    size_bytes = None if size is None else _size_bytes(given, size)
+    return InputFile(name=FileName(text), size_bytes=size_bytes)
+
+
+def _size_bytes(given: Given, literal: Literal) -> int:
+    found = _SIZE.fullmatch(literal.text)
+    size_bytes = int(found[1]) * SIZE_UNITS[found[2].upper()] if found else -1
+    if not 0 <= size_bytes <= FILE_BYTES_MAX:
+        raise given.wrong(literal, f"bytes from 0 to {FILE_BYTES_MAX}, such as 4096, 10K, 5M or 2G")
+    return size_bytes
+
+
+def deadline(given: Given) -> Deadline:
+    """ISO 8601 with a zone, or "+MINUTES" from submission."""
+    literal = string(given)
+    if literal.text.startswith("+"):
+        return Deadline(after_s=minutes_s(given, literal, literal.text[1:]))
+    expected = 'an instant with zone such as 2030-01-31T12:00:00+01:00, or minutes such as "+90"'
+    try:
+        instant = datetime.fromisoformat(literal.text)
+    except ValueError:
+        raise given.wrong(literal, expected) from None
+    if instant.tzinfo is None:
+        raise given.wrong(literal, f"{expected}: the zone is missing")
+    return Deadline(at=instant_at(instant))
+
+
+def instant_at(instant: datetime) -> Instant:
+    """Epoch seconds, computed exactly, so that what was written reads back the same."""
+    since = instant - datetime(1970, 1, 1, tzinfo=UTC)
+    microseconds = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
+    return microseconds / 10**6
+
+
+def hint(given: Given) -> Hint:
+    """cpu or io, alone or with the acceptable deviation: `io 0.25` or `(io 0.25)`."""
+    values = given.relation.values
+    if len(values) == 1 and isinstance(values[0], Sequence):
+        values = values[0].values
+    literals = [value for value in values if isinstance(value, Literal)]
+    if len(literals) < len(values) or len(literals) > 2:
+        raise given.error("found another form, expected cpu or io and a deviation from 0 to 1")
+    kind, deviation = literals[0], literals[1] if len(literals) == 2 else None
+    if kind.text.lower() not in ("cpu", "io"):
+        raise given.wrong(kind, "cpu or io")
+    if deviation is None:
+        return Hint(kind=kind.text.lower())
+    if not _DECIMAL.fullmatch(deviation.text) or Fraction(deviation.text) > 1:
+        raise given.wrong(deviation, "an acceptable deviation from 0 to 1, such as 0.25")
+    return Hint(kind=kind.text.lower(), deviation=float(deviation.text))

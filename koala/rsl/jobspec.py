@@ -1,0 +1,260 @@
+"""From RSL text to a job: `&` is a job of one component, `+` of `&` one of several.
+
+Only `=` relates here; `|`, nested `+` and the other operators are RSL, but no job. Attributes of
+the whole job (priority, deadline, ...) may stand in any one component or directly in the `+`; the
+table in `attributes` says what becomes of every attribute. Stated limits: `JOB_CHARACTERS_MAX`
+here, and those of `readers` and `fields`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from koala.core.job import ComponentSpec, JobSpec
+from koala.core.values import SiteName, UserName
+from koala.errors import SpecError
+from koala.rsl import fields
+from koala.rsl.attributes import KNOWN, Attribute, Scope, Treatment, known_names_near
+from koala.rsl.evaluation import canonical_name, evaluate, is_definition
+from koala.rsl.fields import Given, shown
+from koala.rsl.parser import parse
+from koala.rsl.readers import (
+    COMPONENT_READERS,
+    COMPONENTS_MAX,
+    JOB_READERS,
+    PROCESSORS_MAX,
+)
+from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Tree
+
+JOB_CHARACTERS_MAX = 4 * 1024 * 1024
+
+_CONTACT = re.compile(r"(?:https?://)?(?P<host>[A-Za-z0-9_][A-Za-z0-9._\-]*)(?P<rest>[:/].*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReading:
+    """What a text says: the job, what the user should know, and whether it is only a trial."""
+
+    spec: JobSpec
+    warnings: tuple[str, ...] = ()
+    is_dry_run: bool = False
+
+
+def read_job(
+    text: str | bytes, definitions: Mapping[str, str] | None = None, owner: str = ""
+) -> JobReading:
+    """The job that a text describes. `definitions` are variables from outside (-D NAME=VALUE)."""
+    if len(text) > JOB_CHARACTERS_MAX:
+        message = f"the job description has {len(text)} characters, at most {JOB_CHARACTERS_MAX}"
+        raise SpecError(f"{message} are allowed")
+    return read_tree(evaluate(parse(text), definitions), owner)
+
+
+def read_tree(tree: Tree, owner: str = "") -> JobReading:
+    """The job that an evaluated tree describes."""
+    return _JobReader(tree, owner).read()
+
+
+_BLANK_JOB = JobSpec(components=())
+
+
+class _JobReader:
+    """Reads one job; gathers warnings and the job-wide attributes of all components."""
+
+    def __init__(self, tree: Tree, owner: str) -> None:
+        self._tree = tree
+        self._owner = UserName(owner)
+        self._warnings: dict[str, str] = {}  # one for each attribute and kind
+        self._job_relations: dict[str, Relation] = {}
+        self._labels: dict[str, int] = {}
+        self._processors = 0
+        self._is_dry_run = False
+
+    def read(self) -> JobReading:
+        components = [self._component(clause) for clause in self._clauses()]
+        spec = JobSpec(components=tuple(components), owner=self._owner)
+        for name, relation in self._job_relations.items():
+            spec = JOB_READERS[name](spec, self._given(relation))
+        if spec.quorum is not None and spec.quorum > len(components):
+            message = f"quorum is {spec.quorum}, expected at most the number of components"
+            raise self._error(f"{message}, {len(components)}", self._job_relations["quorum"])
+        warnings = tuple(self._warnings.values())
+        return JobReading(spec=spec, warnings=warnings, is_dry_run=self._is_dry_run)
+
+    # The shape of a job
+
+    def _clauses(self) -> list[Compound]:
+        """The components; job-wide relations directly in the `+` are read here."""
+        root = self._tree.root
+        if isinstance(root, Relation):
+            raise self._error("a job begins with & or +, found a relation alone", root)
+        if root.connective is Connective.AND:
+            return [root]
+        if root.connective is Connective.OR:
+            raise self._error("a job has no alternatives: | is RSL, but not a job", root)
+        clauses = []
+        for operand in root.operands:
+            if isinstance(operand, Relation):
+                self._read_job_relation(operand)
+            elif operand.connective is Connective.AND:
+                clauses.append(operand)
+            else:
+                message = f"found {operand.connective} inside +, expected & or a relation"
+                raise self._error(f"{message}: a job is + of &", operand)
+        if not 1 <= len(clauses) <= COMPONENTS_MAX:
+            message = f"found {len(clauses)} components, expected 1 to {COMPONENTS_MAX}"
+            raise self._error(message, root)
+        return clauses
+
+    def _read_job_relation(self, relation: Relation) -> None:
+        attribute = self._attribute(relation)
+        if attribute is None or is_definition(relation.attribute):
+            return
+        if attribute.scope is Scope.COMPONENT:
+            message = (
+                f"{attribute.name} belongs to a component, so it stands inside an &; directly in "
+                "the + stand attributes of the whole job"
+            )
+            raise self._error(message, relation)
+        self._keep_for_job(canonical_name(relation.attribute), relation)
+
+    def _component(self, clause: Compound) -> ComponentSpec:
+        relations: dict[str, Relation] = {}
+        for operand in clause.operands:
+            if isinstance(operand, Compound):
+                message = f"found {operand.connective} inside &, expected relations"
+                raise self._error(f"{message}: a job is & or + of &", operand)
+            attribute = self._attribute(operand)
+            name = canonical_name(operand.attribute)
+            if attribute is None or is_definition(operand.attribute):
+                continue
+            if attribute.scope is Scope.JOB:
+                self._keep_for_job(name, operand)
+            elif name in relations:
+                raise self._error(f"{attribute.name} is given twice in this component", operand)
+            else:
+                relations[name] = operand
+        return self._checked(self._built(clause, relations), clause, relations)
+
+    def _built(self, clause: Compound, relations: dict[str, Relation]) -> ComponentSpec:
+        if "executable" not in relations:
+            raise self._error("this component has no executable, which each needs", clause)
+        spec = ComponentSpec(executable="")
+        for name, relation in relations.items():
+            given = self._given(relation)
+            if name in COMPONENT_READERS:
+                spec = COMPONENT_READERS[name](spec, given)
+            elif name == "dryrun":
+                self._is_dry_run |= fields.is_yes(given)
+            elif name == "resourcemanagercontact":
+                spec = replace(spec, site=self._site(given))
+            else:
+                assert name == "maxtime"
+                wall_time_s = fields.whole_minutes_s(given)
+                if "maxwalltime" in relations:
+                    self._warn("maxtime", "maxTime is ignored: maxWallTime is given", relation)
+                else:
+                    spec = replace(spec, wall_time_s=wall_time_s)
+        return spec
+
+    def _checked(
+        self, spec: ComponentSpec, clause: Compound, relations: dict[str, Relation]
+    ) -> ComponentSpec:
+        """What several attributes, or several components, must agree on."""
+        if spec.hosts is not None and spec.hosts > spec.processors:
+            message = f"hostCount is {spec.hosts}, expected at most count, {spec.processors}"
+            raise self._error(message, relations["hostcount"])
+        low, high = spec.memory_min_mb, spec.memory_max_mb
+        if low is not None and high is not None and low > high:
+            message = f"minMemory is {low}, expected at most maxMemory, {high}"
+            raise self._error(message, relations["minmemory"])
+        if spec.label is not None:
+            if spec.label in self._labels:
+                line = self._line(self._labels[spec.label])
+                message = f"the label {shown(spec.label)} is that of the component at {line}, too"
+                raise self._error(message, relations["label"])
+            self._labels[spec.label] = relations["label"].offset
+        self._processors += spec.processors
+        if self._processors > PROCESSORS_MAX:
+            message = f"the components up to this one have {self._processors} processors together"
+            raise self._error(f"{message}, at most {PROCESSORS_MAX} are allowed", clause)
+        return spec
+
+    # Attributes
+
+    def _attribute(self, relation: Relation) -> Attribute | None:
+        """The row of a relation's attribute; None when it is to be skipped."""
+        if relation.operator is not Operator.EQ:
+            message = f"a job relates only with =, found {relation.operator}"
+            raise self._error(message, relation)
+        self._warn_of_carriage_returns(relation)
+        if relation.attribute.lower().startswith("x-"):
+            return None
+        attribute = KNOWN.get(canonical_name(relation.attribute))
+        if attribute is None:
+            near = known_names_near(relation.attribute)
+            most_like = f"; nearest: {', '.join(near)}" if near else ""
+            message = f"unknown attribute {shown(relation.attribute)}{most_like}"
+            raise self._error(f"{message} (names that begin with x- are ignored)", relation)
+        if attribute.name == "rsl_substitution" and not is_definition(relation.attribute):
+            raise self._error("definitions are written rsl_substitution", relation)
+        match attribute.treatment:
+            case Treatment.REFUSED:
+                raise self._error(f"{attribute.name} is refused: {attribute.note}", relation)
+            case Treatment.IGNORED:
+                message = f"{attribute.name} is ignored: {attribute.note}"
+                self._warn(attribute.name, message, relation)
+                return None
+            case Treatment.HONOURED:
+                return attribute
+
+    def _keep_for_job(self, name: str, relation: Relation) -> None:
+        """Job-wide: once, or several times with the same value."""
+        first = self._job_relations.setdefault(name, relation)
+        read = JOB_READERS[name]
+        value = read(_BLANK_JOB, self._given(relation))
+        if first is not relation and read(_BLANK_JOB, self._given(first)) != value:
+            message = f"{KNOWN[name].name} is of the whole job and has another value at"
+            raise self._error(f"{message} {self._line(first.offset)}", relation)
+
+    def _site(self, given: Given) -> SiteName:
+        literal = fields.string(given)
+        found = _CONTACT.fullmatch(literal.text)
+        if found is None or len(found["host"]) > fields.WORD_CHARACTERS_MAX:
+            raise given.wrong(literal, "the name of a site")
+        host = found["host"]
+        if host != literal.text:
+            message = (
+                f"of resourceManagerContact only the host part, {host!r}, counts: it is the site"
+            )
+            self._warn("resourcemanagercontact", message, given.relation)
+        return SiteName(host)
+
+    # Words
+
+    def _given(self, relation: Relation) -> Given:
+        return Given(relation=relation, source=self._tree.source)
+
+    def _line(self, offset: int) -> str:
+        position = self._tree.source.position(offset)
+        return f"line {position.line}, column {position.column}" if position else "another place"
+
+    def _error(self, message: str, node: Relation | Compound) -> SpecError:
+        return self._tree.source.error(message, node.offset)
+
+    def _warn(self, kind: str, message: str, relation: Relation) -> None:
+        if kind not in self._warnings:
+            self._warnings[kind] = f"{self._line(relation.offset)}: {message}"
+
+    def _warn_of_carriage_returns(self, relation: Relation) -> None:
+        """Quotes keep what they hold, but a CR of a DOS text file must not stay unseen."""
+        stack = list(relation.values)
+        while stack:
+            value = stack.pop()
+            if isinstance(value, Sequence):
+                stack.extend(value.values)
+            elif isinstance(value, Literal) and "\r" in value.text:
+                message = f"a value of {relation.attribute} holds a carriage return (CR)"
+                self._warn(f"CR in {canonical_name(relation.attribute)}", message, relation)

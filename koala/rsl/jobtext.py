@@ -1,0 +1,139 @@
+"""From a job to RSL text: pretty, without variables, and it reads back as the same job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as AbstractSequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from koala.core.job import ComponentSpec, Deadline, InputMode, JobSpec, JobType, StartType
+from koala.core.values import Priority, Seconds, UserName
+from koala.errors import SpecError
+from koala.rsl.fields import minutes_text
+from koala.rsl.jobspec import read_job
+from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Value
+from koala.rsl.unparse import unparse
+
+
+def write_job(spec: JobSpec) -> str:
+    """The text of a job, without its owner. Raises SpecError when RSL cannot say it."""
+    try:
+        text = unparse(_tree(spec), pretty=True)
+        again = read_job(text).spec
+    except (SpecError, ValueError, OverflowError) as error:
+        message = error.message if isinstance(error, SpecError) else str(error)
+        raise SpecError(f"this job cannot be written as RSL: {message}") from error
+    if again != replace(spec, owner=UserName("")):
+        changed = next(
+            name
+            for name in JobSpec.__dataclass_fields__
+            if name != "owner" and getattr(again, name) != getattr(spec, name)
+        )
+        message = f"this job cannot be written as RSL: its {changed} would not read back the same"
+        raise SpecError(message)
+    return text
+
+
+def _tree(spec: JobSpec) -> Compound:
+    if not spec.components:
+        raise SpecError("it has no components")
+    job = _job_relations(spec)
+    components = [_component_relations(component) for component in spec.components]
+    if len(components) == 1:
+        return Compound(connective=Connective.AND, operands=(*components[0], *job))
+    clauses = [
+        Compound(connective=Connective.AND, operands=tuple(relations)) for relations in components
+    ]
+    return Compound(connective=Connective.MULTI, operands=(*job, *clauses))
+
+
+def _job_relations(spec: JobSpec) -> list[Relation]:
+    single: list[tuple[str, str | None]] = [
+        ("priority", None if spec.priority is Priority.LOW else spec.priority),
+        ("inputMode", None if spec.input_mode is InputMode.WHOLE else spec.input_mode),
+        ("deadline", None if spec.deadline is None else _deadline_text(spec.deadline)),
+        ("maxHold", None if spec.max_hold_s is None else minutes_text(spec.max_hold_s)),
+        ("quorum", _number(spec.quorum)),
+        ("retry", _number(spec.retries or None)),
+        ("rerun", None if spec.rerun else "no"),
+        ("progress", spec.progress),
+    ]
+    relations = [_relation(name, [text]) for name, text in single if text is not None]
+    if spec.input_file is not None:
+        name, size_bytes = spec.input_file.name, spec.input_file.size_bytes
+        pair = name if size_bytes is None else (name, str(size_bytes))
+        relations.append(_relation("inputFile", [pair]))
+    if spec.hint is not None:
+        deviation = spec.hint.deviation
+        number = [] if deviation is None else [f"{Decimal(repr(float(deviation))):f}"]
+        relations.append(_relation("hint", [spec.hint.kind, *number]))
+    if spec.connect:
+        relations.append(_relation("connect", spec.connect))
+    return relations
+
+
+def _component_relations(spec: ComponentSpec) -> list[Relation]:
+    single: list[tuple[str, str | None]] = [
+        ("label", spec.label),
+        ("resourceManagerContact", spec.site),
+        ("subjobStartType", None if spec.start_type is StartType.STRICT else spec.start_type),
+        ("count", str(spec.processors)),
+        ("hostCount", _number(spec.hosts)),
+        ("jobType", None if spec.job_type is JobType.MULTIPLE else spec.job_type),
+        ("executable", spec.executable),
+        ("directory", spec.directory),
+        ("stdin", spec.stdin),
+        ("stdout", spec.stdout),
+        ("stderr", spec.stderr),
+        ("maxWallTime", _whole_minutes(spec.wall_time_s)),
+        ("maxCpuTime", _whole_minutes(spec.cpu_time_s)),
+        ("minMemory", _number(spec.memory_min_mb)),
+        ("maxMemory", _number(spec.memory_max_mb)),
+        ("queue", spec.queue),
+        ("project", spec.project),
+    ]
+    relations = [_relation(name, [text]) for name, text in single if text is not None]
+    for name, values in (
+        ("arguments", spec.arguments),
+        ("environment", spec.environment),
+        ("outputFile", spec.output_files),
+    ):
+        if values:
+            relations.append(_relation(name, values))
+    return relations
+
+
+def _relation(name: str, values: AbstractSequence[str | tuple[str, str]]) -> Relation:
+    nodes = tuple(_value(value) for value in values)
+    return Relation(attribute=name, operator=Operator.EQ, values=nodes)
+
+
+def _value(value: str | tuple[str, str]) -> Value:
+    if isinstance(value, str):
+        return Literal(text=value)
+    return Sequence(values=tuple(Literal(text=text) for text in value))
+
+
+def _number(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _whole_minutes(seconds: Seconds | None) -> str | None:
+    if seconds is None:
+        return None
+    if seconds % 60:
+        raise SpecError(f"a time limit of {seconds} s is not a whole number of minutes")
+    return str(int(seconds // 60))
+
+
+def _deadline_text(deadline: Deadline) -> str:
+    if (deadline.at is None) == (deadline.after_s is None):
+        raise SpecError("a deadline has either an instant or a time from submission")
+    if deadline.at is not None:
+        instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
+            microseconds=round(deadline.at * 1e6)
+        )
+        return instant.isoformat()
+    assert deadline.after_s is not None
+    return f"+{minutes_text(deadline.after_s)}"

@@ -1,0 +1,169 @@
+"""Random trees, texts near RSL, and jobs."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from koala.core.job import (
+    ComponentSpec,
+    Deadline,
+    Hint,
+    InputFile,
+    InputMode,
+    JobSpec,
+    JobType,
+    StartType,
+)
+from koala.core.values import FileName, Priority, SiteName
+from koala.rsl.tree import (
+    Compound,
+    Concatenation,
+    Connective,
+    Literal,
+    Operator,
+    Relation,
+    Sequence,
+    Tree,
+    Variable,
+)
+
+# Trees
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+"""What a literal may hold: anything but NUL and lone surrogates."""
+names = st.sampled_from(
+    ["A", "B", "count", "a b", "", "*", "+x", "'", '"', "(*", "é", "\r", "$(X)"]
+)
+literals = st.builds(Literal, text=texts | names)
+variables = st.recursive(
+    st.builds(Variable, name=texts | names),
+    lambda inner: st.builds(
+        Variable,
+        name=names,
+        default=literals | inner | st.builds(Concatenation, parts=st.tuples(literals, inner)),
+    ),
+    max_leaves=3,
+)
+items = literals | variables
+concatenations = st.builds(Concatenation, parts=st.lists(items, min_size=2, max_size=4).map(tuple))
+values = st.recursive(
+    items | concatenations,
+    lambda inner: st.builds(Sequence, values=st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    max_leaves=6,
+)
+relations = st.builds(
+    Relation,
+    attribute=texts | names,
+    operator=st.sampled_from(Operator),
+    values=st.lists(values, min_size=1, max_size=3).map(tuple),
+)
+specifications = st.recursive(
+    relations,
+    lambda inner: st.builds(
+        Compound,
+        connective=st.sampled_from(Connective),
+        operands=st.lists(inner, min_size=1, max_size=3).map(tuple),
+    ),
+    max_leaves=5,
+)
+trees = st.builds(Tree, root=specifications)
+
+# Texts
+
+_PIECES = (
+    *"+&|()=<>!\"'^#$*?~ \t\n\r\0\x0bab1é",
+    "(*", "*)", "$(", "<=", "!=", '""', "&(", ")(", "rsl_substitution=", "(A a)", "$(A)", "count=",
+    "executable=", "+(&(", "))", "environment=(", "deadline=", "inputFile=(f 1K)", "label=x",
+)  # fmt: skip
+near_texts = st.lists(st.sampled_from(_PIECES), max_size=30).map("".join)
+"""Texts that are nearly RSL, and sometimes are."""
+
+# Jobs
+
+_clean = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=10)
+_paths = _clean.filter(lambda text: "://" not in text)
+_words = st.from_regex(r"[A-Za-z0-9_.*?()][A-Za-z0-9_.@:+\-\"']{0,9}", fullmatch=True)
+_labels = st.text("abc é'\"()+*", min_size=1, max_size=6).filter(str.strip)
+_variable_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True).filter(
+    lambda name: not name.startswith("KOALA_")
+)
+_environments = st.dictionaries(_variable_names, texts, max_size=3).map(
+    lambda pairs: tuple(pairs.items())
+)
+_output_files = st.lists(
+    st.from_regex(r"[a-z][a-z ]{0,3}(/[a-z.é]{1,4}x){0,2}", fullmatch=True), max_size=3, unique=True
+).map(tuple)
+_minutes = st.none() | st.integers(1, 5_256_000).map(lambda minutes: minutes * 60.0)
+
+
+@st.composite
+def components(draw: st.DrawFn) -> ComponentSpec:
+    """A component that can be written."""
+    processors = draw(st.integers(1, 1000))
+    low, high = sorted(draw(st.tuples(st.integers(1, 10**9), st.integers(1, 10**9))))
+    return ComponentSpec(
+        executable=draw(_paths),
+        arguments=draw(st.lists(texts, max_size=3).map(tuple)),
+        directory=draw(st.none() | _paths),
+        environment=draw(_environments),
+        stdin=draw(st.none() | _paths),
+        stdout=draw(st.none() | _paths),
+        stderr=draw(st.none() | _paths),
+        processors=processors,
+        hosts=draw(st.none() | st.integers(1, processors)),
+        job_type=draw(st.sampled_from(JobType)),
+        site=draw(st.none() | st.sampled_from(["delft", "fs0.das2.org", "a_b-c"]).map(SiteName)),
+        start_type=draw(st.sampled_from(StartType)),
+        wall_time_s=draw(_minutes),
+        cpu_time_s=draw(_minutes),
+        memory_min_mb=draw(st.sampled_from([None, low])),
+        memory_max_mb=draw(st.sampled_from([None, high])),
+        queue=draw(st.none() | _words),
+        project=draw(st.none() | _words),
+        output_files=draw(_output_files),
+    )
+
+
+_seconds = st.floats(0, 300_000_000, allow_nan=False, allow_subnormal=False).filter(
+    lambda seconds: seconds == 0 or seconds > 1e-6
+)
+_deadlines = st.one_of(
+    st.integers(0, 4_000_000_000_000_000).map(lambda micro: Deadline(at=micro / 10**6)),
+    _seconds.map(lambda seconds: Deadline(after_s=seconds)),
+)
+_hints = st.builds(
+    Hint, kind=st.sampled_from(["cpu", "io"]), deviation=st.none() | st.floats(0.0, 1.0)
+)
+_input_files = st.builds(
+    InputFile,
+    name=st.text("abc/é ", min_size=1, max_size=8).filter(str.strip).map(FileName),
+    size_bytes=st.none() | st.integers(0, 2**63 - 1),
+)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> JobSpec:
+    """A job that can be written."""
+    parts = draw(st.lists(components(), min_size=1, max_size=3))
+    labels = draw(
+        st.lists(_labels, min_size=len(parts), max_size=len(parts), unique=True)
+        | st.just([None] * len(parts))
+    )
+    labelled = [
+        ComponentSpec(**{name: getattr(part, name) for name in part.__slots__} | {"label": label})
+        for part, label in zip(parts, labels, strict=True)
+    ]
+    return JobSpec(
+        components=tuple(labelled),
+        priority=draw(st.sampled_from(Priority)),
+        input_file=draw(st.none() | _input_files),
+        input_mode=draw(st.sampled_from(InputMode)),
+        deadline=draw(st.none() | _deadlines),
+        hint=draw(st.none() | _hints),
+        max_hold_s=draw(st.none() | _seconds),
+        quorum=draw(st.none() | st.integers(1, len(parts))),
+        retries=draw(st.integers(0, 1000)),
+        rerun=draw(st.booleans()),
+        progress=draw(st.sampled_from([None, "free", "sq"])),
+        connect=draw(st.lists(_words, max_size=3).map(tuple)),
+    )

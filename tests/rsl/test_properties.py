@@ -1,0 +1,133 @@
+"""Laws over random trees, texts and jobs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from koala.core.job import JobSpec
+from koala.core.values import UserName
+from koala.errors import SpecError
+from koala.rsl import (
+    JobReading,
+    Tree,
+    canonical_json,
+    evaluate,
+    parse,
+    read_job,
+    unparse,
+    write_job,
+)
+from koala.rsl.attributes import ATTRIBUTES
+from tests.rsl.examples import TREES
+from tests.rsl.outcomes import outcome
+from tests.rsl.strategies import jobs, near_texts, trees
+
+
+@given(tree=trees, pretty=st.booleans())
+def test_any_tree_parses_back_from_its_text(tree: Tree, pretty: bool) -> None:
+    text = unparse(tree, pretty=pretty)
+    assert parse(text) == tree
+    assert not text.endswith(("'", '"'))
+
+
+@given(tree=trees)
+def test_any_tree_is_valid_json_on_one_line(tree: Tree) -> None:
+    text = canonical_json(tree)
+    assert json.dumps(json.loads(text)) == text
+
+
+@given(tree=trees)
+def test_an_evaluated_tree_evaluates_to_itself(tree: Tree) -> None:
+    evaluated = outcome(lambda: evaluate(tree, {"A": "a", "B": "$(A)"}))
+    if isinstance(evaluated, SpecError):
+        return
+    assert '"var"' not in canonical_json(evaluated).replace('\\"', "")
+    assert evaluate(evaluated) == evaluated
+
+
+@given(text=near_texts)
+@example(text="&(executable=a)(rsl__substitution=(A a))")
+def test_whatever_the_text_the_answer_is_a_tree_or_an_error_with_position(text: str) -> None:
+    tree = outcome(lambda: parse(text))
+    if isinstance(tree, SpecError):
+        assert tree.position is not None
+        return
+    assert parse(unparse(tree)) == tree
+    reading = outcome(lambda: read_job(text))
+    assert isinstance(reading, JobReading) or reading.position is not None
+
+
+@given(text=st.binary(max_size=60))
+def test_whatever_the_bytes_the_answer_is_a_tree_or_an_error(text: bytes) -> None:
+    tree = outcome(lambda: parse(text))
+    assert isinstance(tree, Tree) or tree.position is not None
+
+
+@given(data=st.data())
+def test_a_mutated_text_is_a_tree_or_an_error(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from([text for text, _ in TREES]))
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 3)))
+    mutated = text[:start] + data.draw(near_texts) + text[end:]
+    tree = outcome(lambda: parse(mutated))
+    if isinstance(tree, SpecError):
+        assert tree.position is not None
+    else:
+        assert parse(unparse(tree, pretty=True)) == tree
+
+
+@settings(max_examples=40)
+@given(spec=jobs())
+def test_a_written_job_reads_back_the_same(spec: JobSpec) -> None:
+    spec = replace(spec, owner=UserName("ann"))
+    reading = read_job(write_job(spec), owner="ann")
+    assert reading.spec == spec
+    assert not reading.is_dry_run
+
+
+VALUES = """
+    4|0|a b|(a b)|(A b)(C d)|""|yes|cpu 0.5|"+5"|2030-01-01T00:00Z|multiple|low|../x|strict-barrier
+    |(a 5G)|(a (b))|"é\n"|$(X)
+"""
+_attribute_values = st.sampled_from(VALUES.split("|"))
+_relations = st.tuples(
+    st.sampled_from([*(row.name for row in ATTRIBUTES), "x-mine", "nonsense"]), _attribute_values
+).map(lambda pair: f"({pair[0]}={pair[1]})")
+_clauses = st.lists(_relations, max_size=4).map(lambda rows: "&(executable=a)" + "".join(rows))
+
+
+@given(
+    clauses=st.lists(_clauses, min_size=1, max_size=3), relations=st.lists(_relations, max_size=2)
+)
+def test_any_attributes_give_a_job_that_can_be_written_or_an_error_with_position(
+    clauses: list[str], relations: list[str]
+) -> None:
+    text = "+" + "".join(f"({clause})" for clause in clauses) + "".join(relations)
+    reading = outcome(lambda: read_job(text, {"X": "7"}))
+    if isinstance(reading, SpecError):
+        assert reading.position is not None
+    else:
+        assert read_job(write_job(reading.spec)).spec == reading.spec
+
+
+def test_a_job_that_rsl_cannot_say_is_not_written() -> None:
+    spec = read_job("&(executable=a)").spec
+    component = spec.components[0]
+    for wrong in (
+        replace(component, executable=""),
+        replace(component, arguments=("a\0b",)),
+        replace(component, wall_time_s=90.0),
+        replace(component, processors=0),
+        replace(component, environment=(("A", "1"), ("A", "2"))),
+    ):
+        with pytest.raises(SpecError, match="cannot be written as RSL"):
+            write_job(replace(spec, components=(wrong,)))
+    with pytest.raises(SpecError, match="no components"):
+        write_job(replace(spec, components=()))
+    with pytest.raises(SpecError, match="progress"):
+        write_job(replace(spec, progress="SQ"))
