@@ -176,6 +176,13 @@ def _check(config: Config, source: str) -> None:
     for table, key, value in _numbers(config):
         if math.isnan(value) or (math.isinf(value) and key != "longest_hold_s"):
             _refuse(source, key=f"{table}.{key}", value=value, allowed="a finite number")
+    load = config.load
+    if load.size_min > load.size_max:
+        allowed = f"at most load.size_max = {load.size_max}"
+        _refuse(source, key="load.size_min", value=load.size_min, allowed=allowed)
+    if load.arrivals_per_hour and load.size_max > config.site.processors:
+        allowed = f"at most site.processors = {config.site.processors}"
+        _refuse(source, key="load.size_max", value=load.size_max, allowed=allowed)
     for key, endpoint in (
         ("agent.daemon", config.agent.daemon),
         ("files.serve", config.files.serve),
@@ -255,7 +262,8 @@ def _explain(error: str, tree: dict[str, object]) -> str:
         missing = f"{place}.{named['name']}" if place else named["name"]
         return f"{missing} is missing"
     value: object = tree
-    for key in place.removesuffix("[...]").split(".") if place else ():
+    place = place.removesuffix("[...]")
+    for key in place.split(".") if place else ():
         value = value.get(key) if isinstance(value, dict) else None
     allowed = what.removeprefix("Expected ").replace("`", "")
     if what.startswith("Invalid enum value"):

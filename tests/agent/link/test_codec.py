@@ -1,0 +1,246 @@
+"""Messages and values: what is said arrives as it was meant, and nothing else gets through."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala.errors import SpecError
+from koala.wire.v1 import link_pb2
+from koala_agent import codec, session, values
+from koala_agent.files import orders
+from koala_agent.logs import LogChunk, LogRequest
+
+FACTS = codec.Facts(
+    version="1.2",
+    site="delft",
+    processors=8,
+    grace_s=5.0,
+    starts_after_stop=True,
+    address="10.0.0.1",
+    serves="10.0.0.1:7401",
+    owner="anna",
+)
+CLAIM = values.ClaimId("j1/2/0/1")
+
+
+def order_in(**kind: object) -> session.Order:
+    decoded = codec.decode(link_pb2.ToAgent(**kind))  # type: ignore[arg-type]  # any kind
+    assert isinstance(decoded, session.Order)
+    return decoded
+
+
+def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
+    program = link_pb2.Program(
+        label="left",
+        executable="/bin/true",
+        arguments=["a", ""],
+        environment=[link_pb2.Variable(name="A", value="1")],
+        processes=4,
+        wall_time_s=60.0,
+        output_files=["out"],
+    )
+    hold = link_pb2.Hold(
+        claim=CLAIM,
+        ask_number=3,
+        owner="anna",
+        processors=4,
+        hold_s=900.0,
+        no_barrier=True,
+        program=program,
+        inputs=["j1/2/t1"],
+        local_input="data",
+        chunk_offset=5,
+        chunk_bytes=6,
+    )
+    order = order_in(hold=hold)
+    assert order.claim == CLAIM
+    assert order.body == values.Hold(
+        claim=CLAIM,
+        processors=4,
+        hold_s=900.0,
+        program=values.Program(
+            executable="/bin/true",
+            label="left",
+            arguments=("a", ""),
+            environment=(("A", "1"),),
+            processes=4,
+            wall_time_s=60.0,
+            output_files=("out",),
+        ),
+        ask_number=3,
+        owner="anna",
+        no_barrier=True,
+        inputs=("j1/2/t1",),
+        local_input="data",
+        chunk_offset=5,
+        chunk_bytes=6,
+    )
+
+
+def test_arm_and_release_arrive_with_their_number() -> None:
+    peer = link_pb2.Peer(
+        component=0, label="l", site="delft", processors=4, processes=2, address="a", claim=CLAIM
+    )
+    number = link_pb2.ArmNumber(epoch=2, counter=7)
+    arm = link_pb2.Arm(claim=CLAIM, number=number, release_at=10.0, late_s=2.5, peers=[peer])
+    body = order_in(arm=arm).body
+    assert isinstance(body, values.Arm)
+    assert body.number == values.ArmNumber(epoch=2, counter=7)
+    assert body.peers[0].claim == CLAIM
+    release = order_in(release=link_pb2.Release(claim=CLAIM, number=number, release_at=10.0))
+    assert release.body == values.Release(claim=CLAIM, number=body.number, release_at=10.0)
+
+
+def test_transfers_are_named_by_fetch_and_serve_and_not_by_a_cancel() -> None:
+    fetch = order_in(fetch=link_pb2.Fetch(transfer="j1/1/t1", file="f", size_bytes=5))
+    assert fetch.transfer == "j1/1/t1"
+    assert isinstance(fetch.body, orders.FetchOrder)
+    serve = order_in(serve=link_pb2.Serve(transfer="j1/1/t2", file="f", relay="h:1"))
+    assert serve.transfer == "j1/1/t2"
+    assert isinstance(serve.body, orders.ServeOrder)
+    cancel = order_in(cancel_transfer=link_pb2.CancelTransfer(transfer="j1/1/t1"))
+    assert cancel == session.Order(body=codec.CancelTransfer(transfer="j1/1/t1"))
+
+
+def test_answers_to_a_starter_name_no_claim_as_wanted() -> None:
+    """A pong in the pipe must not keep a claim alive that the daemon no longer wants."""
+    pong = order_in(pong=link_pb2.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0))
+    assert pong == session.Order(body=values.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0))
+    answer = order_in(kv_answer=link_pb2.KvAnswer(claim=CLAIM, request=4, ok=True, value="v"))
+    assert answer.claim is None
+    request = order_in(log_request=link_pb2.LogRequest(request=1, claim=CLAIM, stream="stdout"))
+    assert isinstance(request.body, LogRequest)
+
+
+def test_the_session_s_own_messages_arrive() -> None:
+    welcome = link_pb2.Welcome(
+        epoch=3, protocol=1, hold_lease_s=60, run_lease_s=math.inf, kill_s=0, now=5.5, relay="h:1"
+    )
+    assert codec.decode(link_pb2.ToAgent(welcome=welcome)) == session.Welcome(
+        epoch=3,
+        protocol=1,
+        hold_lease_s=60,
+        run_lease_s=math.inf,
+        kill_s=0,
+        now=5.5,
+        relay="h:1",
+    )
+    assert codec.decode(
+        link_pb2.ToAgent(reject=link_pb2.Reject(reason="r", is_final=True))
+    ) == session.Reject(reason="r", is_final=True)
+    ended = link_pb2.ToAgent(wanted_end=link_pb2.WantedEnd())
+    assert codec.decode(ended) == session.WantedEnd()
+    goodbye = link_pb2.ToAgent(goodbye=link_pb2.Goodbye(reason="r"))
+    assert codec.decode(goodbye) == session.Goodbye(reason="r")
+    assert codec.decode(link_pb2.ToAgent()) is None, "a kind of a later protocol is ignored"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "word"),
+    [
+        ("stop", link_pb2.Stop(claim="../etc"), "'../etc' is no claim"),
+        ("hold", link_pb2.Hold(claim=CLAIM, hold_s=1.0), "for 0 processors"),
+        ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.nan), "hold_s = nan"),
+        ("arm", link_pb2.Arm(claim=CLAIM, late_s=1.0), "do not include it"),
+        ("release", link_pb2.Release(claim=CLAIM, release_at=math.inf), "release_at = inf"),
+        ("welcome", link_pb2.Welcome(epoch=1, protocol=1), "hold_lease_s = 0.0"),
+    ],
+)
+def test_what_cannot_be_meant_is_an_error_that_says_so(kind: str, body: object, word: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        order_in(**{kind: body})
+    assert word in str(caught.value)
+
+
+@given(st.binary(max_size=200))
+def test_whatever_bytes_come_decoding_gives_a_value_or_our_error(content: bytes) -> None:
+    try:
+        message = link_pb2.ToAgent.FromString(content)
+    except DecodeError:
+        return
+    try:
+        codec.decode(message)
+    except SpecError:
+        return
+
+
+@given(
+    st.sampled_from([field.name for field in link_pb2.ToAgent.DESCRIPTOR.fields]),
+    st.binary(max_size=100),
+)
+def test_whatever_a_known_kind_holds_decoding_gives_a_value_or_our_error(
+    kind: str, content: bytes
+) -> None:
+    """Random bytes are rarely a known kind; this makes each of them one."""
+    message = link_pb2.ToAgent()
+    try:
+        getattr(message, kind).MergeFromString(content)
+    except DecodeError:
+        return
+    getattr(message, kind).SetInParent()
+    try:
+        assert codec.decode(message) is not None
+    except SpecError:
+        return
+
+
+def test_a_registration_has_the_facts_of_the_site() -> None:
+    register = session.Register(session="s", epoch_seen=4, idle=7)
+    sent = codec.encode(register, FACTS).register
+    assert (sent.protocol, sent.version, sent.site, sent.session) == (1, "1.2", "delft", "s")
+    assert (sent.epoch_seen, sent.idle) == (4, 7)
+    assert sent.facts == link_pb2.Facts(
+        processors=8,
+        grace_s=5.0,
+        starts_after_stop=True,
+        address="10.0.0.1",
+        serves="10.0.0.1:7401",
+        owner="anna",
+    )
+
+
+def test_a_claim_s_report_goes_out_with_all_that_is_known() -> None:
+    end = values.End(
+        kind=values.EndKind.EXITED, reason="", statuses=(0, -9), ended_at=12.0, cpu_s=1.5
+    )
+    report = values.Report(
+        claim=CLAIM, state=values.ReportState.GONE, nonce="n", passed_at=3.0, end=end
+    )
+    sent = codec.encode(report, FACTS).claim
+    assert (sent.claim, sent.state) == (CLAIM, link_pb2.CLAIM_STATE_GONE)
+    assert (sent.nonce, sent.passed_at, list(sent.end.statuses)) == ("n", 3.0, [0, -9])
+    assert sent.end.kind == "exited"
+    assert not sent.HasField("armed")
+    asked = values.Report(claim=CLAIM, state=values.ReportState.ASKED)
+    assert not codec.encode(asked, FACTS).claim.HasField("end")
+
+
+@pytest.mark.parametrize("state", list(values.ReportState))
+def test_every_state_of_a_claim_has_its_word_on_the_wire(state: values.ReportState) -> None:
+    sent = codec.encode(values.Report(claim=CLAIM, state=state), FACTS).claim
+    assert link_pb2.ClaimState.Name(sent.state) == f"CLAIM_STATE_{state.name}"
+
+
+@pytest.mark.parametrize(
+    ("report", "kind"),
+    [
+        (session.InventoryEnd(), "inventory_end"),
+        (session.Beat(number=1, sent_at=2.0), "beat"),
+        (session.Goodbye(reason="r"), "goodbye"),
+        (values.Ping(claim=CLAIM, nonce="n", sent_at=1.0), "ping"),
+        (values.KvPut(claim=CLAIM, request=0, name="a", value="b"), "kv_put"),
+        (values.KvGet(claim=CLAIM, request=1, name="a", wait_s=3.0), "kv_get"),
+        (LogChunk(request=1, offset=0, data=b"x"), "log"),
+        (orders.TransferFinished(transfer="t", size_bytes=1, took_s=2.0), "transfer"),
+        (orders.TransferFailed(transfer="t", reason="r", at="delft"), "transfer"),
+        (orders.FileFound(file="f", size_bytes=1, checksum="c"), "file"),
+        (orders.FileRemoved(file="f"), "file"),
+    ],
+)
+def test_every_report_has_its_message(report: object, kind: str) -> None:
+    assert codec.encode(report, FACTS).WhichOneof("kind") == kind

@@ -1,0 +1,133 @@
+"""A configuration is right as a whole, or refused with file, key, value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from koala.errors import ConfigError
+from koala_agent.config import Config, parse_config, read_config
+
+MINIMAL = """
+[agent]
+site = "delft"
+daemon = "localhost:7400"
+state_dir = "state"
+[site]
+processors = 16
+"""
+
+
+def parse(text: str) -> Config:
+    return parse_config(text, source="delft.toml", folder=Path("/etc/koala"))
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    return str(caught.value)
+
+
+def test_six_lines_are_enough_and_folders_are_absolute() -> None:
+    config = parse(MINIMAL)
+    assert config.agent.state_dir == "/etc/koala/state"
+    assert config.files.store == "/etc/koala/state/files"
+    assert config.site.longest_hold_s == math.inf
+    assert config.load.arrivals_per_hour == 0, "no synthetic local users unless asked for"
+
+
+def test_every_key_can_be_set() -> None:
+    config = parse("""
+[agent]
+site = "delft"
+daemon = "[::1]:7400"
+state_dir = "/var/lib/koala"
+silence_s = 5
+keep_s = 60
+log_level = "debug"
+[site]
+processors = 68
+grace_s = 2
+address = "10.0.0.1"
+owner = "anna"
+longest_hold_s = 900
+largest_claim = 32
+[lrm]
+kind = "emulated"
+discipline = "easy"
+speed = 60.0
+fault_rate = 0.1
+seed = 7
+[load]
+arrivals_per_hour = 30.0
+run_mean_s = 10
+run_max_s = 100
+size_q = 0.9
+size_min = 1
+size_max = 16
+estimate_factor_max = 2
+waiting_max = 10
+[files]
+store = "/data/koala"
+serve = "0.0.0.0:0"
+rate = 1e6
+rates = { utrecht = 5e5 }
+concurrent = 2
+[starter]
+listen = "127.0.0.1:0"
+python = "/usr/bin/python3"
+[tls]
+authority = "ca.pem"
+certificate = "delft.pem"
+key = "delft.key"
+server_name = "koala"
+""")
+    assert config.lrm.discipline == "easy"
+    assert config.files.rates == {"utrecht": 5e5}
+    assert config.tls is not None
+    assert config.tls.authority == "/etc/koala/ca.pem"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (MINIMAL + "large_claim = 8", "site.large_claim is not known"),
+        (MINIMAL + "large_claim = 8", "did you mean largest_claim?"),
+        (MINIMAL + "grace_s = 'x'", "site.grace_s = 'x': allowed is float, got str"),
+        (MINIMAL + "grace_s = -1", "site.grace_s = -1: allowed is float > 0.0"),
+        (MINIMAL + "grace_s = inf", "site.grace_s = inf: allowed is a finite number"),
+        (MINIMAL + "longest_hold_s = nan", "site.longest_hold_s = nan"),
+        (MINIMAL + "largest_claim = 17", "site.largest_claim = 17: allowed is at most"),
+        (MINIMAL + "[lrm]\nkind = 'slurmm'", "lrm.kind = 'slurmm': allowed is one of emulated"),
+        (MINIMAL + "[files]\nrates = { a = -1 }", "files.rates = {'a': -1}: allowed is"),
+        (MINIMAL + "[files]\nserve = 'here:70000'", "allowed is a port from 0 to 65535"),
+        (MINIMAL + "[load]\nsize_min = 9", "load.size_min = 9: allowed is at most load.size_max"),
+        (MINIMAL + "[load]\nsize_max = 17\narrivals_per_hour = 1", "load.size_max = 17"),
+        (MINIMAL + "[tls]\nauthority = 'a'\nkey = 'b'", "certificate and key together"),
+        (MINIMAL + "[network]", "network is not known: allowed are agent, site"),
+        (MINIMAL.replace("daemon", "deamon"), "agent.deamon is not known"),
+        (MINIMAL.replace('daemon = "localhost:7400"', ""), "agent.daemon is missing"),
+        (MINIMAL.replace("delft", "de lft"), "agent.site = 'de lft': allowed is"),
+        ("site = ", "not TOML"),
+        ("", "agent is missing"),
+        ("agent = 3", "agent = 3: allowed is object"),
+    ],
+)
+def test_a_wrong_configuration_names_key_value_and_what_is_allowed(
+    text: str, expected: str
+) -> None:
+    message = refusal(text)
+    assert message.startswith("delft.toml: ")
+    assert expected in message
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.toml"
+    with pytest.raises(ConfigError, match=r"missing\.toml: cannot be read"):
+        read_config(missing)
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"binary\.toml"):
+        read_config(binary)
