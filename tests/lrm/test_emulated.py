@@ -13,8 +13,8 @@ from koala_agent.lrm.emulated import EmulatedSettings
 from koala_agent.lrm.load import LoadParameters
 from koala_agent.lrm.model import Discipline
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
-from koala_agent.lrm.processes import identify
-from tests.lrm.harness import ESCAPE, Ask, Pipe, Serve, python
+from koala_agent.lrm.processes import identify, look
+from tests.lrm.harness import ESCAPE, RELAY, Ask, Pipe, Serve, python
 
 pytestmark = pytest.mark.live
 
@@ -113,6 +113,17 @@ async def test_a_job_that_exits_has_not_ended_while_its_daemon_lives(
         end = await witness.ended("a")
         assert identify(daemon) is None
         assert (end.cause, end.exit_status) == (EndCause.EXITED, 0)
+
+
+async def test_a_job_that_flees_from_process_to_process_is_caught(
+    serve: Serve, ask: Ask, pipe: Pipe
+) -> None:
+    """None of its processes lives long enough to be looked at and then signalled."""
+    async with serve() as (manager, witness):
+        await manager.submit(ask("a", *python(RELAY, pipe.path)))
+        assert await pipe.line() == "up"
+        await witness.ended("a")
+        assert [seen for seen in look().seen if seen.claim == "a"] == []
 
 
 async def test_a_job_that_minds_term_may_clean_up(serve: Serve, ask: Ask, pipe: Pipe) -> None:

@@ -261,3 +261,88 @@ def test_a_deep_queue_is_not_visited_at_every_event() -> None:
     jobs = [TraceJob(0, 8, 1, 1) for _ in range(20_000)]
     starts = start_times(jobs, processors=8, discipline=Discipline.FCFS)
     assert starts == list(range(20_000))
+
+
+class Plain:
+    """The machine again, without a memory: every pass looks at everything."""
+
+    def __init__(self, discipline: Discipline) -> None:
+        self.discipline = discipline
+        self.waiting: dict[int, TraceJob] = {}
+        self.running: dict[int, tuple[int, float]] = {}
+
+    def advance(self, now: float) -> list[int]:
+        started = []
+        while self.waiting:
+            key, job = next(iter(self.waiting.items()))
+            if job.processors > self.idle():
+                break
+            started.append(self.start(key, now))
+        if self.discipline is Discipline.EASY and self.waiting:
+            started += self.backfill(now)
+        return started
+
+    def backfill(self, now: float) -> list[int]:
+        head, *others = self.waiting
+        needed = self.waiting[head].processors
+        leaving = [(max(now, until), size) for size, until in self.running.values()]
+
+        def free_at(instant: float) -> int:
+            return self.idle() + sum(size for until, size in leaving if until <= instant)
+
+        shadow = min(until for until, _ in leaving if free_at(until) >= needed)
+        extra = free_at(shadow) - needed
+        started = []
+        for key in others:
+            job = self.waiting[key]
+            is_short = now + job.estimate_s <= shadow
+            if job.processors <= self.idle() and (is_short or job.processors <= extra):
+                extra -= 0 if is_short else job.processors
+                started.append(self.start(key, now))
+        return started
+
+    def start(self, key: int, now: float) -> int:
+        job = self.waiting.pop(key)
+        self.running[key] = (job.processors, now + job.estimate_s)
+        return key
+
+    def idle(self) -> int:
+        return PROCESSORS - sum(size for size, _ in self.running.values())
+
+
+@pytest.mark.parametrize("discipline", list(Discipline))
+@given(data=st.data())
+def test_what_is_remembered_between_passes_never_shows(
+    discipline: Discipline, data: st.DataObject
+) -> None:
+    """Submissions, withdrawals, early and late ends and jobs past the queue, in any order."""
+    queue: LocalQueue[int] = LocalQueue(processors=PROCESSORS, discipline=discipline)
+    plain = Plain(discipline)
+    now = 0.0
+    for key in range(data.draw(st.integers(1, 60))):
+        now += data.draw(st.sampled_from([0, 0, 1, 3]))
+        match data.draw(
+            st.sampled_from(["submit", "submit", "submit", "withdraw", "end", "occupy"])
+        ):
+            case "submit":
+                job = TraceJob(now, data.draw(st.integers(1, 8)), 1, data.draw(st.integers(1, 9)))
+                queue.submit(key, processors=job.processors, estimate_s=job.estimate_s)
+                plain.waiting[key] = job
+            case "withdraw" if plain.waiting:
+                gone = data.draw(st.sampled_from(sorted(plain.waiting)))
+                queue.withdraw(gone)
+                del plain.waiting[gone]
+            case "end" if plain.running:
+                gone = data.draw(st.sampled_from(sorted(plain.running)))
+                queue.end(gone)
+                del plain.running[gone]
+            case "occupy" if plain.idle():
+                size = data.draw(st.integers(1, plain.idle()))
+                queue.occupy(key, processors=size, until=now + 4)
+                plain.running[key] = (size, now + 4)
+            case _:
+                pass  # nothing there to withdraw, to end, or to occupy
+        if data.draw(st.booleans()):
+            assert queue.advance(now) == plain.advance(now)
+            assert queue.idle == plain.idle()
+    assert queue.advance(now) == plain.advance(now)

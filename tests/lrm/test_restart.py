@@ -155,7 +155,7 @@ def leaders(claim: str) -> list[int]:
     """The session leaders among the processes of a claim that are not daemons."""
     return [
         seen.identity.pid
-        for seen in look()
+        for seen in look().seen
         if seen.claim == claim and os.getsid(seen.identity.pid) == seen.identity.pid
     ]
 
@@ -177,14 +177,15 @@ async def test_killed_at_any_moment_the_agent_runs_no_claim_twice(
     """Each job writes its claim once; some ended, some run, some were never started."""
     log = tmp_path / "log"
     claims = [f"c{number}" for number in range(24)]
-    for killed_after in (3, 11):
+    asked = [ask(claim, "sh", "-c", f"echo {claim} >> {log}") for claim in claims]
+    for submitted_when_killed in (5, 13, 20):
         async with launch() as agent:
-            for claim in claims:
-                await agent.submit(ask(claim, "sh", "-c", f"echo {claim} >> {log}"))
-            for _ in range(killed_after):
-                await agent.line()
+            for placeholder in asked[:submitted_when_killed]:
+                await agent.submit(placeholder)
             await agent.kill()
     async with serve() as (manager, witness):
+        for placeholder in asked:
+            await manager.submit(placeholder)
         await witness.until(Idle, lambda idle: idle.idle == 8 and idle.queued_jobs == 0)
         listed = await manager.listing()
     assert [ended.claim for ended in listed if isinstance(ended, Ended)] == claims

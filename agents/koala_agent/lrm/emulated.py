@@ -21,7 +21,6 @@ import math
 import os
 import random
 import secrets
-import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,25 +29,20 @@ from pathlib import Path
 from typing import assert_never
 
 from koala.errors import ConfigError, LocalManagerError
+from koala_agent.lrm.launch import check, spawn
 from koala_agent.lrm.load import LoadParameters, LocalJob, local_jobs
 from koala_agent.lrm.model import Discipline, LocalQueue
 from koala_agent.lrm.port import (
-    OUTPUT_FILE,
     EndCause,
-    Ended,
     Idle,
     Listed,
     Placeholder,
-    Queued,
     Running,
     Tell,
 )
 from koala_agent.lrm.processes import (
-    CLAIM_VARIABLE,
-    SCOPE_VARIABLE,
     Identity,
     boot_id,
-    identify_child,
     is_alive,
     look,
 )
@@ -61,6 +55,7 @@ from koala_agent.lrm.table import (
     Starting,
     State,
     Waiting,
+    listed,
 )
 from koala_agent.lrm.trees import Trees, Usage
 
@@ -210,7 +205,7 @@ class EmulatedLocalManager:
             raise LocalManagerError("the local manager is closing", transient=True)
         if placeholder.claim in self._jobs:
             return
-        _check(placeholder, self._settings.processors)
+        check(placeholder, self._settings.processors)
         is_faulty = self._rng.random() < self._settings.fault_rate
         is_doomed = is_faulty and self._rng.random() < 0.5
         if is_faulty and not is_doomed:
@@ -240,7 +235,7 @@ class EmulatedLocalManager:
     async def listing(self) -> tuple[Listed, ...]:
         """See `LocalManager`."""
         await self.opened()
-        return tuple(_listed(job) for job in self._jobs.values())
+        return tuple(listed(Record(job.placeholder, job.state)) for job in self._jobs.values())
 
     async def idle(self) -> Idle:
         """See `LocalManager`."""
@@ -302,7 +297,7 @@ class EmulatedLocalManager:
             self._leave(job, EndCause.LOST, "start failed: fault_rate drew an error")
             return
         try:
-            leader = self._spawn(job.placeholder)
+            leader = spawn(job.placeholder, self._settings.environment, scope=self._table.scope)
         except (FileNotFoundError, NotADirectoryError) as error:
             self._leave(job, EndCause.EXITED, str(error), exit_status=127)
         except PermissionError as error:
@@ -314,31 +309,6 @@ class EmulatedLocalManager:
             self._change(job, alive)
             self._follow(job, alive)
             self._tell(Running(claim=job.claim))
-
-    def _spawn(self, placeholder: Placeholder) -> Identity:
-        """Starts the first process of a job. Raises OSError."""
-        placeholder.directory.mkdir(parents=True, exist_ok=True)
-        environment = {
-            **self._settings.environment,
-            **dict(placeholder.environment),
-            CLAIM_VARIABLE: placeholder.claim,
-            SCOPE_VARIABLE: self._table.scope,
-        }
-        with (placeholder.directory / OUTPUT_FILE).open("ab") as output:
-            # vfork and exec on this thread: 0.6 ms, less than a coroutine and a watcher thread.
-            child = subprocess.Popen(
-                placeholder.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=placeholder.directory,
-                env=environment,
-                start_new_session=True,
-            )
-        # We wait for it ourselves, with its usage, or leave it to the next agent: the object must
-        # neither wait nor complain.
-        child.returncode = 0
-        return identify_child(child.pid)
 
     def _follow(self, job: _Job, alive: Alive) -> None:
         """Watches a living first process: its exit, its time limit, what it uses."""
@@ -443,7 +413,7 @@ class EmulatedLocalManager:
         self._change(job, over)
         self._unfinished -= 1
         self._remember_end(job.claim)
-        self._post(partial(self._tell, _listed(job)))
+        self._post(partial(self._tell, listed(Record(job.placeholder, job.state))))
 
     def _remember_end(self, claim: str) -> None:
         self._ended.append(claim)
@@ -551,7 +521,7 @@ class EmulatedLocalManager:
 
     def _end_strays(self) -> None:
         """Ends what an earlier run started and no longer wants."""
-        for process in look():
+        for process in look().seen:
             if process.scope == self._table.scope and process.claim is not None:
                 job = self._jobs.get(process.claim)
                 if job is None or isinstance(job.state, Waiting | Over):
@@ -570,42 +540,3 @@ class EmulatedLocalManager:
         finally:
             self._table.close()
             self._closed.set()
-
-
-def _check(placeholder: Placeholder, processors: int) -> None:
-    """Raises `LocalManagerError` for what could never run."""
-    claim = placeholder.claim
-    if not 1 <= placeholder.processors <= processors:
-        message = (
-            f"{claim} asks for {placeholder.processors} processors: this site has {processors}"
-        )
-        raise LocalManagerError(message)
-    if not placeholder.time_limit_s > 0:
-        message = f"{claim} has a time limit of {placeholder.time_limit_s} s, it must be above 0"
-        raise LocalManagerError(message)
-    if not placeholder.argv:
-        raise LocalManagerError(f"{claim} has no program to run")
-    for name, value in placeholder.environment:
-        if not name or "=" in name or "\0" in name + value:
-            raise LocalManagerError(
-                f"{claim} sets {name!r}, which cannot be an environment variable"
-            )
-    if any("\0" in argument for argument in placeholder.argv):
-        raise LocalManagerError(f"{claim} has an argument with a NUL character")
-
-
-def _listed(job: _Job) -> Listed:
-    match job.state:
-        case Waiting():
-            return Queued(claim=job.claim)
-        case Starting() | Alive() | Leaving():
-            return Running(claim=job.claim)
-        case Over() as over:
-            return Ended(
-                claim=job.claim,
-                cause=over.cause,
-                exit_status=over.exit_status,
-                cpu_s=over.cpu_s,
-                peak_memory_bytes=over.peak_memory_bytes,
-                reason=over.reason,
-            )

@@ -8,8 +8,9 @@ privileges can do better on a machine without cgroups of his own.
 
 A process is never addressed by its pid alone: an `Identity` has its start time and the machine's
 boot as well, and signals go through a pidfd that was checked against it, so a recycled pid is
-never hit. One look reads /proc once for all claims, because looks are what an agent does most when
-hundreds of jobs end in a second.
+never hit; process groups are signalled only within milliseconds of being seen. One look reads
+/proc once for all claims, because looks are what an agent does most when hundreds of jobs end in a
+second.
 
 Linux only. CPU time is in seconds, memory in bytes of resident set.
 """
@@ -29,6 +30,8 @@ SCOPE_VARIABLE = "KOALA_LOCAL_MANAGER"
 """Which local manager started a process: claims are unique to a daemon, and a machine may run the
 agents of several. A process without it (its program cleaned its environment) is anybody's."""
 
+_PASSES = 5
+_KERNEL_THREAD = 0x00200000
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -50,6 +53,7 @@ class Seen:
 
     identity: Identity
     parent: int
+    group: int
     claim: str | None
     scope: str | None
     cpu_s: float
@@ -63,8 +67,8 @@ def boot_id() -> str:
 
 def identify(pid: int) -> Identity | None:
     """The living process that has this pid now."""
-    fields = _stat(pid)
-    return None if fields is None else _identity(pid, fields)
+    fields = _fields(pid)
+    return None if _is_dead(fields) else _identity(pid, fields)
 
 
 def identify_child(pid: int) -> Identity:
@@ -77,17 +81,56 @@ def is_alive(identity: Identity) -> bool:
     return identify(identity.pid) == identity
 
 
-def look() -> tuple[Seen, ...]:
-    """All living processes but our own, by pid. Reads /proc once; takes some milliseconds."""
-    own = os.getpid()
-    pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - fast
-    seen = (_see(pid) for pid in pids if pid != own)
-    return tuple(process for process in seen if process is not None)
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All living processes but our own, as one look found them.
+
+    Complete is a look in which every process that was alive at some one instant was read: what it
+    does not show for a claim is not there. Of an incomplete look that cannot be said: a process
+    that forks and exits while /proc is being read hides its child.
+    """
+
+    seen: tuple[Seen, ...]
+    is_complete: bool
+
+
+def look() -> Look:
+    """Reads /proc; takes some milliseconds.
+
+    Newest first, because what forks and exits over and over is the newest; then again for those
+    that came meanwhile, until none vanished unread or the passes are used up.
+    """
+    read = {os.getpid()}
+    bare: set[int] = set()
+    found = []
+    for _ in range(_PASSES):
+        # os.listdir, since Path objects for all processes would cost as much as reading them.
+        pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
+        has_missed = False
+        for pid in sorted(pids - read, reverse=True):
+            fields = _fields(pid)
+            if _is_dead(fields):
+                # It may have lived when /proc was listed, and may have left a child since.
+                has_missed = True
+                if fields:
+                    read.add(pid)  # a zombie; it stays one
+                continue
+            environment = b"" if _is_of_kernel(fields) else _read(pid, "environ")
+            if not environment and not _is_of_kernel(fields) and pid not in bare:
+                # Gone, in the middle of an exec, or really without: taken at its word next time.
+                has_missed = True
+                bare.add(pid)
+                continue
+            read.add(pid)
+            found.append(_seen(pid, fields, environment))
+        if not has_missed:
+            return Look(tuple(found), is_complete=True)
+    return Look(tuple(found), is_complete=False)
 
 
 def find_by_claim(claim: str, *, scope: str | None = None) -> tuple[Identity, ...]:
     """The processes of a claim by their environment, and their descendants."""
-    belongs = members(look(), {claim: ()}, scope=scope)
+    belongs = members(look().seen, {claim: ()}, scope=scope)
     return tuple(process.identity for process in belongs[claim])
 
 
@@ -146,17 +189,30 @@ def send(identity: Identity, number: signal.Signals) -> bool:
     return False
 
 
+def groups_of(found: Iterable[Seen], seen: Iterable[Seen]) -> tuple[int, ...]:
+    """The process groups that have members in `found` and, of all that were seen, no others."""
+    belonging = {process.identity for process in found}
+    foreign = {process.group for process in seen if process.identity not in belonging}
+    foreign.add(os.getpgrp())
+    return tuple(sorted({process.group for process in found} - foreign))
+
+
+def kill_group(group: int) -> None:
+    """KILL to all of a group that was just seen. The kernel does that against a fork atomically, so
+    it ends also what forks faster than anybody can look. Raises PermissionError."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
 # /proc ------------------------------------------------------------------------------------------
 
 
-def _see(pid: int) -> Seen | None:
-    fields = _stat(pid)
-    if fields is None:
-        return None
-    claim, scope = _claim_and_scope(pid)
+def _seen(pid: int, fields: list[bytes], environment: bytes) -> Seen:
+    claim, scope = _claim_and_scope(environment)
     return Seen(
         identity=_identity(pid, fields),
         parent=int(fields[1]),
+        group=int(fields[2]),
         claim=claim,
         scope=scope,
         cpu_s=sum(int(ticks) for ticks in fields[11:15]) / _TICKS_PER_S,
@@ -164,10 +220,14 @@ def _see(pid: int) -> Seen | None:
     )
 
 
-def _stat(pid: int) -> list[bytes] | None:
-    """The fields of a process; None when it is dead or a zombie."""
-    fields = _fields(pid)
-    return None if not fields or fields[0] in {b"Z", b"X"} else fields
+def _is_dead(fields: list[bytes]) -> bool:
+    """Whether these are the fields of no process, or of one that has exited."""
+    return not fields or fields[0] in {b"Z", b"X"}
+
+
+def _is_of_kernel(fields: list[bytes]) -> bool:
+    """Whether this is a thread of the kernel, which has no environment for good."""
+    return bool(int(fields[6]) & _KERNEL_THREAD)
 
 
 def _fields(pid: int) -> list[bytes]:
@@ -183,8 +243,7 @@ def _identity(pid: int, fields: list[bytes]) -> Identity:
     return Identity(pid, int(fields[19]))
 
 
-def _claim_and_scope(pid: int) -> tuple[str | None, str | None]:
-    content = _read(pid, "environ")
+def _claim_and_scope(content: bytes) -> tuple[str | None, str | None]:
     if f"{CLAIM_VARIABLE}=".encode() not in content:
         return None, None
     values = dict(entry.split(b"=", 1) for entry in content.split(b"\0") if b"=" in entry)
@@ -197,17 +256,21 @@ def _claim_and_scope(pid: int) -> tuple[str | None, str | None]:
 
 
 def _read(pid: int, name: str) -> bytes:
-    """A file of /proc/PID; empty when the process is gone or not ours to see."""
+    """A file of /proc/PID; empty when the process is gone, one NUL when it is another user's."""
     try:
         descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except (FileNotFoundError, ProcessLookupError):
         return b""
+    except PermissionError:
+        return b"\0"
     try:
         parts = []
         while part := os.read(descriptor, 65536):
             parts.append(part)
         return b"".join(parts)
-    except (ProcessLookupError, PermissionError):
+    except ProcessLookupError:
         return b""
+    except PermissionError:
+        return b"\0"
     finally:
         os.close(descriptor)

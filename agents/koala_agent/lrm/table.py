@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.port import EndCause, Placeholder
+from koala_agent.lrm.port import EndCause, Ended, Listed, Placeholder, Queued, Running
 from koala_agent.lrm.processes import Identity
 
 _FORMAT = 1
@@ -65,6 +65,25 @@ class Record(msgspec.Struct, frozen=True):
 
     placeholder: Placeholder
     state: State
+
+
+def listed(record: Record) -> Listed:
+    """The job as the port shows it."""
+    claim = record.placeholder.claim
+    match record.state:
+        case Waiting():
+            return Queued(claim=claim)
+        case Starting() | Alive() | Leaving():
+            return Running(claim=claim)
+        case Over() as over:
+            return Ended(
+                claim=claim,
+                cause=over.cause,
+                exit_status=over.exit_status,
+                cpu_s=over.cpu_s,
+                peak_memory_bytes=over.peak_memory_bytes,
+                reason=over.reason,
+            )
 
 
 class JobTable:

@@ -2,8 +2,9 @@
 
 One loop serves all claims with one look at /proc a round: seldom while claims only run, often
 while some are being ended. A claim that is being ended gets TERM to all its processes, KILL after
-`kill_s`, and is gone when two looks in a row found nothing: one look may miss a process that forks
-and exits while /proc is being read, which is just what a program does that becomes a daemon.
+`kill_s`, and is gone when a complete look found nothing. (An incomplete one may miss a process
+that forks and exits while /proc is being read, which is just what a program does that becomes a
+daemon; on a machine where no look is ever complete, many in a row are taken for one.)
 """
 
 from __future__ import annotations
@@ -15,11 +16,20 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from koala_agent.lrm.processes import Identity, Seen, look, members, send
+from koala_agent.lrm.processes import (
+    Identity,
+    Look,
+    Seen,
+    groups_of,
+    kill_group,
+    look,
+    members,
+    send,
+)
 
 _GAP_MIN_S = 0.02
 _GAP_MAX_S = 0.25
-_EMPTY_LOOKS = 2
+_INCOMPLETE_LOOKS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +42,7 @@ class Usage:
 
 @dataclass(slots=True)
 class _Tree:
-    known: tuple[Identity, ...]
+    known: set[Identity]
     usage: Usage = field(default_factory=Usage)
     kill_at: float | None = None
     """When TERM becomes KILL; None while the claim runs."""
@@ -63,7 +73,7 @@ class Trees:
 
     def watch(self, claim: str, leader: Identity) -> None:
         """Samples the processes of a claim, of which `leader` is the first."""
-        self._trees[claim] = _Tree(known=(leader,))
+        self._trees[claim] = _Tree(known={leader})
         if len(self._trees) == 1:
             self._wake.set()
 
@@ -74,7 +84,7 @@ class Trees:
         """
         tree = self._trees.get(claim)
         if tree is None:
-            tree = self._trees[claim] = _Tree(known=() if leader is None else (leader,))
+            tree = self._trees[claim] = _Tree(known=set() if leader is None else {leader})
         if tree.kill_at is None:
             tree.kill_at = self._clock() + self._kill_s
         self._gap_s = _GAP_MIN_S
@@ -89,8 +99,7 @@ class Trees:
             self._wake.clear()
             # A claim whose end was ordered during the look may have forked since: not judged.
             judged = [claim for claim, tree in self._trees.items() if tree.kill_at is not None]
-            seen = await asyncio.to_thread(look)
-            self._take(seen, judged)
+            self._take(await asyncio.to_thread(look), judged)
             # A burst of ends shares a look: at most one a gap.
             await asyncio.sleep(_GAP_MIN_S)
 
@@ -105,37 +114,44 @@ class Trees:
         until_kill_s = min((at - self._clock() for at in deadlines), default=math.inf)
         return min(self._gap_s, until_kill_s) if until_kill_s > 0 else self._gap_s
 
-    def _take(self, seen: Iterable[Seen], judged: list[str]) -> None:
+    def _take(self, taken: Look, judged: list[str]) -> None:
         known = {claim: tree.known for claim, tree in self._trees.items()}
-        found = members(seen, known, scope=self._scope)
+        found = members(taken.seen, known, scope=self._scope)
         for claim, tree in self._trees.items():
             _observe(tree, found[claim])
         for claim in judged:
             tree = self._trees[claim]
             tree.empty_looks = 0 if tree.known else tree.empty_looks + 1
-            if tree.empty_looks >= _EMPTY_LOOKS:
+            is_empty = tree.empty_looks > (0 if taken.is_complete else _INCOMPLETE_LOOKS_MAX)
+            if is_empty:
                 del self._trees[claim]
                 self._gone(claim, tree.usage)
             elif tree.known:
-                self._signal(tree)
+                self._signal(tree, found[claim], taken.seen)
             else:
                 self._wake.set()
 
-    def _signal(self, tree: _Tree) -> None:
+    def _signal(self, tree: _Tree, found: tuple[Seen, ...], seen: tuple[Seen, ...]) -> None:
         assert tree.kill_at is not None
-        is_killed = self._clock() >= tree.kill_at
-        for identity in tree.known:
-            # What another user runs for the claim (sudo) we may not end; it holds the processors.
-            with suppress(PermissionError):
-                if is_killed:
-                    send(identity, signal.SIGKILL)
-                elif identity not in tree.told:
-                    tree.told.add(identity)
-                    send(identity, signal.SIGTERM)
+        if self._clock() >= tree.kill_at:
+            for group in groups_of(found, seen):
+                with suppress(PermissionError):
+                    kill_group(group)
+            _send_all(tree.known, signal.SIGKILL)
+        else:
+            _send_all(tree.known - tree.told, signal.SIGTERM)
+            tree.told |= tree.known
+
+
+def _send_all(identities: Iterable[Identity], number: signal.Signals) -> None:
+    for identity in sorted(identities):
+        # What another user runs for the claim (sudo) we may not end; it keeps the processors.
+        with suppress(PermissionError):
+            send(identity, number)
 
 
 def _observe(tree: _Tree, found: tuple[Seen, ...]) -> None:
-    tree.known = tuple(process.identity for process in found)
+    tree.known = {process.identity for process in found}
     tree.usage = Usage(
         cpu_s=max(tree.usage.cpu_s, sum(process.cpu_s for process in found)),
         peak_memory_bytes=max(

@@ -1,0 +1,59 @@
+"""How a placeholder becomes a process of this machine: what is refused, and the start itself."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
+from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, Identity, identify_child
+
+
+def check(placeholder: Placeholder, processors: int) -> None:
+    """Raises `LocalManagerError` for what could never run."""
+    claim = placeholder.claim
+    if not 1 <= placeholder.processors <= processors:
+        message = (
+            f"{claim} asks for {placeholder.processors} processors: this site has {processors}"
+        )
+        raise LocalManagerError(message)
+    if not placeholder.time_limit_s > 0:
+        message = f"{claim} has a time limit of {placeholder.time_limit_s} s, it must be above 0"
+        raise LocalManagerError(message)
+    if not placeholder.argv:
+        raise LocalManagerError(f"{claim} has no program to run")
+    for name, value in placeholder.environment:
+        if not name or "=" in name or "\0" in name + value:
+            raise LocalManagerError(
+                f"{claim} sets {name!r}, which cannot be an environment variable"
+            )
+    if any("\0" in argument for argument in placeholder.argv):
+        raise LocalManagerError(f"{claim} has an argument with a NUL character")
+
+
+def spawn(placeholder: Placeholder, environment: Mapping[str, str], *, scope: str) -> Identity:
+    """Starts the first process of a job, in a session of its own. Raises OSError.
+
+    It is our child and nobody waits for it: that is the caller's, or the next agent's, to do.
+    """
+    placeholder.directory.mkdir(parents=True, exist_ok=True)
+    own = {
+        **environment,
+        **dict(placeholder.environment),
+        CLAIM_VARIABLE: placeholder.claim,
+        SCOPE_VARIABLE: scope,
+    }
+    with (placeholder.directory / OUTPUT_FILE).open("ab") as output:
+        # vfork and exec on this thread: 0.6 ms, less than a coroutine and a watcher thread.
+        child = subprocess.Popen(
+            placeholder.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=placeholder.directory,
+            env=own,
+            start_new_session=True,
+        )
+    child.returncode = 0  # so that the object neither waits for the process nor complains
+    return identify_child(child.pid)

@@ -1,0 +1,114 @@
+"""Which processes belong to a claim, and how they are addressed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from koala_agent.lrm.processes import (
+    CLAIM_VARIABLE,
+    SCOPE_VARIABLE,
+    Identity,
+    Seen,
+    find_by_claim,
+    groups_of,
+    identify,
+    identify_child,
+    is_alive,
+    members,
+    send,
+)
+from tests.lrm.harness import Pipe, python
+
+
+def a_process(
+    pid: int, *, parent: int = 1, claim: str | None = None, scope: str | None = None, group: int = 0
+) -> Seen:
+    return Seen(
+        identity=Identity(pid, 10 * pid),
+        parent=parent,
+        group=group or pid,
+        claim=claim,
+        scope=scope,
+        cpu_s=0.0,
+        memory_bytes=0,
+    )
+
+
+def pids(found: tuple[Seen, ...]) -> list[int]:
+    return [process.identity.pid for process in found]
+
+
+def test_descendants_belong_to_the_claim_whatever_they_did_to_their_environment() -> None:
+    seen = [
+        a_process(10, claim="a"),
+        a_process(11, parent=10),
+        a_process(12, parent=11),
+        a_process(13, parent=11, claim="b"),
+        a_process(14, parent=13),
+        a_process(15),
+    ]
+    found = members(seen, {"a": (), "b": ()}, scope=None)
+    assert {claim: pids(belonging) for claim, belonging in found.items()} == {
+        "a": [10, 11, 12],
+        "b": [13, 14],
+    }
+
+
+def test_a_process_seen_before_belongs_to_its_claim_and_a_recycled_pid_does_not() -> None:
+    seen = [a_process(10), a_process(11)]
+    found = members(seen, {"a": [Identity(10, 100), Identity(11, 7)]}, scope=None)
+    assert pids(found["a"]) == [10]
+
+
+def test_processes_of_another_local_manager_are_left_out_and_those_of_nobody_taken() -> None:
+    seen = [
+        a_process(10, claim="a", scope="here"),
+        a_process(11, claim="a", scope="elsewhere"),
+        a_process(12, claim="a"),
+    ]
+    assert pids(members(seen, {"a": ()}, scope="here")["a"]) == [10, 12]
+
+
+def test_a_group_with_members_of_others_is_not_signalled_as_a_whole() -> None:
+    seen = [
+        a_process(10, claim="a", group=10),
+        a_process(11, claim="a", group=10),
+        a_process(12, claim="a", group=99),
+        a_process(13, group=99),
+        a_process(14, claim="a", group=os.getpgrp()),
+    ]
+    found = members(seen, {"a": ()}, scope=None)["a"]
+    assert groups_of(found, seen) == (10,)
+
+
+def test_a_signal_never_reaches_a_process_with_another_start() -> None:
+    own = identify(os.getpid())
+    assert own is not None
+    assert is_alive(own)
+    impostor = Identity(own.pid, own.start_ticks + 1)
+    assert not is_alive(impostor)
+    assert not send(impostor, signal.SIGKILL)
+
+
+@pytest.mark.live
+async def test_a_process_is_found_by_its_claim_until_it_has_ended(pipe: Pipe) -> None:
+    """Its name has what would mislead a careless reader of /proc/PID/stat."""
+    rename = "import ctypes; ctypes.CDLL(None).prctl(15, b') Z 1 (', 0, 0, 0)"
+    program = f"{rename}\nwith open({str(pipe.path)!r}, 'w') as pipe: print('up', file=pipe)\n"
+    process = await asyncio.create_subprocess_exec(
+        *python(program + "import signal; signal.pause()"),
+        env={**os.environ, CLAIM_VARIABLE: "j9/1/0/1", SCOPE_VARIABLE: "here"},
+    )
+    assert await pipe.line() == "up"
+    (found,) = find_by_claim("j9/1/0/1", scope="here")
+    assert found.pid == process.pid
+    assert found == identify(process.pid) == identify_child(process.pid)
+    assert find_by_claim("j9/1/0/1", scope="elsewhere") == ()
+    assert send(found, signal.SIGTERM)
+    assert await process.wait() == -signal.SIGTERM
+    assert not send(found, signal.SIGTERM)
+    assert find_by_claim("j9/1/0/1") == ()
