@@ -204,7 +204,9 @@ class _Evaluation:
     def _undefined(self, node: Variable) -> SpecError:
         names = sorted(name for name, bound in self._bindings.items() if bound)
         near = nearest(node.name, names) or names[:3]
-        known = ", ".join(repr(name) for name in near) if near else "none"
-        which = "nearest defined" if len(near) < len(names) else "defined here"
-        message = f"the variable {node.name[:80]!r} is not defined; {which}: {known}"
+        known = "no variable is defined here"
+        if near:
+            which = "nearest defined" if len(near) < len(names) else "defined here"
+            known = f"{which}: {', '.join(map(repr, near))}"
+        message = f"the variable {node.name[:80]!r} is not defined; {known}"
         return self._source.error(message, node.offset)

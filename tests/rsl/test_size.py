@@ -50,8 +50,8 @@ def test_a_deep_text_passes_through_everything(text: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", deep_texts(1_000_000).values(), ids=DEEP)
-def test_a_text_a_million_deep_is_read_and_written(text: str) -> None:
+@pytest.mark.parametrize("text", deep_texts(200_000).values(), ids=DEEP)
+def test_a_text_as_deep_as_any_is_read_and_written(text: str) -> None:
     """Its tree is freed without recursion, too."""
     tree = parse(text)
     assert parse(unparse(tree, pretty=True)) == tree
