@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -120,10 +121,11 @@ async def test_a_job_that_flees_from_process_to_process_is_caught(
 ) -> None:
     """None of its processes lives long enough to be looked at and then signalled."""
     async with serve() as (manager, witness):
-        await manager.submit(ask("a", *python(RELAY, pipe.path)))
+        claim = f"relay-{os.getpid()}"  # no other test run's
+        await manager.submit(ask(claim, *python(RELAY, pipe.path)))
         assert await pipe.line() == "up"
-        await witness.ended("a")
-        assert [seen for seen in look().seen if seen.claim == "a"] == []
+        await witness.ended(claim)
+        assert [seen for seen in look().seen if seen.claim == claim] == []
 
 
 async def test_a_job_that_minds_term_may_clean_up(serve: Serve, ask: Ask, pipe: Pipe) -> None:
@@ -171,6 +173,20 @@ async def test_closing_leaves_jobs_running_unless_told_to_kill(
     assert identify(pid) is None
     assert (await witness.ended("waits")).cause is EndCause.WITHDRAWN
     assert (await witness.ended("a")).cause is EndCause.WITHDRAWN
+
+
+async def test_what_waits_when_the_agent_closes_starts_under_the_next_one(
+    serve: Serve, ask: Ask
+) -> None:
+    """The processors that came free in between change nothing: one agent leaves, one comes."""
+    async with serve(kill=False) as (manager, witness):
+        await manager.submit(ask("a", processors=8))
+        await manager.submit(ask("b", "true", processors=8))
+        await witness.running("a")
+        await asyncio.gather(manager.withdraw("a"), manager.close())
+    async with serve() as (_, witness):
+        assert (await witness.ended("a")).cause is EndCause.WITHDRAWN
+        assert (await witness.ended("b")).exit_status == 0
 
 
 # The queue --------------------------------------------------------------------------------------

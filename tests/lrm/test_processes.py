@@ -97,18 +97,19 @@ def test_a_signal_never_reaches_a_process_with_another_start() -> None:
 @pytest.mark.live
 async def test_a_process_is_found_by_its_claim_until_it_has_ended(pipe: Pipe) -> None:
     """Its name has what would mislead a careless reader of /proc/PID/stat."""
+    claim = f"found-{os.getpid()}"  # no other test run's
     rename = "import ctypes; ctypes.CDLL(None).prctl(15, b') Z 1 (', 0, 0, 0)"
     program = f"{rename}\nwith open({str(pipe.path)!r}, 'w') as pipe: print('up', file=pipe)\n"
     process = await asyncio.create_subprocess_exec(
         *python(program + "import signal; signal.pause()"),
-        env={**os.environ, CLAIM_VARIABLE: "j9/1/0/1", SCOPE_VARIABLE: "here"},
+        env={**os.environ, CLAIM_VARIABLE: claim, SCOPE_VARIABLE: "here"},
     )
     assert await pipe.line() == "up"
-    (found,) = find_by_claim("j9/1/0/1", scope="here")
+    (found,) = find_by_claim(claim, scope="here")
     assert found.pid == process.pid
     assert found == identify(process.pid) == identify_child(process.pid)
-    assert find_by_claim("j9/1/0/1", scope="elsewhere") == ()
+    assert find_by_claim(claim, scope="elsewhere") == ()
     assert send(found, signal.SIGTERM)
     assert await process.wait() == -signal.SIGTERM
     assert not send(found, signal.SIGTERM)
-    assert find_by_claim("j9/1/0/1") == ()
+    assert find_by_claim(claim) == ()

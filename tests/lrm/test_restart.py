@@ -16,7 +16,7 @@ import pytest
 from koala.errors import LocalManagerError
 from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, boot_id, identify, look
-from koala_agent.lrm.table import JobTable, Leaving, Record, Starting, Waiting
+from koala_agent.lrm.table import FILE_NAME, JobTable, Leaving, Record, Starting, Waiting
 from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python
 
 pytestmark = pytest.mark.live
@@ -136,16 +136,17 @@ async def test_the_end_of_an_adopted_job_is_told(
 async def test_a_job_that_ended_while_no_agent_ran_is_told_and_its_daemon_reaped(
     serve: Serve, ask: Ask, pipe: Pipe, launch: Launch
 ) -> None:
+    claim = f"a-{os.getpid()}"  # no other test run's
     async with launch() as agent:
-        await agent.submit(ask("a", *python(ESCAPE, pipe.path, "lasting")))
+        await agent.submit(ask(claim, *python(ESCAPE, pipe.path, "lasting")))
         daemon = int(await pipe.line())
-        await agent.until("Running a")
-        (leader,) = leaders("a")
+        await agent.until(f"Running {claim}")
+        (leader,) = leaders(claim)
         await agent.kill()
     os.kill(leader, 9)
     assert identify(daemon) is not None
     async with serve() as (manager, witness):
-        end = await witness.ended("a")
+        end = await witness.ended(claim)
         assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
         assert identify(daemon) is None
         assert (await manager.idle()).idle == 8
@@ -247,7 +248,9 @@ async def test_after_a_reboot_what_had_not_ended_is_lost(
 
 async def test_two_agents_cannot_share_a_state_directory(serve: Serve) -> None:
     async with serve():
-        with pytest.RaisesGroup(pytest.RaisesExc(LocalManagerError, match="locked")):
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(LocalManagerError, match="locked by another agent")
+        ):
             async with serve():
                 raise AssertionError("opened twice")
 
@@ -264,6 +267,14 @@ async def test_a_site_that_became_too_small_for_what_runs_is_refused(
             raise AssertionError("opened")
     async with serve(processors=7) as (_, witness):
         assert "only 7 processors" in (await witness.ended("waits")).reason
+
+
+async def test_a_table_that_is_none_is_refused(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / FILE_NAME).write_bytes(b"not a database, " * 100)
+    with pytest.RaisesGroup(pytest.RaisesExc(LocalManagerError, match="not a database")):
+        async with serve():
+            raise AssertionError("opened")
 
 
 async def test_a_table_of_another_format_is_refused(serve: Serve, tmp_path: Path) -> None:

@@ -279,7 +279,8 @@ class EmulatedLocalManager:
         return Idle(
             processors=self._settings.processors,
             idle=self._queue.idle,
-            startable=self._queue.startable(self._clock()),
+            # Nothing starts any more once we are closing, not even what would fit.
+            startable=0 if self._is_closing else self._queue.startable(self._clock()),
             queued_jobs=self._queue.waiting,
             local_processors=self._local_processors,
         )

@@ -5,7 +5,7 @@ times. Who puts it on a clock decides how fast that runs. Local jobs are virtual
 processors of the model and start no process.
 
 D(q): size i has probability q^i / Q, three times that when i is a power of two, with Q such that
-all sum to 1 (multiple queues, 3.2: small jobs and powers of two are the rule in real logs).
+all sum to 1 (multiple queues, 2.4: small jobs and powers of two are the rule in real logs).
 """
 
 from __future__ import annotations

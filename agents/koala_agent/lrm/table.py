@@ -104,7 +104,9 @@ class JobTable:
             self._prepare(boot, scope)
         except sqlite3.Error as error:
             self._connection.close()
-            raise LocalManagerError(f"cannot use {self._path}: {error}") from error
+            is_shared = error.sqlite_errorname == "SQLITE_BUSY"
+            reason = "it is locked by another agent" if is_shared else str(error)
+            raise LocalManagerError(f"cannot use {self._path}: {reason}") from error
         except LocalManagerError:
             self._connection.close()
             raise
