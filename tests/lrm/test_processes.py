@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 
 import pytest
@@ -18,10 +19,12 @@ from koala_agent.lrm.processes import (
     identify,
     identify_child,
     is_alive,
+    kill_group,
+    look,
     members,
     send,
 )
-from tests.lrm.harness import Pipe, python
+from tests.lrm.harness import LIMIT_S, Pipe, python
 
 
 def a_process(
@@ -113,3 +116,22 @@ async def test_a_process_is_found_by_its_claim_until_it_has_ended(pipe: Pipe) ->
     assert await process.wait() == -signal.SIGTERM
     assert not send(found, signal.SIGTERM)
     assert find_by_claim(claim) == ()
+
+
+@pytest.mark.live
+async def test_a_group_is_killed_as_a_whole(pipe: Pipe) -> None:
+    fork = f"import os, signal; os.fork(); open({str(pipe.path)!r}, 'a').write('up\\n')"
+    process = await asyncio.create_subprocess_exec(
+        *python(f"{fork}; signal.pause()"), start_new_session=True
+    )
+    assert [await pipe.line(), await pipe.line()] == ["up", "up"]
+    group = [seen.identity for seen in look().seen if seen.group == process.pid]
+    parent, child = sorted(group)
+    assert parent.pid == process.pid
+    watched = os.pidfd_open(child.pid)
+    kill_group(process.pid)
+    assert await process.wait() == -signal.SIGKILL
+    await asyncio.to_thread(select.select, [watched], [], [], LIMIT_S)
+    os.close(watched)
+    assert not is_alive(child)
+    kill_group(process.pid)
