@@ -7,6 +7,7 @@ CLOCK_BOOTTIME but for `passed_at`, which is in the daemon's time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -16,6 +17,7 @@ from koala_agent.values import (
     ClaimId,
     End,
     Hold,
+    KvPut,
     Release,
     Report,
     ReportState,
@@ -145,6 +147,19 @@ def report_of(claim: Claim) -> Report:
                 passed_at=passed_at,
                 end=end,
             )
+
+
+def inventory_of(claims: Iterable[Claim]) -> list[Report | KvPut]:
+    """All reports, and all values that were put: how a session begins."""
+    said: list[Report | KvPut] = []
+    for claim in claims:
+        said.append(report_of(claim))
+        if not isinstance(claim.state, Gone):
+            said += [
+                KvPut(claim=claim.id, request=0, name=name, value=value)
+                for name, value in claim.values.items()
+            ]
+    return said
 
 
 def due_at_of(state: State) -> float | None:

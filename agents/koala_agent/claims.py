@@ -72,6 +72,7 @@ from koala_agent.claim_states import (
     Stopping,
     Withdrawing,
     due_at_of,
+    inventory_of,
     passed_at_of,
     report_of,
 )
@@ -154,15 +155,7 @@ class ClaimTable:
 
     def inventory(self) -> list[Report | KvPut]:
         """All reports, and all values that were put; the beginning of a session."""
-        said: list[Report | KvPut] = []
-        for claim in self.claims.values():
-            said.append(report_of(claim))
-            if not isinstance(claim.state, Gone):
-                said += [
-                    KvPut(claim=claim.id, request=0, name=name, value=value)
-                    for name, value in claim.values.items()
-                ]
-        return said
+        return inventory_of(self.claims.values())
 
     def secret(self, claim: ClaimId) -> str | None:
         """What a starter of this claim must show; None for a claim that is not known."""

@@ -1,0 +1,441 @@
+"""The claim table, driven: events in from link, starters and local manager, outputs carried out.
+
+One task, the pump, owns the table. It takes what waits as one batch, handles it, stores what
+changed in one transaction, and only then lets anything out. Calls into the local manager run
+beside it, one at a time for each claim, and answer with events. What the daemon is told is what
+was stored: `inventory` answers from the stored state, so nothing is said that a crash could undo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import shutil
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from koala.errors import LocalManagerError
+from koala_agent import placeholders
+from koala_agent.claim_events import (
+    BatchEnded,
+    BatchFound,
+    BatchUnlisted,
+    Collect,
+    Collected,
+    Event,
+    Forget,
+    HoldOrdered,
+    LeasesSet,
+    Output,
+    Record,
+    SiteRuled,
+    Submit,
+    SubmitFailed,
+    TellDaemon,
+    TellStarter,
+    WantedComplete,
+    Withdraw,
+    Woken,
+)
+from koala_agent.claim_states import Asked, Claim, Collecting, Gone, inventory_of
+from koala_agent.claims import ClaimTable
+from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, LocalManager, Queued, Running
+from koala_agent.placeholders import Place
+from koala_agent.starters import Starters
+from koala_agent.values import (
+    Acknowledge,
+    Arm,
+    ClaimId,
+    Hold,
+    KvAnswer,
+    KvPut,
+    Leases,
+    Limits,
+    Pong,
+    Release,
+    Report,
+    Stop,
+    ToDaemon,
+    folder_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from koala_agent.logs import LogSource
+    from koala_agent.store import Store
+
+BATCH_MAX = 1_000
+CALLS_MAX = 32
+"""Calls into the local manager and of `collect` at one time."""
+RECONCILE_AGAIN_S = 2.0
+SWEEP_S = 60.0
+
+log = structlog.get_logger()
+
+Order = Hold | Arm | Release | Stop | Acknowledge | Pong | KvAnswer
+
+
+def no_input(_hold: Hold) -> str:
+    """The site of a test, where no job reads a file."""
+    return ""
+
+
+async def check_outputs(claim: Claim, folder: Path) -> str:
+    """Whether the named outputs are there; answers what is missing. Brings nothing anywhere."""
+    directory = folder / claim.hold.program.directory
+    missing = [n for n in claim.hold.program.output_files if not (directory / n).is_file()]
+    return f"missing: {', '.join(missing)}" if missing else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What the assembly gives: whom reports go to, where inputs are, how outputs are brought back.
+
+    `input_path` answers the path at which the claim's program will read its input file, empty when
+    it has none; the file may come later. `collect` answers what is missing, empty when all was
+    brought back; it is cancelled never, but not waited for longer than the table's limit.
+    """
+
+    tell: Callable[[ToDaemon], None]
+    clock: Callable[[], float]
+    unix_clock: Callable[[], float]
+    input_path: Callable[[Hold], str] = no_input
+    collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
+
+
+@dataclass(slots=True)
+class _Asks:
+    """Ask numbers under way, for the site's reports."""
+
+    highest: int = 0
+    open: dict[ClaimId, int] = field(default_factory=dict)
+
+
+class Claims:
+    """The site's claims. Built, then `run` in a task until the agent ends."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        manager: LocalManager,
+        place: Place,
+        ports: Ports,
+        limits: Limits,
+        listen: str = "127.0.0.1",
+        keep_s: float = math.inf,
+    ) -> None:
+        restored = store.claims()
+        self.port = 0
+        self._store = store
+        self._manager = manager
+        self._place = place
+        self._ports = ports
+        self._listen = listen
+        self._keep_s = keep_s
+        self._leases = store.leases
+        self._table = ClaimTable(
+            limits=limits,
+            leases=self._leases,
+            now=ports.clock(),
+            restored=restored,
+            forgotten=store.forgotten(),
+        )
+        self._restored = tuple(claim.id for claim in restored)
+        self._stored = dict(self._table.claims)
+        self._starters = Starters(tell=self._tell, secret=self._table.secret)
+        self._inbox: deque[Event] = deque()
+        self._arrived = asyncio.Event()
+        self._listening = asyncio.Event()
+        self._reconciled = asyncio.Event()
+        self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._turns: dict[ClaimId, asyncio.Lock] = {}
+        self._asks = _Asks()
+        self._command: tuple[str, ...] = ()
+
+    # What the assembly calls ---------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serves until cancelled; batch jobs and starters go on. Raises OSError when no port can
+        be opened, JournalError when nothing can be stored."""
+        self._command = placeholders.install_starter(self._place)
+        self.port = await self._starters.listen(self._listen, self._store.port)
+        self._store.set_port(self.port)
+        try:
+            # One thread: transactions keep the order of the batches.
+            with ThreadPoolExecutor(1, thread_name_prefix="store") as executor:
+                async with asyncio.TaskGroup() as group:
+                    self._group = group
+                    self._listening.set()
+                    group.create_task(self._reconcile())
+                    group.create_task(self._sweep())
+                    await self._pump(executor)
+        finally:
+            self._starters.close()
+
+    async def opened(self) -> None:
+        """Returns when starters can check in."""
+        await self._listening.wait()
+
+    async def prepared(self) -> None:
+        """Returns when what the local manager lists is part of the inventory."""
+        await self._reconciled.wait()
+
+    def order(self, order: Order) -> None:
+        """Begins to do what the daemon orders."""
+        if isinstance(order, Hold):
+            self._asks.highest = max(self._asks.highest, order.ask_number)
+            if order.claim not in self._table.claims and not order.is_granted:
+                self._asks.open[order.claim] = order.ask_number
+            self._tell(HoldOrdered(hold=order, secret=secrets.token_hex(16)))
+        else:
+            self._tell(order)
+
+    def take_leases(self, leases: Leases) -> None:
+        """A session has begun, and these are its leases."""
+        self._store.set_leases(leases)
+        self._leases = leases
+        self._tell(LeasesSet(leases=leases))
+
+    def wanted_complete(self, claims: frozenset[str]) -> None:
+        """All that the daemon wants was named; what else there is ends."""
+        self._tell(WantedComplete(claims=claims))
+
+    def end_by_site(self, claim: ClaimId, reason: str) -> None:
+        """The site's own rule ends a claim."""
+        self._tell(SiteRuled(claim=claim, reason=reason))
+
+    def take_listed(self, entry: Listed | Idle) -> None:
+        """What the local manager tells (its `Tell`); figures are not for this table."""
+        match entry:
+            case Ended() if self._listening.is_set():
+                self._group.create_task(self._batch_ended(entry))
+            case Ended() | Queued() | Running() | Idle():
+                pass  # an end that was told too early is found by `_reconcile`
+
+    def inventory(self) -> list[Report | KvPut]:
+        """All that is stored, as reports."""
+        return inventory_of(self._stored.values())
+
+    @property
+    def asked_through(self) -> int:
+        """The highest ask number such that it and all before it are in the site's figures."""
+        return min(self._asks.open.values(), default=self._asks.highest + 1) - 1
+
+    @property
+    def claims(self) -> dict[ClaimId, Claim]:
+        """The claims as they are stored."""
+        return self._stored
+
+    def folder(self, claim: ClaimId) -> Path:
+        """The working directory of the claim's program."""
+        return self._place.folder(claim)
+
+    def log_source(self, claim: ClaimId) -> LogSource | None:
+        """Where the claim's output is, also after it was forgotten; None when it is gone."""
+        known = self._stored.get(claim)
+        is_ended = known is None or isinstance(known.state, Gone | Collecting)
+        return placeholders.log_source(claim, self._place, is_ended=is_ended)
+
+    # The pump ------------------------------------------------------------------------------------
+
+    def _tell(self, event: Event) -> None:
+        self._inbox.append(event)
+        self._arrived.set()
+
+    async def _pump(self, executor: ThreadPoolExecutor) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wait()
+            outputs = self._take_batch()
+            writes = [output for output in outputs if isinstance(output, Record | Forget)]
+            if writes:
+                await loop.run_in_executor(executor, self._store.commit, writes)
+            for output in outputs:
+                self._carry_out(output)
+
+    async def _wait(self) -> None:
+        """Until something arrived or the table's timer is due."""
+        self._arrived.clear()
+        if self._inbox:
+            return
+        wake_at = self._table.wake_at
+        wait_s = None if wake_at is None else max(0.0, wake_at - self._ports.clock())
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._arrived.wait()
+        except TimeoutError:
+            pass
+
+    def _take_batch(self) -> list[Output]:
+        outputs: list[Output] = []
+        for _ in range(min(len(self._inbox), BATCH_MAX)):
+            outputs += self._table.handle(self._inbox.popleft(), self._ports.clock())
+        wake_at = self._table.wake_at
+        if wake_at is not None and wake_at <= self._ports.clock():
+            outputs += self._table.handle(Woken(), self._ports.clock())
+        return outputs
+
+    def _carry_out(self, output: Output) -> None:
+        match output:
+            case Record(claim=claim):
+                self._stored[claim.id] = claim
+                self._settle(claim)
+            case Forget(claim=claim_id):
+                del self._stored[claim_id]
+                self._turns.pop(claim_id, None)
+            case TellDaemon(message=message):
+                self._tell_daemon(message)
+            case TellStarter(claim=claim_id, nonce=nonce, message=to_starter):
+                self._starters.send(claim_id, nonce, to_starter)
+            case Submit(claim=claim):
+                self._group.create_task(self._submit(claim))
+            case Withdraw(claim=claim_id):
+                self._group.create_task(self._withdraw(claim_id))
+            case Collect(claim=claim):
+                self._group.create_task(self._collect(claim))
+
+    def _tell_daemon(self, message: ToDaemon) -> None:
+        if isinstance(message, Report):
+            if message.end is not None:
+                self._asks.open.pop(message.claim, None)
+            log.info("claim.reported", claim=message.claim, state=message.state.value)
+        self._ports.tell(message)
+
+    def _settle(self, claim: Claim) -> None:
+        """Whatever is beyond Asked is in the site's figures."""
+        if not isinstance(claim.state, Asked):
+            self._asks.open.pop(claim.id, None)
+
+    # Calls ---------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _turn(self, claim: ClaimId) -> AsyncIterator[None]:
+        """Calls about one claim keep their order: a withdrawal never overtakes its submission."""
+        async with self._turns.setdefault(claim, asyncio.Lock()), self._calls:
+            yield
+
+    async def _submit(self, claim: Claim) -> None:
+        async with self._turn(claim.id):
+            try:
+                placeholder = await asyncio.to_thread(
+                    placeholders.prepare,
+                    claim,
+                    self._place,
+                    command=self._command,
+                    port=self.port,
+                    leases=self._leases,
+                    input_path=self._ports.input_path(claim.hold),
+                )
+                await self._manager.submit(placeholder)
+            except LocalManagerError as error:
+                self._submit_failed(claim.id, str(error), is_transient=error.transient)
+            except OSError as error:
+                self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
+            self._asks.open.pop(claim.id, None)
+
+    def _submit_failed(self, claim: ClaimId, reason: str, *, is_transient: bool) -> None:
+        log.warning("claim.submission_failed", claim=claim, reason=reason)
+        self._tell(SubmitFailed(claim=claim, reason=reason, is_transient=is_transient))
+
+    async def _withdraw(self, claim: ClaimId) -> None:
+        """Orders the end, and finds out whether anything is left to be told of."""
+        async with self._turn(claim):
+            try:
+                await self._manager.withdraw(claim)
+                listed = await self._manager.listing()
+            except LocalManagerError as error:
+                # The table orders it again.
+                log.warning("claim.withdrawal_failed", claim=claim, reason=str(error))
+                return
+        found = [entry for entry in listed if entry.claim == claim]
+        if not found:
+            nothing = Ended(claim=claim, cause=EndCause.WITHDRAWN)
+            await self._batch_ended(nothing)
+        elif isinstance(found[-1], Ended):
+            await self._batch_ended(found[-1])
+
+    async def _batch_ended(self, entry: Ended) -> None:
+        claim = ClaimId(entry.claim)
+        record = await asyncio.to_thread(placeholders.read_record, claim, self._place)
+        self._tell(
+            BatchEnded(
+                claim=claim,
+                cause=entry.cause,
+                exit_status=entry.exit_status,
+                reason=entry.reason,
+                record=record,
+            )
+        )
+
+    async def _collect(self, claim: Claim) -> None:
+        async with self._calls:
+            try:
+                reason = await self._ports.collect(claim, self.folder(claim.id))
+            except OSError as error:
+                reason = str(error)
+        self._tell(Collected(claim=claim.id, reason=reason))
+
+    # At the start, and from time to time ---------------------------------------------------------
+
+    async def _reconcile(self) -> None:
+        """Compares what was stored with what the local manager has, once after the start."""
+        await self._manager.opened()
+        listed = await self._listing()
+        await self._compare({ClaimId(entry.claim): entry for entry in listed})
+        log.info("claims.reconciled", restored=len(self._restored), listed=len(listed))
+        self._reconciled.set()
+
+    async def _listing(self) -> tuple[Listed, ...]:
+        """What the local manager has, as soon as it says so: silence is no empty list."""
+        while True:
+            try:
+                return await self._manager.listing()
+            except LocalManagerError as error:
+                log.warning("claims.not_reconciled", reason=str(error))
+                await asyncio.sleep(RECONCILE_AGAIN_S)
+
+    async def _compare(self, listed: dict[ClaimId, Listed]) -> None:
+        for claim in self._restored:
+            entry = listed.get(claim)
+            if entry is None:
+                record = await asyncio.to_thread(placeholders.read_record, claim, self._place)
+                self._tell(BatchUnlisted(claim=claim, record=record))
+            elif isinstance(entry, Ended):
+                await self._batch_ended(entry)
+        for claim, entry in listed.items():
+            if not isinstance(entry, Ended):
+                self._tell(BatchFound(claim=claim))
+
+    async def _sweep(self) -> None:
+        """Removes the folders of claims that were forgotten `keep_s` ago."""
+        while math.isfinite(self._keep_s):
+            known = {folder_name(claim) for claim in self._table.claims}
+            await asyncio.to_thread(self._remove_old, known)
+            await asyncio.sleep(min(SWEEP_S, max(1.0, self._keep_s)))
+
+    def _remove_old(self, known: Iterable[str]) -> None:
+        kept = set(known)
+        before = self._ports.unix_clock() - self._keep_s
+        for folder in sorted(self._place.root.iterdir()):
+            try:
+                is_old = folder.is_dir() and _touched_at(folder) < before
+            except OSError:
+                continue  # going away by itself
+            if is_old and folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _touched_at(folder: Path) -> float:
+    """When the starter last wrote, in wall-clock time."""
+    state = folder / placeholders.STATE_FOLDER
+    return max(folder.stat().st_mtime, state.stat().st_mtime if state.is_dir() else 0.0)

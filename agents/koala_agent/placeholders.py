@@ -1,0 +1,195 @@
+"""What a claim submits: its folder, the specification that its starter reads, and its batch job.
+
+FOLDER/                  the program's working directory; its outputs are collected from here
+  stdout.N  stderr.N     of process N, unless the job names files
+  placeholder.out        what the starter says, and the batch system
+  .koala/spec.json       for the starter; holds the claim's secret, so 0600
+  .koala/bundle.json     for the program: who the members are
+  .koala/passed.json, end.json    written by the starter, for an agent that missed it
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import py_compile
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from koala_agent import values
+from koala_agent.claim_states import Claim
+from koala_agent.logs import LogSource
+from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
+from koala_agent.values import ClaimId, End, EndKind, Leases, StarterRecord, folder_name
+
+STATE_FOLDER = ".koala"
+RECORD_MAX_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where claims live at this site, and how their starters find the agent.
+
+    `root` holds a folder for each claim and must be seen by the compute nodes. `python` None means
+    the interpreter of this agent, for which the starter is compiled ahead.
+    """
+
+    root: Path
+    site: str
+    address: str = "127.0.0.1"
+    agents: tuple[str, ...] = ("127.0.0.1",)
+    python: str | None = None
+
+    def folder(self, claim: ClaimId) -> Path:
+        """The claim's folder."""
+        return self.root / folder_name(claim)
+
+
+def install_starter(place: Place) -> tuple[str, ...]:
+    """Puts the starter where compute nodes see it; answers the beginning of its command."""
+    place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = place.root / "starter.py"
+    with resources.as_file(resources.files("koala_agent") / "starter.py") as source:
+        new = target.with_suffix(".new")
+        shutil.copyfile(source, new)
+        new.replace(target)
+    if place.python is not None:
+        return (place.python, "-I", "-S", str(target))
+    compiled = target.with_suffix(".pyc")
+    py_compile.compile(str(target), cfile=str(compiled), doraise=True)
+    return (sys.executable, "-I", "-S", str(compiled))
+
+
+def prepare(
+    claim: Claim,
+    place: Place,
+    *,
+    command: tuple[str, ...],
+    port: int,
+    leases: Leases,
+    input_path: str,
+) -> Placeholder:
+    """Makes the claim's folder and specification, and answers its batch job. Raises OSError."""
+    folder = place.folder(claim.id)
+    state = folder / STATE_FOLDER
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = state / "spec.json"
+    spec = specification(claim, place, port=port, leases=leases, input_path=input_path)
+    new = path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(spec, file)
+    new.replace(path)
+    program = claim.hold.program
+    wall_time_s = program.wall_time_s if program.wall_time_s > 0 else math.inf
+    return Placeholder(
+        claim=claim.id,
+        processors=claim.hold.processors,
+        time_limit_s=claim.hold.hold_s + wall_time_s + leases.kill_s,
+        argv=(*command, str(path)),
+        directory=folder,
+    )
+
+
+def specification(
+    claim: Claim, place: Place, *, port: int, leases: Leases, input_path: str
+) -> dict[str, object]:
+    """All that a starter must know, as it reads it."""
+    hold, program = claim.hold, claim.hold.program
+    _job, _attempt, component, _number = claim.id.rsplit("/", 3)
+    itself = values.Peer(
+        component=int(component),
+        label=program.label or component,
+        site=place.site,
+        processors=hold.processors,
+        processes=program.processes,
+        address=place.address,
+        claim=claim.id,
+    )
+    return {
+        "version": 1,
+        "claim": claim.id,
+        "secret": claim.secret,
+        "agents": [[address, port] for address in place.agents],
+        "folder": str(place.folder(claim.id)),
+        "executable": program.executable,
+        "arguments": program.arguments,
+        "environment": program.environment,
+        "directory": program.directory,
+        "stdin": program.stdin,
+        "stdout": program.stdout,
+        "stderr": program.stderr,
+        "processes": program.processes,
+        "wall_time_s": program.wall_time_s,
+        "cpu_time_s": program.cpu_time_s,
+        "memory_max_mb": program.memory_max_mb,
+        "hold_s": hold.hold_s,
+        "hold_lease_s": leases.hold_lease_s,
+        "run_lease_s": leases.run_lease_s,
+        "kill_s": leases.kill_s,
+        "no_barrier": hold.no_barrier,
+        "input": input_path,
+        "bundle": values.bundle(claim.id, (itself,)),
+    }
+
+
+def log_source(claim: ClaimId, place: Place, *, is_ended: bool) -> LogSource | None:
+    """Where the claim's output is; None when its folder is gone."""
+    folder = place.folder(claim)
+    spec = _read(folder / STATE_FOLDER / "spec.json")
+    if spec is None:
+        return None
+    directory = str(spec.get("directory", ""))
+    named = [(stream, str(spec.get(stream, ""))) for stream in ("stdout", "stderr")]
+    return LogSource(
+        folder=folder,
+        starter_log=OUTPUT_FILE,
+        named=tuple((stream, str(Path(directory, name))) for stream, name in named if name),
+        is_ended=is_ended,
+    )
+
+
+def read_record(claim: ClaimId, place: Place) -> StarterRecord | None:
+    """What the claim's starter wrote down; None when it wrote nothing that can be read."""
+    state = place.folder(claim) / STATE_FOLDER
+    passed, ended = _read(state / "passed.json"), _read(state / "end.json")
+    try:
+        passed_at = None if passed is None else float(str(passed["passed_at"]))
+        end = None if ended is None else end_of(ended["end"])
+        nonce = str((passed or ended or {})["nonce"])
+    except (KeyError, ValueError):
+        return None
+    return StarterRecord(nonce=nonce, passed_at=passed_at, end=end)
+
+
+def end_of(told: object) -> End:
+    """An end in a starter's own words. Raises ValueError that names what is wrong."""
+    if not isinstance(told, dict):
+        raise ValueError(f"{told!r} is no end")  # noqa: TRY004 - whatever comes, one kind
+    statuses = told.get("statuses", [])
+    if not isinstance(statuses, list) or not all(type(status) is int for status in statuses):
+        raise ValueError(f"statuses = {statuses!r}: allowed is a list of whole numbers")
+    ended_at = told.get("ended_at")
+    return End(
+        kind=EndKind(str(told.get("kind"))),
+        reason=str(told.get("reason", ""))[:2000],
+        statuses=tuple(statuses),
+        ended_at=None if ended_at is None else float(ended_at),
+        cpu_s=float(told.get("cpu_s", 0.0)),
+        memory_bytes=int(told.get("memory_bytes", 0)),
+    )
+
+
+def _read(path: Path) -> dict[str, object] | None:
+    """A small JSON object; links are not followed, because the program can write here, too."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            content = json.loads(file.read(RECORD_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,192 @@
+"""What the agent must not forget: its claims, names of forgotten ones, epoch, leases, its port.
+
+SQLite in WAL mode with synchronous=FULL, so that what `commit` wrote survives a crash of the
+machine. One transaction holds all that one turn of the claim table changed. The file and its folder
+are for this user alone, because claims hold secrets. A lock file keeps a second agent out of the
+same state directory. Errors of SQLite are `JournalError`; the agent then ends, and its supervisor
+starts it again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from koala.errors import ConfigError, JournalError
+from koala_agent.claim_events import Forget, Record
+from koala_agent.claim_states import Claim
+from koala_agent.claims import FORGOTTEN_MAX
+from koala_agent.values import ClaimId, Leases
+
+FORMAT = 1
+"""Of the tables and of the JSON in them; a store of another format is refused."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS claim (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS forgotten (number INTEGER PRIMARY KEY, id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Store:
+    """The open state directory of one agent.
+
+    `commit` may run in a thread beside `epoch`'s writer: a lock keeps their transactions apart.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ConfigError when another agent has the folder or it cannot be used, JournalError
+        when what is in it cannot be read."""
+        self.folder = folder
+        self._path = folder / "agent.db"
+        self._transactions = threading.Lock()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = _lock(folder / "agent.lock")
+        except OSError as error:
+            message = f"state directory {folder}: {error.strerror}"
+            raise ConfigError(message) from error
+        with self._translated():
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._path.chmod(0o600)
+            self._connection = sqlite3.connect(
+                self._path, isolation_level=None, check_same_thread=False
+            )
+            self._prepare()
+
+    def _prepare(self) -> None:
+        run = self._connection.execute
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        (found,) = run("PRAGMA user_version").fetchone()
+        if found not in (0, FORMAT):
+            raise JournalError(f"{self._path}: format {found}: this agent reads {FORMAT}")
+        self._connection.executescript(_TABLES)
+        run(f"PRAGMA user_version = {FORMAT}")
+
+    def close(self) -> None:
+        """Gives the folder back."""
+        self._connection.close()
+        os.close(self._lock)
+
+    def claims(self) -> list[Claim]:
+        """All claims as they were last stored, in the order of their names. Raises JournalError."""
+        with self._translated():
+            rows = self._connection.execute("SELECT id, body FROM claim ORDER BY id").fetchall()
+        try:
+            return [msgspec.json.decode(body, type=Claim) for _id, body in rows]
+        except msgspec.DecodeError as error:
+            message = f"{self._path}: a claim cannot be read: {error}"
+            raise JournalError(message) from error
+
+    def forgotten(self) -> list[ClaimId]:
+        """Names of claims that were forgotten, the oldest first."""
+        with self._translated():
+            rows = self._connection.execute("SELECT id FROM forgotten ORDER BY number").fetchall()
+        return [ClaimId(name) for (name,) in rows]
+
+    def commit(self, writes: Iterable[Record | Forget]) -> None:
+        """Durable, all or none, when it returns. Raises JournalError."""
+        last = {}
+        for write in writes:
+            last[write.claim.id if isinstance(write, Record) else write.claim] = write
+        with self._transaction() as run:
+            for name, write in last.items():
+                if isinstance(write, Record):
+                    body = msgspec.json.encode(write.claim)
+                    run("INSERT OR REPLACE INTO claim (id, body) VALUES (?, ?)", (name, body))
+                else:
+                    run("DELETE FROM claim WHERE id = ?", (name,))
+                    run("INSERT INTO forgotten (id) VALUES (?)", (name,))
+                    run(
+                        "DELETE FROM forgotten WHERE number <= last_insert_rowid() - ?",
+                        (FORGOTTEN_MAX,),
+                    )
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch of a daemon that was ever obeyed."""
+        return int(self._fact("epoch", "0"))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Durable when it returns; a lower one than is stored changes nothing."""
+        if epoch > self.epoch:
+            self._set_fact("epoch", str(epoch))
+
+    @property
+    def port(self) -> int:
+        """Where starters of an earlier life look for this agent; 0 when there were none."""
+        return int(self._fact("port", "0"))
+
+    def set_port(self, port: int) -> None:
+        """Durable when it returns."""
+        if port != self.port:
+            self._set_fact("port", str(port))
+
+    @property
+    def leases(self) -> Leases:
+        """The leases that a daemon last set."""
+        return Leases(**json.loads(self._fact("leases", "{}")))
+
+    def set_leases(self, leases: Leases) -> None:
+        """Durable when it returns."""
+        if leases != self.leases:
+            text = {
+                "hold_lease_s": leases.hold_lease_s,
+                "run_lease_s": leases.run_lease_s,
+                "kill_s": leases.kill_s,
+            }
+            self._set_fact("leases", json.dumps(text))
+
+    def _fact(self, name: str, default: str) -> str:
+        with self._transactions, self._translated():
+            row = self._connection.execute(
+                "SELECT value FROM fact WHERE name = ?", (name,)
+            ).fetchone()
+        return default if row is None else str(row[0])
+
+    def _set_fact(self, name: str, value: str) -> None:
+        with self._transaction() as run:
+            run("INSERT OR REPLACE INTO fact (name, value) VALUES (?, ?)", (name, value))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        with self._transactions, self._translated():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection.execute
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            message = f"{self._path}: {error}"
+            raise JournalError(message) from error
+
+
+def _lock(path: Path) -> int:
+    """Holds the lock file, with our pid in it, until the descriptor is closed."""
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        message = f"{path.parent}: another agent has this state directory (pid {holder})"
+        raise ConfigError(message) from None
+    os.truncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+    return descriptor
