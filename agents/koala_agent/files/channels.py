@@ -1,0 +1,116 @@
+"""Settings of gRPC that all carriers of files share.
+
+Windows are small, so that a slow reader holds back its source after some 100 kB and not after 4 MB:
+rates hold at both ends, and a cut copy has sent little in vain. A peer that vanished without a word
+is noticed after `_KEEPALIVE_MS` and two time-outs; `grpc.http2.ping_timeout_ms` is one of them, and
+60 s when it is not set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import grpc
+from grpc import aio
+
+from koala_agent.files.rates import CHUNK_BYTES
+
+_KEEPALIVE_MS = 10_000
+_TIMEOUT_MS = 5_000
+_MESSAGE_BYTES_MAX = 2 * CHUNK_BYTES
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.http2.lookahead_bytes", CHUNK_BYTES),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", _TIMEOUT_MS),
+    ("grpc.http2.ping_timeout_ms", _TIMEOUT_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+CHANNEL_OPTIONS = (
+    *_OPTIONS,
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+SERVER_OPTIONS = (
+    *_OPTIONS,
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
+)
+
+
+class RefusalError(Exception):
+    """How a call of a peer ends, found where something is still held for it.
+
+    It is answered when that is given back: the answer itself waits behind messages that a stalled
+    peer does not take, perhaps for as long as the connection lasts.
+    """
+
+    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+        super().__init__(reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificates:
+    """PEM bytes for TLS between sites: who signs, and our own certificate with its key."""
+
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+
+class Channels:
+    """One channel for each address; copies with the same peer share a connection.
+
+    A channel is closed when its last user is gone, so that addresses which come and go leave
+    nothing behind.
+    """
+
+    def __init__(self, certificates: Certificates | None = None) -> None:
+        self._certificates = certificates
+        self._open: dict[str, tuple[aio.Channel, int]] = {}
+
+    @asynccontextmanager
+    async def use(self, address: str) -> AsyncIterator[aio.Channel]:
+        """The channel to host:port, for as long as the block lasts."""
+        channel, users = self._open.get(address) or (self._dial(address), 0)
+        self._open[address] = (channel, users + 1)
+        try:
+            yield channel
+        finally:
+            channel, users = self._open.pop(address)
+            if users > 1:
+                self._open[address] = (channel, users - 1)
+            else:
+                await channel.close()
+
+    def _dial(self, address: str) -> aio.Channel:
+        if self._certificates is None:
+            return aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=self._certificates.authority,
+            private_key=self._certificates.key,
+            certificate_chain=self._certificates.certificate,
+        )
+        return aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+
+def listen(server: aio.Server, address: str, certificates: Certificates | None) -> int:
+    """Opens the server's port; the result is its number. Raises RuntimeError when it is taken."""
+    if certificates is None:
+        return server.add_insecure_port(address)
+    credentials = grpc.ssl_server_credentials(
+        [(certificates.key, certificates.certificate)],
+        root_certificates=certificates.authority,
+        require_client_auth=True,
+    )
+    return server.add_secure_port(address, credentials)

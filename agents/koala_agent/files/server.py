@@ -1,0 +1,192 @@
+"""Serving: what this site was ordered to give to others, over its own port or through the relay.
+
+Only ordered transfers are served, to whoever shows the token, and never another path than the one
+that was ordered. Both ways send the same messages: bytes, then the checksum of the whole part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import grpc
+import structlog
+from grpc import aio
+
+from koala.errors import SpecError
+from koala.wire.v1 import files_pb2, files_pb2_grpc
+from koala_agent import clock
+from koala_agent.files.channels import Channels, RefusalError
+from koala_agent.files.folders import UnusableFileError
+from koala_agent.files.orders import ServeOrder, TransferFailed
+from koala_agent.files.rates import Links
+from koala_agent.files.store import FileStore, PartReader
+from koala_agent.files.threads import in_thread
+
+_Context: TypeAlias = "aio.ServicerContext[files_pb2.ReadRequest, files_pb2.Chunk]"
+
+log = structlog.get_logger(__name__)
+
+_RETRY_S = 0.2
+_RETRY_S_MAX = 10.0
+
+
+@dataclass(kw_only=True)
+class ServePlace:
+    """What all that is served from this site shares. `orders` are those that are wanted now."""
+
+    site: str
+    store: FileStore
+    links: Links
+    channels: Channels
+    readers_max: int
+    stalled_s: float
+    orders: dict[str, ServeOrder] = field(default_factory=dict)
+    readers: int = 0
+
+
+async def send_part(
+    place: ServePlace, order: ServeOrder, offset: int
+) -> AsyncGenerator[files_pb2.Chunk, None]:
+    """The messages of a part from `offset` on, held back for the rate, the checksum last.
+
+    Ends early when the order is cancelled. Raises SpecError, UnusableFileError, OSError.
+    """
+    part = await in_thread(_open, place.store, order)
+    try:
+        await in_thread(part.skip, offset)
+        chunk_bytes = place.links.chunk_bytes(order.target)
+        while block := await in_thread(part.read, chunk_bytes):
+            await asyncio.sleep(place.links.take(order.target, len(block), clock.now()))
+            if order.transfer not in place.orders:
+                return
+            yield files_pb2.Chunk(data=block)
+        yield files_pb2.Chunk(checksum=await in_thread(part.checksum))
+    finally:
+        part.close()
+
+
+class FileServer(files_pb2_grpc.FilesServicer):
+    """`Files.Read` on the site's own port."""
+
+    def __init__(self, place: ServePlace) -> None:
+        self._place = place
+
+    async def Read(  # type: ignore[override]  # noqa: N802 - the service's name for it
+        self,
+        request: files_pb2.ReadRequest,
+        context: _Context,
+    ) -> None:
+        """Sends what was ordered. A wrong token and an unknown transfer get the same answer."""
+        try:
+            await self._read(request, context)
+        except RefusalError as refusal:
+            await context.abort(refusal.code, refusal.reason)
+        except aio.InternalError as error:  # how a write says that the reader is gone
+            log.debug("reader.gone", transfer=request.transfer, error=str(error))
+
+    async def _read(self, request: files_pb2.ReadRequest, context: _Context) -> None:
+        order = self._place.orders.get(request.transfer)
+        expected = order.token if order is not None and not order.relay else ""
+        is_right = hmac.compare_digest(expected.encode(), request.token.encode())
+        if order is None or not expected or not is_right:
+            raise RefusalError(
+                grpc.StatusCode.UNAUTHENTICATED, "no such transfer, or the wrong token"
+            )
+        if request.offset > order.size_bytes:
+            raise RefusalError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"offset {request.offset}: the part has {order.size_bytes} bytes",
+            )
+        if self._place.readers >= self._place.readers_max:
+            raise RefusalError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{self._place.readers} others are reading"
+            )
+        self._place.readers += 1
+        try:
+            await self._send(order, request.offset, context)
+        finally:
+            self._place.readers -= 1
+
+    async def _send(self, order: ServeOrder, offset: int, context: _Context) -> None:
+        try:
+            parts = aclosing(send_part(self._place, order, offset))
+            async with parts as chunks, asyncio.timeout(None) as limit:
+                async for chunk in chunks:
+                    # A reader that takes nothing is cut; that this cancels the call is wanted.
+                    limit.reschedule(asyncio.get_running_loop().time() + self._place.stalled_s)
+                    await context.write(chunk)
+                    limit.reschedule(None)
+        except TimeoutError as error:
+            reason = "the reader takes nothing"
+            raise RefusalError(grpc.StatusCode.DEADLINE_EXCEEDED, reason) from error
+        except (SpecError, UnusableFileError, OSError) as error:
+            log.warning("serve.failed", transfer=order.transfer, error=str(error))
+            raise RefusalError(grpc.StatusCode.DATA_LOSS, str(error)) from error
+
+
+class Offer:
+    """One transfer that is offered to the relay, again after each cut, until it is cancelled."""
+
+    def __init__(
+        self, order: ServeOrder, place: ServePlace, tell: Callable[[TransferFailed], None]
+    ) -> None:
+        self._order = order
+        self._place = place
+        self._tell = tell
+
+    async def run(self) -> None:
+        """Until cancelled, or until the file turns out not to be what was ordered."""
+        pause_s = _RETRY_S
+        while True:
+            try:
+                async with self._place.channels.use(self._order.relay) as channel:
+                    has_served = await self._offer(files_pb2_grpc.RelayStub(channel))
+                pause_s = _RETRY_S if has_served else min(_RETRY_S_MAX, 2 * pause_s)
+            except (SpecError, UnusableFileError, OSError) as error:
+                self._fail(str(error))
+                return
+            await asyncio.sleep(pause_s)
+
+    async def _offer(self, stub: files_pb2_grpc.RelayAsyncStub) -> bool:
+        """One call of Offer, to its end; whether anybody read."""
+        call = stub.Offer()
+        order = self._order
+        has_served = False
+        try:
+            start = files_pb2.OfferStart(transfer=order.transfer, token=order.token)
+            await call.write(files_pb2.OfferUp(start=start))
+            wanted = await call.read()
+            if not isinstance(wanted, files_pb2.OfferDown):
+                return False
+            has_served = True
+            async with aclosing(send_part(self._place, order, wanted.offset)) as chunks:
+                async for chunk in chunks:
+                    await call.write(files_pb2.OfferUp(chunk=chunk))
+            await call.done_writing()
+            await call.read()  # the end of the call: the relay has passed all on
+        except (aio.AioRpcError, asyncio.InvalidStateError) as error:
+            # The latter is how grpc says that the call ended before the write.
+            log.debug("offer.cut", transfer=order.transfer, error=str(error))
+        finally:
+            call.cancel()
+        return has_served
+
+    def _fail(self, reason: str) -> None:
+        log.warning("offer.failed", transfer=self._order.transfer, reason=reason)
+        self._tell(
+            TransferFailed(transfer=self._order.transfer, reason=reason, at=self._place.site)
+        )
+
+
+def _open(store: FileStore, order: ServeOrder) -> PartReader:
+    descriptor = store.open(order.file)
+    try:
+        return PartReader(descriptor, order.file, offset=order.offset, size_bytes=order.size_bytes)
+    except (UnusableFileError, OSError):
+        descriptor.close()
+        raise

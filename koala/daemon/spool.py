@@ -1,0 +1,200 @@
+"""The daemon's spool: outputs and logs of jobs, where the relay puts them and people find them.
+
+    jobs/<job>/attempt-<n>/<component>/output/<name>     as it came, of every attempt
+    jobs/<job>/attempt-<n>/<component>/log/<name>        stdout.0, stderr.0 ...
+    jobs/<job>/attempt-<n>/<component>/label             the component's label
+    jobs/<job>/output/<label>/<name>                     published: of the attempt that Finished
+    jobs/<job>/published                                 its number
+    incoming/                                            what is not complete yet
+
+Files appear whole or not at all: written beside, made durable, renamed. Ids and labels are escaped,
+names of files are checked, so no text leads out of the spool. All calls block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import shutil
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from koala.errors import RejectedError, SpecError
+from koala_agent.files.folders import Folder
+from koala_agent.files.names import check_name, escape, shown
+
+_CLAIM = re.compile(r"(?P<job>[^/]+)/(?P<attempt>[1-9]\d{0,8})/(?P<component>\d{1,6})/\d{1,9}")
+_LABEL_BYTES_MAX = 1024
+
+
+class Purpose(StrEnum):
+    """What a token allows its bearer to do."""
+
+    READ = "read"
+    """Read a transfer; the identity is the transfer's."""
+    OFFER = "offer"
+    """Offer a transfer to the relay; the identity is the transfer's."""
+    STORE = "store"
+    """Put outputs and logs into the spool; the identity is the claim's."""
+
+
+def token(secret: bytes, purpose: Purpose, identity: str) -> str:
+    """What shows that the daemon ordered this: HMAC-SHA256, so that the relay, which knows only
+    the secret, can check tokens of transfers and claims that it never heard of."""
+    message = f"{purpose}\0{identity}".encode("utf-8", "surrogatepass")
+    return hmac.new(secret, message, hashlib.sha256).hexdigest()
+
+
+def is_token(shown_token: str, secret: bytes, purpose: Purpose, identity: str) -> bool:
+    """Whether the token is right; takes as long for a wrong one."""
+    expected = token(secret, purpose, identity)
+    return hmac.compare_digest(expected.encode(), shown_token.encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A component in an attempt of a job."""
+
+    job: str
+    attempt: int
+    component: int
+
+
+def place_of(claim: str) -> Place:
+    """The component that a claim `job/attempt/component/n` is for. Raises SpecError."""
+    found = _CLAIM.fullmatch(claim)
+    if found is None:
+        raise SpecError(f"claim {shown(claim)}: allowed is job/attempt/component/n")
+    return Place(job=found["job"], attempt=int(found["attempt"]), component=int(found["component"]))
+
+
+class Spool:
+    """The spool in `folder`, which is made when missing, for this user alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.incoming = folder / "incoming"
+        self.incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def logs(self, place: Place) -> Path:
+        """The folder of a component's logs."""
+        return self._component(place) / "log"
+
+    def log(self, place: Place, name: str) -> Path:
+        """The path of one log. Raises SpecError."""
+        return self.logs(place).joinpath(*check_name(name))
+
+    def outputs(self, place: Place) -> Path:
+        """The folder of a component's outputs, as they came."""
+        return self._component(place) / "output"
+
+    def published(self, job: str) -> Path:
+        """The folder of the outputs of a Finished job: `<label>/<name>`."""
+        return self._job(job) / "output"
+
+    def store(self, part: Path, *, claim: str, label: str, name: str, is_log: bool) -> None:
+        """Takes a durable file out of `incoming` to its place. Raises SpecError, OSError."""
+        place = self.check(claim=claim, label=label, name=name)
+        self._note(self._component(place) / "label", label)
+        folder = self.logs(place) if is_log else self.outputs(place)
+        Folder(folder).take(part, name)
+
+    def check(self, *, claim: str, label: str, name: str) -> Place:
+        """Whether `store` would take this, before anything was sent. Raises SpecError."""
+        check_name(name)
+        _check_label(label)
+        return place_of(claim)
+
+    def publish(self, job: str, attempt: int) -> tuple[str, ...]:
+        """Makes the outputs of the attempt that Finished visible; the result names them.
+
+        Doing it again changes nothing but that outputs which came since appear, too. Raises
+        RejectedError when another attempt was published.
+        """
+        self._claim_publication(job, attempt)
+        components = self._components(job, attempt)
+        labels = {place: self._label(place) for place in components}
+        uses = Counter(labels.values())
+        names = []
+        for place, label in labels.items():
+            # Two components with one label must not overwrite each other.
+            visible = escape(label) if uses[label] == 1 else f"{escape(label)}.{place.component}"
+            source = Folder(self.outputs(place))
+            target = Folder(self.published(job) / visible)
+            for name, _ in source.listing():
+                source.link(name, target, name)
+                names.append(f"{visible}/{name}")
+        return tuple(names)
+
+    def remove(self, job: str) -> None:
+        """Deletes all that is there of a job."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._job(job))
+
+    def sweep(self) -> None:
+        """Deletes what an earlier life left unfinished."""
+        for path in sorted(self.incoming.iterdir()):
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+    def _claim_publication(self, job: str, attempt: int) -> None:
+        marker = self._job(job) / "published"
+        if not marker.exists():
+            self._note(marker, str(attempt))
+        known = marker.read_text(encoding="utf-8")
+        if known != str(attempt):
+            raise RejectedError(
+                f"outputs of attempt {known} of {job} are published; attempt {attempt} cannot be"
+            )
+
+    def _components(self, job: str, attempt: int) -> tuple[Place, ...]:
+        """Those from which something came, in order."""
+        folder = self._job(job) / f"attempt-{attempt}"
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return tuple(
+            Place(job=job, attempt=attempt, component=component)
+            for component in sorted(int(name) for name in names if name.isdecimal())
+        )
+
+    def _label(self, place: Place) -> str:
+        """The label as the relay noted it; without one the component's index."""
+        try:
+            text = (self._component(place) / "label").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            text = ""
+        return text or str(place.component)
+
+    def _note(self, path: Path, text: str) -> None:
+        """Writes a small file whole; nothing when it says so already."""
+        with suppress(FileNotFoundError):
+            if path.read_text(encoding="utf-8") == text:
+                return
+        part = self.incoming / f"{secrets.token_hex(8)}.note"
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Folder(path.parent).take(part, path.name)
+
+    def _job(self, job: str) -> Path:
+        return self._folder / "jobs" / escape(job)
+
+    def _component(self, place: Place) -> Path:
+        return self._job(place.job) / f"attempt-{place.attempt}" / str(place.component)
+
+
+def _check_label(label: str) -> None:
+    try:
+        is_right = len(label.encode()) <= _LABEL_BYTES_MAX
+    except UnicodeEncodeError:
+        is_right = False
+    if not is_right:
+        raise SpecError(
+            f"label {shown(label)}: allowed are at most {_LABEL_BYTES_MAX} bytes of UTF-8"
+        )
