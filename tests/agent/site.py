@@ -1,0 +1,211 @@
+"""A site on this machine with a stand-in for the daemon: real starters, sockets, store, queue."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from koala_agent.carrier import Claims, Ports
+from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.port import Idle, Listed, serving
+from koala_agent.placeholders import Place
+from koala_agent.store import Store
+from koala_agent.values import (
+    Acknowledge,
+    Arm,
+    ArmNumber,
+    ClaimId,
+    Hold,
+    KvAnswer,
+    KvGet,
+    KvPut,
+    Leases,
+    Limits,
+    Peer,
+    Ping,
+    Pong,
+    Program,
+    Release,
+    Report,
+    ReportState,
+    ToDaemon,
+)
+
+LIMIT_S = 30.0
+NUMBER = ArmNumber(epoch=1, counter=1)
+
+
+def boot_now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def a_hold(claim: str = "j1/1/0/1", *, processors: int = 1, **changes: object) -> Hold:
+    """A claim that runs /bin/true; the program's fields and the hold's by name."""
+    program = {k: changes.pop(k) for k in list(changes) if k in Program.__dataclass_fields__}
+    return Hold(
+        claim=ClaimId(claim),
+        processors=processors,
+        hold_s=float(str(changes.pop("hold_s", 60.0))),
+        no_barrier=bool(changes.pop("no_barrier", False)),
+        program=Program(**{"executable": "/bin/true", **program}),  # type: ignore[arg-type]
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def a_shell_hold(script: str, claim: str = "j1/1/0/1", **changes: object) -> Hold:
+    """A claim that runs a shell script."""
+    program = {"executable": "/bin/sh", "arguments": ("-c", script)}
+    return a_hold(claim, **{**program, **changes})  # type: ignore[arg-type]
+
+
+def an_arm(
+    hold: Hold, *, counter: int = 1, in_s: float = 0.1, late_s: float = 10.0, peers: int = 0
+) -> Arm:
+    """An Arm of this claim, with so many peers before it."""
+    others = tuple(
+        Peer(
+            component=i + 1,
+            label=f"peer{i}",
+            site="elsewhere",
+            processors=2,
+            processes=2,
+            address=f"10.0.0.{i + 1}",
+            claim=ClaimId(f"j1/1/{i + 1}/1"),
+        )
+        for i in range(peers)
+    )
+    itself = Peer(
+        component=int(hold.claim.split("/")[2]),
+        label=hold.program.label,
+        site="here",
+        processors=hold.processors,
+        processes=hold.program.processes,
+        address="127.0.0.1",
+        claim=hold.claim,
+    )
+    return Arm(
+        claim=hold.claim,
+        number=ArmNumber(epoch=1, counter=counter),
+        release_at=time.time() + in_s,
+        late_s=late_s,
+        peers=(*others, itself),
+    )
+
+
+@dataclass
+class Daemon:
+    """Answers pings and values, acknowledges what is gone, remembers what it was told."""
+
+    send: Callable[[object], None] = lambda _order: None
+    is_answering: bool = True
+    is_acknowledging: bool = True
+    reports: list[Report] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)
+    waiting: list[KvGet] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def hear(self, message: ToDaemon) -> None:
+        match message:
+            case Report():
+                self.reports.append(message)
+                if message.state is ReportState.GONE and self.is_acknowledging:
+                    self.send(Acknowledge(claim=message.claim))
+            case Ping(claim=claim, nonce=nonce, sent_at=sent_at):
+                if self.is_answering:
+                    pong = Pong(claim=claim, nonce=nonce, sent_at=sent_at, now=time.time())
+                    self.send(pong)
+            case KvPut(claim=claim, request=request, name=name, value=value):
+                is_same = self.values.setdefault(name, value) == value
+                error = "" if is_same else f"{name!r} has another value"
+                self.send(KvAnswer(claim=claim, request=request, ok=is_same, error=error))
+            case KvGet():
+                self.waiting.append(message)
+        for get in [get for get in self.waiting if get.name in self.values]:
+            self.waiting.remove(get)
+            value = self.values[get.name]
+            self.send(KvAnswer(claim=get.claim, request=get.request, ok=True, value=value))
+        self.changed.set()
+
+    async def wait_for(self, state: ReportState, claim: str = "j1/1/0/1") -> Report:
+        """The first report of this state on this claim."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                for report in self.reports:
+                    if report.claim == claim and report.state is state:
+                        return report
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@dataclass
+class Site:
+    """What a test works with."""
+
+    claims: Claims
+    daemon: Daemon
+    manager: EmulatedLocalManager
+
+    async def granted(self, hold: Hold) -> Report:
+        self.claims.order(hold)
+        return await self.daemon.wait_for(ReportState.GRANTED, hold.claim)
+
+    async def armed(self, hold: Hold, arm: Arm) -> Report:
+        await self.granted(hold)
+        self.claims.order(arm)
+        return await self.daemon.wait_for(ReportState.ARMED, hold.claim)
+
+    async def passed(self, hold: Hold, *, peers: int = 0) -> Report:
+        """Takes a claim through the barrier."""
+        arm = an_arm(hold, peers=peers)
+        await self.armed(hold, arm)
+        self.release(arm)
+        return await self.daemon.wait_for(ReportState.PASSED, hold.claim)
+
+    def release(self, arm: Arm) -> None:
+        self.claims.order(Release(claim=arm.claim, number=arm.number, release_at=arm.release_at))
+
+    async def gone(self, claim: str = "j1/1/0/1") -> Report:
+        return await self.daemon.wait_for(ReportState.GONE, claim)
+
+
+@asynccontextmanager
+async def a_site(
+    folder: Path,
+    *,
+    leases: Leases | None = None,
+    limits: Limits | None = None,
+    daemon: Daemon | None = None,
+    processors: int = 8,
+) -> AsyncIterator[Site]:
+    """A site in a folder; a second one in the same folder is the agent started again."""
+    daemon = daemon or Daemon()
+    leases = leases or Leases(kill_s=1.0)
+    told: list[Callable[[Listed | Idle], None]] = []
+    manager = EmulatedLocalManager(
+        EmulatedSettings(processors=processors, state_directory=folder / "queue", kill_s=2.0),
+        tell=lambda entry: told[0](entry) if told else None,
+        clock=boot_now,
+    )
+    store = Store(folder / "state")
+    claims = Claims(
+        store=store,
+        manager=manager,
+        place=Place(root=folder / "claims", site="here"),
+        ports=Ports(tell=daemon.hear, clock=boot_now, unix_clock=time.time),
+        limits=limits or Limits(grace_s=20.0),
+    )
+    daemon.send = claims.order  # type: ignore[assignment]
+    told.append(claims.take_listed)
+    try:
+        async with serving(manager), asyncio.TaskGroup() as group:
+            running = group.create_task(claims.run())
+            await claims.opened()
+            claims.take_leases(leases)
+            yield Site(claims, daemon, manager)
+            running.cancel()
+    finally:
+        store.close()

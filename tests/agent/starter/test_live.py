@@ -1,0 +1,325 @@
+"""Real starters under a real claim table: what the design promises of them, seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koala_agent.lrm.processes import find_by_claim
+from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop
+from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
+from tests.agent.watching import Ear, process_ended
+
+pytestmark = pytest.mark.live
+
+# A daemon that leaves its session and its parent, says its pid, and lives on.
+ESCAPE = "setsid sh -c 'echo $$ > {ear}; exec sleep 600' > /dev/null 2>&1 &"
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Iterator[Ear]:
+    ear = Ear(tmp_path / "ear")
+    yield ear
+    ear.close()
+
+
+def folder(tmp_path: Path, claim: str = "j1/1/0/1") -> Path:
+    return tmp_path / "claims" / claim.replace("/", "-")
+
+
+async def end_of(site: Site, claim: str = "j1/1/0/1") -> End:
+    report = await site.gone(claim)
+    assert report.end is not None
+    return report.end
+
+
+async def test_a_program_runs_after_the_barrier_and_its_end_is_told(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as site:
+        passed = await site.passed(a_shell_hold("echo hello; exit 0"))
+        assert passed.passed_at is not None
+        end = await end_of(site)
+    assert end.is_well, end
+    assert (folder(tmp_path) / "stdout.0").read_text() == "hello\n"
+
+
+async def test_nothing_of_a_program_runs_before_the_release(tmp_path: Path, ear: Ear) -> None:
+    hold = a_shell_hold(f"echo ran > {ear.path}")
+    async with a_site(tmp_path) as site:
+        arm = an_arm(hold)
+        await site.armed(hold, arm)
+        assert not (folder(tmp_path) / ".koala" / "passed.json").read_text()
+        state = await site.daemon.wait_for(ReportState.ARMED)
+        assert state.armed == arm.number
+        site.release(arm)
+        assert await ear.line() == "ran"
+        passed = await site.daemon.wait_for(ReportState.PASSED)
+        assert passed.passed_at is not None
+        assert passed.passed_at >= arm.release_at - 0.01
+        await site.gone()
+
+
+async def test_exit_statuses_and_signals_are_told_as_they_are(tmp_path: Path) -> None:
+    script = 'if [ "$KOALA_PROCESS" = 0 ]; then exit 0; fi; kill -USR1 $$'
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold(script, processes=2))
+        end = await end_of(site)
+    assert end.kind is EndKind.EXITED
+    assert end.statuses == (0, -signal.SIGUSR1)
+
+
+async def test_a_process_that_fails_ends_the_others_of_its_component(tmp_path: Path) -> None:
+    script = 'if [ "$RANK" = 1 ]; then exit 3; fi; exec sleep 600'
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold(script, processes=3))
+        end = await end_of(site)
+    assert end.kind is EndKind.EXITED
+    assert end.statuses == (-signal.SIGTERM, 3, -signal.SIGTERM)
+    assert "process 1" in end.reason
+
+
+async def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as site:
+        site.claims.order(a_hold(executable="/nowhere/at/all"))
+        end = await end_of(site)
+    assert end.kind is EndKind.UNEXECUTABLE
+    assert "/nowhere/at/all" in end.reason
+    assert end.statuses == ()
+
+
+async def test_a_program_that_the_system_refuses_is_unexecutable(tmp_path: Path) -> None:
+    """Found only by trying: the file is there and executable, its interpreter is not."""
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    async with a_site(tmp_path) as site:
+        await site.passed(a_hold(executable=str(script)))
+        end = await end_of(site)
+    assert end.kind is EndKind.UNEXECUTABLE
+    assert str(script) in end.reason
+
+
+async def test_the_wall_time_ends_what_ignores_term(tmp_path: Path) -> None:
+    script = "trap '' TERM; while :; do sleep 600; done"
+    async with a_site(tmp_path, leases=Leases(kill_s=0.3)) as site:
+        await site.passed(a_shell_hold(script, wall_time_s=0.3))
+        end = await end_of(site)
+    assert end.kind is EndKind.WALL_TIME
+    assert end.statuses == (-signal.SIGKILL,)
+    assert not find_by_claim("j1/1/0/1")
+
+
+async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
+    tmp_path: Path, ear: Ear
+) -> None:
+    script = ESCAPE.format(ear=ear.path) + " exec sleep 600"
+    leases = Leases(hold_lease_s=20.0, run_lease_s=1.0, kill_s=0.5)
+    async with a_site(tmp_path, leases=leases) as site:
+        await site.passed(a_shell_hold(script))
+        escaped = int(await ear.line())
+        site.daemon.is_answering = False
+        await process_ended(escaped)
+        assert (await end_of(site)).kind is EndKind.LEASE
+
+
+async def test_a_daemon_that_outlives_the_program_is_ended(tmp_path: Path, ear: Ear) -> None:
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    script = ESCAPE.format(ear=ear.path) + f" read _ < {fifo}; exit 0"
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold(script))
+        escaped = int(await ear.line())
+        await asyncio.to_thread(fifo.write_text, "\n")
+        assert (await end_of(site)).is_well
+        await process_ended(escaped)
+
+
+async def test_an_armed_starter_without_release_aborts_at_d(tmp_path: Path, ear: Ear) -> None:
+    hold = a_shell_hold(f"echo ran > {ear.path}")
+    async with a_site(tmp_path) as site:
+        await site.armed(hold, an_arm(hold, late_s=0.3))
+        end = await end_of(site)
+    assert end.kind is EndKind.LATE
+    assert not (folder(tmp_path) / ".koala" / "passed.json").read_text()
+
+
+async def test_a_hold_ends_at_its_deadline(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as site:
+        await site.granted(a_hold(hold_s=0.3))
+        assert (await end_of(site)).kind is EndKind.HOLD
+
+
+async def test_a_stop_ends_a_program_and_nothing_is_left(tmp_path: Path, ear: Ear) -> None:
+    script = f"echo $$ > {ear.path}; exec sleep 600"
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold(script))
+        pid = int(await ear.line())
+        site.claims.order(Stop(claim=ClaimId("j1/1/0/1")))
+        end = await end_of(site)
+        assert end.kind is EndKind.STOPPED
+        assert end.statuses == (-signal.SIGTERM,)
+        await process_ended(pid)
+
+
+async def test_a_foreign_cancel_is_the_sites_doing(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold("exec sleep 600"))
+        await site.manager.cancel_as_site("j1/1/0/1")
+        assert (await end_of(site)).kind is EndKind.SITE
+
+
+async def test_a_killed_starter_is_told_as_vanished(tmp_path: Path, ear: Ear) -> None:
+    script = f"echo $PPID > {ear.path}; exec sleep 600"
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold(script))
+        os.kill(int(await ear.line()), signal.SIGKILL)
+        end = await end_of(site)
+    assert end.kind is EndKind.VANISHED
+    assert not find_by_claim("j1/1/0/1")
+
+
+async def test_a_claim_that_does_not_start_in_time_is_refused(tmp_path: Path) -> None:
+    async with a_site(tmp_path, processors=2, limits=Limits(grace_s=1.5)) as site:
+        await site.granted(a_hold("j1/1/0/1", processors=2))
+        site.claims.order(a_hold("j2/1/0/1", processors=1))
+        assert (await end_of(site, "j2/1/0/1")).kind is EndKind.REFUSED
+        site.claims.order(Stop(claim=ClaimId("j1/1/0/1")))
+        await site.gone()
+
+
+async def test_a_program_reads_who_the_members_are(tmp_path: Path) -> None:
+    script = "env; cat $KOALA_BUNDLE"
+    hold = a_shell_hold(script, claim="j1/1/0/1", processes=2, label="left")
+    async with a_site(tmp_path) as site:
+        await site.passed(hold, peers=2)
+        assert (await end_of(site)).is_well
+    lines = (folder(tmp_path) / "stdout.1").read_text().splitlines()
+    bundle = json.loads(lines[-1])
+    told = dict(line.split("=", 1) for line in lines[:-1] if "=" in line)
+    assert bundle["world_size"] == 6
+    assert bundle["index"] == 2
+    assert [member["address"] for member in bundle["members"]][-1] == "127.0.0.1"
+    assert told["KOALA_CLAIM"] == "j1/1/0/1"
+    wanted = {"NNODES": "3", "NODE_RANK": "2", "WORLD_SIZE": "6", "RANK": "5", "LOCAL_RANK": "1"}
+    assert {name: told[name] for name in wanted} == wanted
+    assert told["MASTER_ADDR"] == "10.0.0.1"
+    assert told["MASTER_PORT"] == str(bundle["master"]["port"])
+
+
+KV = """
+import json, os, socket, sys
+def ask(**request):
+    line.sendall(json.dumps(request).encode() + b"\\n")
+    return json.loads(line.makefile().readline())
+line = socket.socket(socket.AF_UNIX); line.connect(os.environ["KOALA_KV"])
+me, other = sys.argv[1:]
+print(ask(op="put", name="addr/" + me, value="I am " + me))
+print(ask(op="get", name="addr/" + other, wait_s=25))
+print(ask(op="put", name="addr/" + me, value="another"))
+print(ask(op="get", name="nobody", wait_s=0.1))
+print(ask(op="fetch"))
+"""
+
+
+async def test_two_components_exchange_values(tmp_path: Path) -> None:
+    import sys
+
+    def a_caller(claim: str, *names: str) -> object:
+        arguments = ("-I", "-S", "-c", KV, *names)
+        return a_hold(claim, executable=sys.executable, arguments=arguments, no_barrier=True)
+
+    async with a_site(tmp_path) as site:
+        site.claims.order(a_caller("j1/1/0/1", "0", "1"))  # type: ignore[arg-type]
+        site.claims.order(a_caller("j1/1/1/1", "1", "0"))  # type: ignore[arg-type]
+        for claim in ("j1/1/0/1", "j1/1/1/1"):
+            end = await end_of(site, claim)
+            stderr = (folder(tmp_path, claim) / "stderr.0").read_text()
+            assert end.is_well, (end, stderr)
+    said = (folder(tmp_path) / "stdout.0").read_text()
+    assert "'value': 'I am 1'" in said
+    assert "'addr/0' has another value" in said
+    assert "no value for 'nobody' after 0.1 s" in said
+    assert "allowed is a JSON object" in said
+
+
+async def test_an_agent_that_starts_again_finds_its_starter(tmp_path: Path, ear: Ear) -> None:
+    """Held before, passed while it was away, ended after: every report comes."""
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    hold = a_shell_hold(f"read _ < {fifo}; exit 5")
+    daemon = Daemon()
+    async with a_site(tmp_path, daemon=daemon) as site:
+        granted = await site.granted(hold)
+        port = site.claims.port
+    daemon.reports.clear()
+    async with a_site(tmp_path, daemon=daemon) as site:
+        assert site.claims.port == port
+        await site.claims.prepared()
+        assert [report.nonce for report in site.claims.inventory()] == [granted.nonce]  # type: ignore[union-attr]
+        arm = an_arm(hold)
+        async with asyncio.timeout(20):
+            while True:  # an Arm that finds no starter is lost: the daemon arms again
+                site.claims.order(arm)
+                daemon.changed.clear()
+                try:
+                    async with asyncio.timeout(0.1):
+                        await daemon.wait_for(ReportState.ARMED)
+                        break
+                except TimeoutError:
+                    continue
+        site.release(arm)
+        passed = await daemon.wait_for(ReportState.PASSED)
+        assert passed.nonce == granted.nonce
+    daemon.reports.clear()
+    await asyncio.to_thread(fifo.write_text, "\n")
+    async with a_site(tmp_path, daemon=daemon) as site:
+        end = await end_of(site)
+    assert end.kind is EndKind.EXITED
+    assert end.statuses == (5,)
+
+
+async def test_an_output_file_that_is_missing_is_told(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold("echo one > first", output_files=("first", "second")))
+        end = await end_of(site)
+    assert end.kind is EndKind.OUTPUT
+    assert "second" in end.reason
+    assert "first" not in end.reason
+
+
+async def test_limits_of_time_and_memory_reach_the_program(tmp_path: Path) -> None:
+    hold = a_shell_hold("ulimit -t; ulimit -d", cpu_time_s=7.0, memory_max_mb=512)
+    async with a_site(tmp_path) as site:
+        await site.passed(hold)
+        assert (await end_of(site)).is_well
+    assert (folder(tmp_path) / "stdout.0").read_text().split() == ["7", str(512 * 1024)]
+
+
+async def test_garbage_at_the_port_changes_nothing(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as site:
+        await site.granted(a_hold())
+        claim = {"kind": "hello", "claim": "j1/1/0/1", "secret": "guessed", "nonce": "n"}
+        for garbage in (b"\xff\xfe\n", b"[[[[\n", b"{}\n", b'{"kind": "ping"}\n'):
+            assert await _answered(site.claims.port, garbage) == b""
+        assert await _answered(site.claims.port, json.dumps(claim).encode() + b"\n") == b""
+        assert await _answered(site.claims.port, b"x" * 1_000_000) == b""
+        await site.passed(a_hold())
+        assert (await end_of(site)).is_well
+
+
+async def _answered(port: int, sent: bytes) -> bytes:
+    """What the port says before it hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(sent)
+        async with asyncio.timeout(20):
+            return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()

@@ -1,0 +1,209 @@
+"""All or none, seen from one starter: whatever comes in whatever order, three things never happen.
+
+It passes without the Release that matches its latest Arm, it aborts between Armed and D by itself,
+and it passes twice. A model beside the machine holds what the design says, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala_agent.starter import (
+    Connected,
+    Disconnected,
+    Exit,
+    Holding,
+    Look,
+    Looked,
+    Open,
+    Opened,
+    ProcessEnded,
+    Received,
+    Send,
+    Settings,
+    SiteSignalled,
+    StarterMachine,
+    TooLate,
+    Unexecutable,
+    Woken,
+)
+
+if TYPE_CHECKING:
+    from koala_agent.starter import Action, Event
+
+OFFSET_S = 100.0
+
+
+def received(kind: str, **fields: object) -> Received:
+    return Received(message={"kind": kind, **fields})
+
+
+def an_arm(epoch: int, counter: int, in_s: float, late_s: float) -> Received:
+    number = [epoch, counter]
+    return received(
+        "arm", number=number, release_at=OFFSET_S + 10.0 + in_s, late_s=late_s, bundle={}
+    )
+
+
+numbers = st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1)])
+arms = st.builds(
+    lambda number, in_s, late_s: an_arm(number[0], number[1], in_s, late_s),
+    numbers,
+    st.floats(-20, 20),
+    st.sampled_from([0.5, 2.0, 5.0, 30.0, 100.0]),
+)
+releases = numbers.map(lambda number: received("release", number=list(number)))
+adopted = st.just(received("adopted", hold_lease_s=20.0, run_lease_s=40.0, kill_s=1.0))
+pongs = st.floats(0, 60).map(lambda at: received("pong", sent_at=at, now=at + OFFSET_S))
+others = st.sampled_from(
+    [
+        received("stop"),
+        received("dismissed", reason="x"),
+        received("noted"),
+        Connected(),
+        Disconnected(),
+        SiteSignalled(reason="SIGTERM"),
+        Unexecutable(reason="no"),
+        ProcessEnded(index=0, status=0),
+        ProcessEnded(index=1, status=1),
+        Woken(),
+    ]
+)
+steps = st.tuples(
+    st.one_of(st.just(0.0), st.floats(0, 1), st.floats(0, 8)),
+    st.one_of(arms, arms, releases, releases, adopted, pongs, others),
+)
+
+
+class Model:
+    """What the design says of the barrier: the latest Arm heard, what was promised, releases."""
+
+    def __init__(self) -> None:
+        self.latest: tuple[int, int] | None = None
+        self.until: dict[tuple[int, int], float] = {}  # D, by number, of what was answered
+        self.released: list[tuple[int, int]] = []
+        self.passes = 0
+
+    def hear(self, event: Event, actions: list[Action], now: float, *, is_holding: bool) -> None:
+        if isinstance(event, Received) and event.message["kind"] == "arm" and is_holding:
+            number = _number(event)
+            if self.latest is None or number >= self.latest:
+                self.latest = number
+        if isinstance(event, Received) and event.message["kind"] == "release":
+            self.released.append(_number(event))
+        for action in actions:
+            if isinstance(action, Send) and action.message["kind"] == "armed":
+                assert isinstance(event, Received)
+                late_s = event.message["late_s"]
+                assert isinstance(late_s, float)
+                self.until.setdefault(_number(event), now + late_s)
+
+    def is_promised(self, now: float) -> bool:
+        return any(now < until for until in self.until.values())
+
+
+def _number(event: Received) -> tuple[int, int]:
+    number = event.message["number"]
+    assert isinstance(number, list)
+    return number[0], number[1]
+
+
+def may_end_an_armed(event: Event) -> bool:
+    """The daemon's Stop, the site's signal: all that may end a starter between Armed and D."""
+    if isinstance(event, Received):
+        return event.message["kind"] in ("stop", "dismissed")
+    return isinstance(event, SiteSignalled | TooLate)
+
+
+def answers(
+    machine: StarterMachine, actions: list[Action], at: float, slip_s: float
+) -> list[Event]:
+    """What the world makes of actions; a slip is a pause just before the last look at the clock."""
+    events: list[Event] = []
+    for action in actions:
+        if isinstance(action, Open):
+            is_late = at + slip_s > action.not_after
+            events.append(TooLate() if is_late else Opened(at=at + slip_s))
+        elif isinstance(action, Look):
+            events.append(Looked(left=0))
+    return events
+
+
+def run(script: list[tuple[float, Event]], *, slip_s: float = 0.0) -> StarterMachine:
+    settings = Settings(
+        claim="j1/1/0/1",
+        secret="",
+        nonce="n",
+        processes=2,
+        hold_s=45.0,
+        hold_lease_s=20.0,
+        run_lease_s=40.0,
+        kill_s=1.0,
+    )
+    machine = StarterMachine(settings, now=0.0, wall_offset_s=OFFSET_S)
+    model, now = Model(), 0.0
+    for step_s, event in script:
+        wake_at = machine.wake_at
+        if wake_at is not None and wake_at < now + step_s:
+            now = max(now, wake_at)
+            take(machine, model, Woken(), now, slip_s)
+        now += step_s
+        take(machine, model, event, now, slip_s)
+    return machine
+
+
+def take(machine: StarterMachine, model: Model, event: Event, now: float, slip_s: float) -> None:
+    events = [event]
+    while events:
+        event = events.pop(0)
+        was_holding = isinstance(machine.phase, Holding)
+        was_promised = model.is_promised(now)
+        actions = machine.handle(event, now)
+        model.hear(event, actions, now, is_holding=was_holding)
+        if isinstance(event, Opened):
+            model.passes += 1
+            number = model.latest
+            assert number is not None
+            assert number in model.released, "passed without a matching Release"
+            assert event.at <= model.until[number], "passed after D"
+        has_left = was_holding and not isinstance(machine.phase, Holding)
+        if has_left and was_promised and not isinstance(event, Opened):
+            assert may_end_an_armed(event), f"aborted while armed, by {event}"
+        assert model.passes <= 1, "passed twice"
+        assert sum(isinstance(action, Open) for action in actions) <= 1
+        if Exit() in actions:
+            assert not isinstance(machine.phase, Holding)
+        events += answers(machine, actions, now, slip_s)
+
+
+@given(st.lists(steps, max_size=40), st.sampled_from([0.0, 0.0, 0.4, 3.0]))
+def test_a_starter_keeps_its_promises(script: list[tuple[float, Event]], slip_s: float) -> None:
+    leases = {"hold_lease_s": 20.0, "run_lease_s": 40.0, "kill_s": 1.0}
+    began: list[tuple[float, Event]] = [(0.0, Connected()), (0.0, received("adopted", **leases))]
+    run([*began, *script], slip_s=slip_s)
+
+
+@given(st.lists(steps, max_size=40))
+def test_a_starter_that_was_never_adopted_never_passes(script: list[tuple[float, Event]]) -> None:
+    unadopted = [
+        (step_s, event)
+        for step_s, event in script
+        if not (isinstance(event, Received) and event.message["kind"] == "adopted")
+    ]
+    assert run(unadopted).passed_at is None
+
+
+def test_the_scripts_reach_the_other_side_of_the_barrier() -> None:
+    """Otherwise the properties would hold of nothing."""
+    machine = run(
+        [
+            (0.0, Connected()),
+            (0.0, received("adopted", hold_lease_s=20.0, run_lease_s=40.0, kill_s=1.0)),
+            (1.0, an_arm(1, 1, -9.0, 2.0)),
+            (0.5, received("release", number=[1, 1])),
+        ]
+    )
+    assert machine.passed_at == 1.5
