@@ -201,9 +201,9 @@ def some_bytes(count: int, *, seed: int = 1) -> bytes:
 class Proxy:
     """A TCP proxy that cuts or freezes connections, or changes bytes on their way from the server.
 
-    `cuts` and `freezes` hold after how many bytes each of the first connections is cut, or goes
-    silent; later ones are left alone. `swap` replaces bytes by others of the same length, which
-    the framing around them does not notice.
+    `cuts` and `freezes` hold after how many bytes from the server each of the first connections is
+    cut, or goes silent, `up_cuts` after how many to it; later ones are left alone. `swap` replaces
+    bytes by others of the same length, which the framing around them does not notice.
     """
 
     def __init__(
@@ -211,12 +211,14 @@ class Proxy:
         target: str,
         *,
         cuts: tuple[int, ...] = (),
+        up_cuts: tuple[int, ...] = (),
         freezes: tuple[int, ...] = (),
         swap: tuple[bytes, bytes] | None = None,
     ) -> None:
         self._host, _, port = target.rpartition(":")
         self._port = int(port)
         self._cuts = list(cuts)
+        self._up_cuts = list(up_cuts)
         self._freezes = list(freezes)
         self._swap = swap
         self.cut_connections = 0
@@ -232,6 +234,7 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         cut = self._cuts.pop(0) if self._cuts else None
+        up_cut = self._up_cuts.pop(0) if self._up_cuts else None
         freeze = self._freezes.pop(0) if self._freezes else None
         try:
             up_reader, up_writer = await asyncio.open_connection(self._host, self._port)
@@ -239,7 +242,7 @@ class Proxy:
             writer.close()
             return
         async with asyncio.TaskGroup() as group:
-            up = group.create_task(self._pass(reader, up_writer, None, None))
+            up = group.create_task(self._pass(reader, up_writer, up_cut, None))
             down = group.create_task(self._pass(up_reader, writer, cut, freeze))
             await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
             up.cancel()

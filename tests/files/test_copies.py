@@ -358,7 +358,7 @@ async def test_many_copies_share_few_places_and_all_finish(tmp_path: Path) -> No
 @pytest.mark.parametrize("limited", ["source", "target"])
 async def test_a_rate_holds_within_a_fifth_at_either_end(tmp_path: Path, limited: str) -> None:
     rate = 1_000_000.0
-    content = some_bytes(1_000_000)
+    content = some_bytes(700_000)
     at_source = RateLimits(by_site={"leiden": rate}) if limited == "source" else RateLimits()
     at_target = RateLimits(default=rate) if limited == "target" else RateLimits()
     async with (
@@ -370,8 +370,8 @@ async def test_a_rate_holds_within_a_fifth_at_either_end(tmp_path: Path, limited
         delft.files.serve(serve)
         leiden.files.fetch(fetch)
         end = await finished(leiden, fetch.transfer)
-        assert end.took_s > 0.8
-        assert end.took_s < 1.2 + 1.0, "far too slow even for a busy machine"
+        assert end.took_s > 0.8 * 0.7
+        assert end.took_s < 1.2 * 0.7 + 1.0, "too slow even for a busy machine"
 
 
 async def test_a_source_that_falls_silent_is_cut_and_the_copy_goes_on(tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ class Transfer:
         match self.state:
             case Waiting(retry_at=retry_at):
                 return retry_at
-            case Reading(heard_at=float(heard_at)):
+            case Reading(heard_at=heard_at) if heard_at is not None:
                 return heard_at + self._limits.stalled_s
             case _:
                 return None

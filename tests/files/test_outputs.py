@@ -1,0 +1,239 @@
+"""Outputs and logs of claims: from a work folder through the relay into the spool."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from koala.daemon.spool import Place, Purpose, Spool, place_of, token
+from koala.errors import RejectedError, SpecError
+from koala_agent.files.orders import Uploaded, UploadOrder
+from koala_agent.files.outputs import UploadLimits
+from tests.files.stage import (
+    LIMIT_S,
+    SECRET,
+    Proxy,
+    SiteOfFiles,
+    a_relay,
+    a_site,
+    running,
+    some_bytes,
+)
+
+pytestmark = pytest.mark.live
+
+CLAIM = "j1/2/0/1"
+PLACE = Place(job="j1", attempt=2, component=0)
+IMPATIENT = UploadLimits(time_s=0.5, log_bytes_max=1000)
+
+
+@asynccontextmanager
+async def a_finished_claim(
+    tmp_path: Path, *, limits: UploadLimits | None = None
+) -> AsyncIterator[tuple[SiteOfFiles, UploadOrder]]:
+    """A site, a relay, and a claim with an empty work folder."""
+    work = tmp_path / "work"
+    work.mkdir()
+    async with (
+        a_relay(tmp_path / "spool") as address,
+        running(a_site(tmp_path, "delft", uploads=limits or UploadLimits())) as delft,
+    ):
+        yield delft, an_upload(work, address)
+
+
+def an_upload(work: Path, address: str, *, claim: str = CLAIM, label: str = "left") -> UploadOrder:
+    return UploadOrder(
+        claim=claim,
+        label=label,
+        token=token(SECRET, Purpose.STORE, claim),
+        relay=address,
+        folder=work,
+        logs={},
+    )
+
+
+async def test_outputs_and_logs_reach_the_spool_whole(tmp_path: Path) -> None:
+    content = some_bytes(2_000_000)
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("results").mkdir()
+        order.folder.joinpath("results", "model.bin").write_bytes(content)
+        order.folder.joinpath("empty").write_bytes(b"")
+        order.folder.joinpath("stdout.0").write_bytes(b"hello\n")
+        uploaded = await delft.files.upload(
+            replace(
+                order,
+                outputs=("results/model.bin", "empty"),
+                logs={"stdout.0": order.folder / "stdout.0"},
+            )
+        )
+    assert uploaded == (
+        Uploaded(name="results/model.bin", is_log=False, size_bytes=len(content)),
+        Uploaded(name="empty", is_log=False, size_bytes=0),
+        Uploaded(name="stdout.0", is_log=True, size_bytes=6),
+    )
+    spool = Spool(tmp_path / "spool")
+    assert spool.outputs(PLACE).joinpath("results", "model.bin").read_bytes() == content
+    assert spool.outputs(PLACE).joinpath("empty").read_bytes() == b""
+    assert spool.log(PLACE, "stdout.0").read_bytes() == b"hello\n"
+    assert list(spool.incoming.iterdir()) == []
+
+
+async def test_files_that_are_no_outputs_are_named_and_the_others_still_come(
+    tmp_path: Path,
+) -> None:
+    tmp_path.joinpath("secret").write_bytes(b"secret")
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("folder").mkdir()
+        order.folder.joinpath("link").symlink_to(tmp_path / "secret")
+        order.folder.joinpath("out").symlink_to(tmp_path)
+        os.mkfifo(order.folder / "fifo")
+        order.folder.joinpath("good").write_bytes(b"good")
+        names = ("missing", "folder", "link", "out/secret", "../secret", "fifo", "good")
+        uploaded = await delft.files.upload(
+            replace(order, outputs=names, logs={"stderr.0": order.folder / "link"})
+        )
+    errors = {each.name: each.error for each in uploaded}
+    assert errors["missing"] == "file 'missing': does not exist"
+    assert errors["folder"] == "file 'folder': is not a regular file"
+    assert "'link': is a symbolic link" in errors["link"]
+    assert "'out/secret': is a symbolic link" in errors["out/secret"]
+    assert "'../secret': has the part '..'" in errors["../secret"]
+    assert errors["fifo"] == "file 'fifo': is not a regular file"
+    assert "is a symbolic link" in errors["stderr.0"]
+    assert errors["good"] == ""
+    outputs = Spool(tmp_path / "spool").outputs(PLACE)
+    assert [path.name for path in outputs.iterdir()] == ["good"]
+
+
+async def test_only_the_end_of_a_long_log_is_kept_and_it_says_so(tmp_path: Path) -> None:
+    async with a_finished_claim(tmp_path, limits=IMPATIENT) as (delft, order):
+        log = order.folder / "stdout.0"
+        log.write_bytes(b"a" * 5000 + b"b" * 1000)
+        await delft.files.upload(replace(order, logs={"stdout.0": log}))
+    kept = Spool(tmp_path / "spool").log(PLACE, "stdout.0").read_bytes()
+    assert kept == b"[koala: the first 5000 bytes are left out]\n" + b"b" * 1000
+
+
+@pytest.mark.parametrize("claim", ["j1/1/0/1", "j1/2/1/1", "j2/2/0/1"])
+async def test_a_claim_cannot_store_for_another_one(tmp_path: Path, claim: str) -> None:
+    """An old attempt keeps its token, which is none for the new one."""
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("good").write_bytes(b"good")
+        (uploaded,) = await delft.files.upload(replace(order, claim=claim, outputs=("good",)))
+    assert "UNAUTHENTICATED" in uploaded.error
+    assert not tmp_path.joinpath("spool", "jobs").exists()
+
+
+async def test_an_upload_that_is_cut_is_tried_again(tmp_path: Path) -> None:
+    content = some_bytes(2_000_000)
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("model.bin").write_bytes(content)
+        proxy = Proxy(order.relay, up_cuts=(700_000,))
+        async with proxy.listening() as address:
+            (uploaded,) = await delft.files.upload(
+                replace(order, outputs=("model.bin",), relay=address)
+            )
+        assert uploaded.error == ""
+        assert proxy.cut_connections == 1
+    spool = Spool(tmp_path / "spool")
+    assert spool.outputs(PLACE).joinpath("model.bin").read_bytes() == content
+    assert list(spool.incoming.iterdir()) == []
+
+
+async def test_an_upload_to_nobody_is_given_up_in_time_and_names_the_file(tmp_path: Path) -> None:
+    async with a_finished_claim(tmp_path, limits=IMPATIENT) as (delft, order):
+        order.folder.joinpath("good").write_bytes(b"good")
+        async with asyncio.timeout(LIMIT_S):
+            (uploaded,) = await delft.files.upload(
+                replace(order, outputs=("good",), relay="127.0.0.1:1")
+            )
+    assert "file 'good' to 127.0.0.1:1: UNAVAILABLE" in uploaded.error
+
+
+async def test_a_name_under_a_file_that_exists_is_refused(tmp_path: Path) -> None:
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("a").write_bytes(b"file")
+        await delft.files.upload(replace(order, outputs=("a",)))
+        order.folder.joinpath("a").unlink()
+        order.folder.joinpath("a").mkdir()
+        order.folder.joinpath("a", "b").write_bytes(b"file")
+        (uploaded,) = await delft.files.upload(replace(order, outputs=("a/b",)))
+    assert "INVALID_ARGUMENT" in uploaded.error
+
+
+async def test_outputs_of_the_attempt_that_finished_are_published_under_their_labels(
+    tmp_path: Path,
+) -> None:
+    async with a_finished_claim(tmp_path) as (delft, order):
+        for claim, label in (
+            ("j1/1/0/1", "left"),  # an earlier attempt, which did not finish
+            ("j1/2/0/1", "left"),
+            ("j1/2/1/1", "a label/with ../all"),
+            ("j1/2/2/1", ""),
+        ):
+            order.folder.joinpath("model.bin").write_bytes(claim.encode())
+            upload = an_upload(order.folder, order.relay, claim=claim, label=label)
+            await delft.files.upload(replace(upload, outputs=("model.bin",)))
+    spool = Spool(tmp_path / "spool")
+    assert not spool.published("j1").exists()
+    names = ("left/model.bin", "a%20label%2Fwith%20..%2Fall/model.bin", "2/model.bin")
+    assert spool.publish("j1", 2) == names
+    assert spool.publish("j1", 2) == names
+    assert [spool.published("j1").joinpath(name).read_bytes() for name in names] == [
+        b"j1/2/0/1",
+        b"j1/2/1/1",
+        b"j1/2/2/1",
+    ]
+    with pytest.raises(RejectedError, match="attempt 2 of j1 are published; attempt 1 cannot be"):
+        spool.publish("j1", 1)
+
+
+def test_an_output_that_came_late_or_anew_is_published_by_doing_it_again(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    store(spool, "a", b"first")
+    assert spool.publish("j1", 2) == ("left/a",)
+    store(spool, "a", b"second")
+    store(spool, "b", b"late")
+    assert spool.publish("j1", 2) == ("left/a", "left/b")
+    assert spool.published("j1").joinpath("left", "a").read_bytes() == b"second"
+    assert spool.published("j1").joinpath("left", "b").read_bytes() == b"late"
+    assert sorted(p.name for p in spool.published("j1").joinpath("left").iterdir()) == ["a", "b"]
+
+
+def test_components_with_the_same_label_are_published_side_by_side(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    store(spool, "a", b"first")
+    store(spool, "a", b"second", claim="j1/2/1/1")
+    assert spool.publish("j1", 2) == ("left.0/a", "left.1/a")
+
+
+def test_a_job_without_outputs_is_published_as_nothing(tmp_path: Path) -> None:
+    assert Spool(tmp_path / "spool").publish("j9", 1) == ()
+
+
+@pytest.mark.parametrize(
+    "claim", ["", "j1", "j1/1/0", "j1/0/0/1", "../1/0/1/1", "j1/1/../1", "j1/1/0/1\n", "j1/-1/0/1"]
+)
+def test_what_is_no_claim_is_refused(claim: str) -> None:
+    with pytest.raises(SpecError, match="allowed is job/attempt/component/n"):
+        place_of(claim)
+
+
+def test_tokens_differ_by_secret_purpose_and_identity() -> None:
+    tokens = {
+        token(secret, purpose, identity)
+        for secret in (b"a", b"b")
+        for purpose in Purpose
+        for identity in ("j1/1/t1", "j1/1/t2")
+    }
+    assert len(tokens) == 12
+
+
+def store(spool: Spool, name: str, content: bytes, *, claim: str = CLAIM) -> None:
+    part = spool.incoming / "part"
+    part.write_bytes(content)
+    spool.store(part, claim=claim, label="left", name=name, is_log=False)

@@ -1,0 +1,85 @@
+"""The token bucket: never more than was allowed, never less than was possible."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala_agent.files.rates import CHUNK_BYTES, Links, RateLimits, TokenBucket, chunk_bytes
+
+ASKS = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 100_000)), min_size=1, max_size=60)
+
+
+def departures(
+    bucket: TokenBucket, asks: list[tuple[float, int]], *, is_patient: bool
+) -> list[tuple[float, int]]:
+    """When so many bytes went. A patient asker asks again only when its last bytes have gone."""
+    now = 0.0
+    gone = []
+    for pause_s, size_bytes in asks:
+        now += pause_s
+        at = now + bucket.take(size_bytes, now)
+        gone.append((at, size_bytes))
+        if is_patient:
+            now = at
+    return gone
+
+
+@given(ASKS, st.floats(1, 1e6), st.integers(0, 100_000), st.booleans())
+def test_no_span_of_time_sees_more_than_burst_and_rate_allow(
+    asks: list[tuple[float, int]], rate: float, burst: int, is_patient: bool
+) -> None:
+    bucket = TokenBucket(rate, burst_bytes=burst, now=0.0)
+    gone = departures(bucket, asks, is_patient=is_patient)
+    for first, (begin, _) in enumerate(gone):
+        passed = 0
+        for end, size_bytes in gone[first:]:
+            passed += size_bytes
+            largest = max(size for _, size in gone)
+            assert passed <= burst + rate * (end - begin) * (1 + 1e-9) + largest + 1
+
+
+@given(ASKS, st.floats(1, 1e6), st.integers(0, 100_000))
+def test_bytes_that_are_always_waiting_go_at_the_full_rate(
+    asks: list[tuple[float, int]], rate: float, burst: int
+) -> None:
+    bucket = TokenBucket(rate, burst_bytes=burst, now=0.0)
+    gone = departures(bucket, [(0.0, size) for _, size in asks], is_patient=True)
+    total = sum(size for _, size in asks)
+    assert gone[-1][0] == pytest.approx(max(0.0, (total - burst) / rate), abs=1e-6, rel=1e-6)
+
+
+@given(ASKS, st.floats(1, 1e6), st.integers(0, 100_000))
+def test_nobody_overtakes(asks: list[tuple[float, int]], rate: float, burst: int) -> None:
+    bucket = TokenBucket(rate, burst_bytes=burst, now=0.0)
+    instants = [at for at, _ in departures(bucket, asks, is_patient=False)]
+    for earlier, later in pairwise(instants):
+        assert earlier <= later + 1e-6
+
+
+def test_a_clock_that_stands_still_or_repeats_an_instant_gives_nothing_away() -> None:
+    bucket = TokenBucket(100.0, burst_bytes=0, now=10.0)
+    assert bucket.take(100, 10.0) == 1.0
+    assert bucket.take(100, 9.0) == 2.0
+    assert bucket.take(0, 12.0) == 0.0
+
+
+def test_copies_with_one_site_share_its_rate_and_others_have_their_own() -> None:
+    links = Links(RateLimits(default=1_000_000, by_site={"delft": 1000.0, "leiden": 1000.0}))
+    assert links.take("delft", 1024, 0.0) == 0.0
+    assert links.take("delft", 1000, 0.0) == 1.0
+    assert links.take("delft", 1000, 0.0) == 2.0
+    assert links.take("leiden", 1024, 0.0) == 0.0
+    assert links.take("utrecht", 100_000, 0.0) == 0.0
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    links = Links(RateLimits(by_site={"delft": 1000.0}))
+    assert links.take("leiden", 10**12, 0.0) == 0.0
+    assert links.chunk_bytes("leiden") == CHUNK_BYTES
+
+
+@given(st.floats(1, 1e12))
+def test_messages_on_slow_links_are_small_but_never_tiny_or_huge(rate: float) -> None:
+    assert 1024 <= chunk_bytes(rate) <= CHUNK_BYTES
