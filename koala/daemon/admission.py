@@ -1,0 +1,100 @@
+"""What the daemon refuses at submission, because no waiting would help: checks of a job against
+the grid.
+
+Pure. Sites that are away count: they may come back. A site that the configuration lists and that
+never registered has a size that nobody knows; while there is one, or no site at all, size refuses
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koala.core.grid import Site
+from koala.core.job import JobSpec, StartType
+from koala.core.scheduler import Scheduler
+from koala.core.values import SiteName, UserName
+from koala.errors import SpecError
+
+
+def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserName | None]) -> None:
+    """Raises SpecError when the job could never be placed on the grid as it is known."""
+    _check_file(spec, scheduler)
+    sites = {
+        name: site
+        for name, site in scheduler.sites.items()
+        if site.facts.owner in (None, spec.owner)
+    }
+    if not scheduler.sites and not listed:
+        return
+    unseen = {
+        name
+        for name, owner in listed.items()
+        if name not in scheduler.sites and owner in (None, spec.owner)
+    }
+    for index, component in enumerate(spec.components):
+        label = spec.label(index)
+        if component.site is None:
+            _check_size(label, component.processors, sites, unseen)
+        elif component.site not in unseen:
+            _check_fixed(label, component.site, component.processors, sites, unseen)
+    if spec.quorum is None:
+        _check_sums(spec, sites)
+
+
+def _check_file(spec: JobSpec, scheduler: Scheduler) -> None:
+    file = spec.input_file
+    if file is None or file.size_bytes is not None or file.name in scheduler.replicas:
+        return
+    raise SpecError(
+        f"inputFile {file.name!r} is not in the catalogue: allowed is a known file"
+        f" (koala files), or its size with it: (inputFile=({file.name} BYTES))"
+    )
+
+
+def _check_size(
+    label: str, processors: int, sites: Mapping[SiteName, Site], unseen: set[SiteName]
+) -> None:
+    if unseen:
+        return
+    largest = max(sites.values(), key=lambda site: site.facts.processors, default=None)
+    if largest is None:
+        raise SpecError(f"component {label}: there is no site that this user may use")
+    if processors > largest.facts.processors:
+        raise SpecError(
+            f"component {label} wants {processors} processors: the largest site is {largest.name}"
+            f" with {largest.facts.processors}"
+        )
+
+
+def _check_fixed(
+    label: str,
+    name: SiteName,
+    processors: int,
+    sites: Mapping[SiteName, Site],
+    unseen: set[SiteName],
+) -> None:
+    site = sites.get(name)
+    if site is None:
+        known = ", ".join(sorted([*sites, *unseen])) or "none"
+        raise SpecError(f"component {label} wants site {name!r}: known sites are {known}")
+    if processors > site.facts.processors:
+        raise SpecError(
+            f"component {label} wants {processors} processors at {name}, which has"
+            f" {site.facts.processors}"
+        )
+
+
+def _check_sums(spec: JobSpec, sites: Mapping[SiteName, Site]) -> None:
+    """Components that must start together at one site need its processors at the same time."""
+    sums: dict[SiteName, int] = {}
+    for component in spec.components:
+        site = component.site
+        if site is not None and site in sites and component.start_type is StartType.STRICT:
+            sums[site] = sums.get(site, 0) + component.processors
+    for name, processors in sums.items():
+        if processors > sites[name].facts.processors:
+            raise SpecError(
+                f"the components at {name} want {processors} processors together, which has"
+                f" {sites[name].facts.processors}"
+            )

@@ -1,0 +1,30 @@
+"""The daemon's clock: seconds that look like the epoch's and never run back.
+
+The wall clock is read once, at the start; from there on CLOCK_BOOTTIME counts, which nobody sets
+and which goes on through a suspend. A start after the wall clock was set back begins at the last
+journaled instant. This is the one module of the daemon that reads a clock.
+"""
+
+from __future__ import annotations
+
+import time
+
+from koala.core.values import Instant
+
+
+def boot_s() -> float:
+    """Seconds since this machine started, suspends included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Clock:
+    """`now()` is not before `not_before`, the last instant that an earlier life journaled."""
+
+    __slots__ = ("_base",)
+
+    def __init__(self, not_before: Instant = 0.0) -> None:
+        self._base = max(time.time(), not_before) - boot_s()
+
+    def now(self) -> Instant:
+        """The daemon's time."""
+        return self._base + boot_s()

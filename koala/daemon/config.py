@@ -1,0 +1,252 @@
+"""The daemon's configuration: TOML into frozen structs, checked once, read nowhere else.
+
+Every error is a ConfigError that names the file, the key, the value and what is allowed. Relative
+paths are relative to the file's folder. `docs/operating.md` and the examples in `deploy/` show it
+in use:
+
+    [daemon]        listen, state_dir, spool, open, log_level, beat_s, silence_s
+    [parameters]    any of koala.core.parameters, by name
+    [policies]      placement, claiming, queueing: names of policies
+    [sites.NAME]    owner; when any is listed, only these may register unless daemon.open is true
+    [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed
+    [relay]         listen, address (as agents reach it), bytes_per_s
+    [bus]           url
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from koala.core.parameters import NAMES, Parameters
+from koala.core.slots import Policies
+from koala.core.values import SiteName, UserName
+from koala.errors import ConfigError
+from koala.policies import chosen
+
+DEFAULT_LISTEN = "127.0.0.1:7740"
+
+SiteText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table of the file; a key that it does not know is an error."""
+
+
+class DaemonTable(Table, frozen=True):
+    """Where the daemon listens (port 0: any) and keeps its state; how it watches its links."""
+
+    state_dir: str
+    listen: Endpoint = DEFAULT_LISTEN
+    spool: str = ""
+    open: bool | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    beat_s: Seconds = 2.0
+    silence_s: Seconds = 15.0
+
+
+class PoliciesTable(Table, frozen=True):
+    """The policy of each slot, by name."""
+
+    placement: str = "CF"
+    claiming: str = "ICP"
+    queueing: str = "koala"
+
+
+class SiteTable(Table, frozen=True):
+    """A site that may register; only jobs of `owner` see it, when one is named."""
+
+    owner: str = ""
+
+
+class LinksTable(Table, frozen=True):
+    """Bandwidth in bytes a second: from a site, to a site."""
+
+    bandwidth: dict[SiteText, dict[SiteText, Positive]] = {}
+
+
+class RelayTable(Table, frozen=True):
+    """The relay of files. `address` is its host as agents reach it, `bytes_per_s` its limit."""
+
+    listen: Endpoint | None = None
+    address: str = ""
+    bytes_per_s: Positive | None = None
+
+
+class BusTable(Table, frozen=True):
+    """An MQTT broker that gets every event."""
+
+    url: str
+
+
+class File(Table, frozen=True):
+    """The whole file."""
+
+    daemon: DaemonTable
+    parameters: dict[str, Any] = {}
+    policies: PoliciesTable = PoliciesTable()
+    sites: dict[SiteText, SiteTable] = {}
+    links: LinksTable = LinksTable()
+    relay: RelayTable = RelayTable()
+    bus: BusTable | None = None
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon is made of; paths are absolute."""
+
+    listen: str
+    state_dir: Path
+    spool: Path
+    log_level: str
+    beat_s: float
+    silence_s: float
+    parameters: Parameters
+    policies: Policies
+    links: tuple[tuple[SiteName, SiteName, float], ...]
+    sites: dict[SiteName, UserName | None]
+    is_open: bool
+    relay_listen: str
+    relay_address: str
+    relay_bytes_per_s: float | None
+    bus_url: str
+
+
+def read_config(path: Path) -> Config:
+    """The configuration in a file. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return parse_config(text, source=str(path), folder=path.resolve().parent)
+
+
+def parse_config(text: str, *, source: str, folder: Path) -> Config:
+    """The configuration in a text. Raises ConfigError."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: not TOML: {error}") from error
+    try:
+        file = msgspec.convert(tree, File)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {_explain(str(error), tree)}") from error
+    for key, endpoint in (
+        ("daemon.listen", file.daemon.listen),
+        ("relay.listen", file.relay.listen),
+    ):
+        if endpoint is not None and int(endpoint.rpartition(":")[2]) > 65535:
+            raise ConfigError(f"{source}: {key} = {endpoint!r}: allowed are ports from 0 to 65535")
+    if file.daemon.beat_s * 2 > file.daemon.silence_s:
+        raise ConfigError(
+            f"{source}: daemon.silence_s = {file.daemon.silence_s:g}: allowed is at least"
+            f" 2 x daemon.beat_s = {2 * file.daemon.beat_s:g}"
+        )
+    return _assemble(file, source, folder)
+
+
+def _assemble(file: File, source: str, folder: Path) -> Config:
+    daemon = file.daemon
+    state_dir = folder / Path(daemon.state_dir).expanduser()
+    host = daemon.listen.rpartition(":")[0]
+    try:
+        policies = chosen(
+            placement=file.policies.placement,
+            claiming=file.policies.claiming,
+            queueing=file.policies.queueing,
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    return Config(
+        listen=daemon.listen,
+        state_dir=state_dir,
+        spool=state_dir / Path(daemon.spool or "spool").expanduser(),
+        log_level=daemon.log_level,
+        beat_s=daemon.beat_s,
+        silence_s=daemon.silence_s,
+        parameters=_parameters(file.parameters, source),
+        policies=policies,
+        links=_links(file.links, source),
+        sites={
+            SiteName(name): UserName(site.owner) if site.owner else None
+            for name, site in sorted(file.sites.items())
+        },
+        is_open=not file.sites if daemon.open is None else daemon.open,
+        relay_listen=file.relay.listen or f"{host}:0",
+        relay_address=file.relay.address,
+        relay_bytes_per_s=file.relay.bytes_per_s,
+        bus_url=file.bus.url if file.bus is not None else "",
+    )
+
+
+def _parameters(table: dict[str, Any], source: str) -> Parameters:
+    for name, value in table.items():
+        if name not in NAMES:
+            raise ConfigError(f"{source}: {_unknown(f'parameters.{name}', name, NAMES)}")
+        if isinstance(value, float) and math.isnan(value):
+            raise ConfigError(f"{source}: parameters.{name} = nan: allowed is a number")
+    try:
+        return msgspec.convert(table, Parameters)
+    except msgspec.ValidationError as error:
+        explained = _explain(str(error), table)
+        raise ConfigError(f"{source}: parameters.{explained}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{source}: parameters.{error}") from error
+
+
+def _links(table: LinksTable, source: str) -> tuple[tuple[SiteName, SiteName, float], ...]:
+    links = []
+    for start, targets in sorted(table.bandwidth.items()):
+        for end, bandwidth in sorted(targets.items()):
+            if not math.isfinite(bandwidth):
+                key = f"links.bandwidth.{start}.{end}"
+                raise ConfigError(f"{source}: {key} = {bandwidth}: allowed is a finite number")
+            links.append((SiteName(start), SiteName(end), bandwidth))
+    return tuple(links)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+_PLACED = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?(?P<path>\$[^`]*)`)?$", re.DOTALL)
+_FIELD = re.compile(r"field `(?P<name>[^`]*)`")
+_KNOWN: dict[str, type[Table]] = {
+    "": File,
+    "daemon": DaemonTable,
+    "policies": PoliciesTable,
+    "links": LinksTable,
+    "relay": RelayTable,
+    "bus": BusTable,
+}
+
+
+def _explain(error: str, tree: dict[str, Any]) -> str:
+    """msgspec says what it expected and where; a person wants the value and the known keys, too."""
+    found = _PLACED.match(error)
+    assert found is not None, error
+    what, place = found["what"], (found["path"] or "$").removeprefix("$").removeprefix(".")
+    field = _FIELD.search(what)
+    if field is not None and "unknown field" in what:
+        key = f"{place}.{field['name']}" if place else field["name"]
+        table = _KNOWN.get(place, SiteTable)
+        return _unknown(key, field["name"], table.__struct_fields__)
+    if field is not None:
+        return f"{place}.{field['name']} is missing" if place else f"[{field['name']}] is missing"
+    value: object = tree
+    for key in place.removesuffix("[...]").split(".") if place else ():
+        value = value.get(key) if isinstance(value, dict) else None
+    allowed = what.removeprefix("Expected ").replace("`", "")
+    return f"{place or 'the file'} = {value!r}: allowed is {allowed}"
+
+
+def _unknown(key: str, name: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{key} is unknown: {hint}Known are {', '.join(known)}"

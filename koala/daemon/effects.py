@@ -1,0 +1,102 @@
+"""Actions as messages: what leaves the daemon once an event is durable.
+
+An action towards a site is only `Scheduler.wanted(site)` told early: while the site has no live
+session it is dropped, and the next registration says it. Actions that concern nobody's agent go to
+the spool. Tokens of transfers are derived from the daemon's secret, so that a repeated order is the
+same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from koala.core.actions import (
+    AcknowledgeClaim,
+    Action,
+    Announce,
+    ArmClaim,
+    CancelTransfer,
+    ClaimProcessors,
+    PublishOutputs,
+    ReleaseClaim,
+    StartTransfer,
+    StopClaim,
+    Wanted,
+)
+from koala.core.grid import Site
+from koala.core.values import SiteName
+from koala.daemon.spool import Purpose, token
+from koala.wire import codec
+from koala.wire.v1 import link_pb2 as pb
+
+
+class Effects:
+    """Carries actions out: `send` puts a message into a site's live session, if there is one.
+
+    `relay` is the relay's address as agents reach it; it is known once the relay runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        send: Callable[[SiteName, pb.ToAgent], None],
+        publish: Callable[[PublishOutputs], None],
+        sites: Callable[[], Mapping[SiteName, Site]],
+        secret: bytes,
+    ) -> None:
+        self.relay = ""
+        self._send = send
+        self._publish = publish
+        self._sites = sites
+        self._secret = secret
+
+    def carry_out(self, action: Action) -> None:  # noqa: C901 - one line a kind of action
+        """Begin to do this; what a site does not hear now, it hears when it registers."""
+        match action:
+            case ClaimProcessors():
+                self._send(action.site, codec.hold(action))
+            case ArmClaim():
+                self._send(action.site, codec.arm(action))
+            case ReleaseClaim():
+                self._send(action.site, codec.release(action))
+            case StopClaim():
+                self._send(action.site, codec.stop(action.claim))
+            case AcknowledgeClaim():
+                self._send(action.site, codec.acknowledge(action.claim))
+            case StartTransfer():
+                self._send(action.target, self.fetch(action))
+                self._send(action.source, self.serve(action))
+            case CancelTransfer():
+                self._send(action.target, codec.cancel_transfer(action.transfer))
+                if action.source != action.target:
+                    self._send(action.source, codec.cancel_transfer(action.transfer))
+            case PublishOutputs():
+                self._publish(action)
+            case Announce():
+                pass  # the pump publishes it as a notice
+
+    def messages(self, wanted: Wanted) -> Iterable[pb.ToAgent]:
+        """All that is wanted of a site."""
+        yield from map(codec.hold, wanted.holds)
+        yield from map(codec.release, wanted.releases)
+        yield from (codec.stop(action.claim) for action in wanted.stops)
+        yield from map(self.fetch, wanted.fetches)
+        yield from map(self.serve, wanted.serves)
+
+    def fetch(self, action: StartTransfer) -> pb.ToAgent:
+        """To the target: read from the source's own file server, or from the relay."""
+        address = self._file_server(action.source) or self.relay
+        shown = token(self._secret, Purpose.READ, action.transfer)
+        return codec.fetch(action, address=address, token=shown)
+
+    def serve(self, action: StartTransfer) -> pb.ToAgent:
+        """To the source: serve it, or offer it to the relay."""
+        if self._file_server(action.source):
+            shown = token(self._secret, Purpose.READ, action.transfer)
+            return codec.serve(action, relay="", token=shown)
+        shown = token(self._secret, Purpose.OFFER, action.transfer)
+        return codec.serve(action, relay=self.relay, token=shown)
+
+    def _file_server(self, site: SiteName) -> str:
+        known = self._sites().get(site)
+        return known.facts.serves if known is not None else ""

@@ -1,0 +1,412 @@
+"""The journal: an append-only table of events in SQLite, and what it takes to trust it.
+
+Each row has the event as JSON, the policies' answers while it was handled, and a chain value over
+the row and all rows before it. SQLite's write-ahead log is silently cut at its first bad frame, and
+its pages carry no checksums; so the chain finds a changed row, and the *mark*, a small file beside
+the database with the last committed number and chain value, finds rows that are missing at the
+end. The mark is written after the commit and never runs ahead of it, also when the power fails.
+
+Notices (what watchers see) go into the same transaction. A daemon holds the lock of its state
+directory for life. Writes belong to one thread (`commit` hands over to it); files are 0600, the
+directory 0700. Anything that cannot be trusted or written raises JournalError, and the daemon ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import math
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from koala.core.events import EVENTS, Event, ParametersChanged
+from koala.core.values import Instant
+from koala.errors import ConfigError, JournalError
+
+FORMAT = 1
+FILE = "journal.db"
+MARK = "journal.mark"
+LOCK = "lock"
+NOTICES_MAX = 100_000
+_NOTICES_SPARE = 1_000  # removed in lots, not one by one
+_CHAIN_BYTES = 16
+
+_TABLES = """
+CREATE TABLE event (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL,
+                    body TEXT NOT NULL, answers TEXT NOT NULL, chain BLOB NOT NULL);
+CREATE TABLE notice (number INTEGER PRIMARY KEY, at REAL NOT NULL, job TEXT NOT NULL,
+                     site TEXT NOT NULL, phase TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE digest (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One event of the journal: stamped at `at`, with the policies' answers of its handling."""
+
+    seq: int
+    at: Instant
+    event: Event
+    answers: list[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A fact for people. `number` grows by one from notice to notice, over restarts."""
+
+    number: int
+    at: Instant
+    job: str = ""
+    site: str = ""
+    phase: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one transaction makes durable; `digest` is of the state after its last event."""
+
+    records: Sequence[Record]
+    notices: Sequence[Notice] = ()
+    digest: str | None = None
+
+
+# --- events as text -------------------------------------------------------------------------------
+
+_ENCODER = msgspec.json.Encoder()
+_DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in EVENTS.items()}
+_ANSWERS = msgspec.json.Decoder(list[Any])
+_INFINITY = "inf"  # JSON has none; of all events only parameters may be infinite
+
+
+def encode_event(event: Event) -> str:
+    """The event as JSON."""
+    if isinstance(event, ParametersChanged):
+        plain: dict[str, Any] = msgspec.to_builtins(event)
+        parameters = plain["parameters"]
+        for name, value in parameters.items():
+            if value == math.inf:
+                parameters[name] = _INFINITY
+        return _ENCODER.encode(plain).decode()
+    return _ENCODER.encode(event).decode()
+
+
+def decode_event(kind: str, body: str) -> Event:
+    """The event of a row. Raises JournalError."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise JournalError(f"unknown kind of event {kind!r}: known are {', '.join(_DECODERS)}")
+    try:
+        if kind != ParametersChanged.__name__:
+            event: Event = decoder.decode(body)
+            return event
+        plain = msgspec.json.decode(body, type=dict[str, Any])
+        for name, value in plain["parameters"].items():
+            if value == _INFINITY:
+                plain["parameters"][name] = math.inf
+        return msgspec.convert(plain, ParametersChanged)
+    except (msgspec.DecodeError, ConfigError, KeyError, AttributeError) as error:
+        raise JournalError(f"a {kind} that cannot be read: {error}") from error
+
+
+def _chained(before: bytes, row: tuple[int, float, str, str, str]) -> bytes:
+    seq, at, kind, body, answers = row
+    text = f"{seq}\x1f{at!r}\x1f{kind}\x1f{body}\x1f{answers}"
+    digest = hashlib.blake2b(before, digest_size=_CHAIN_BYTES)
+    digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+# --- the journal of a running daemon --------------------------------------------------------------
+
+
+class Journal:
+    """The open journal of one state directory; `open` takes the lock, `close` gives it back."""
+
+    def __init__(self, state_dir: Path, lock: int, connection: sqlite3.Connection) -> None:
+        self.path = state_dir / FILE
+        self.seq = 0  # of the last row that was read or committed
+        self.first_notice, self.notice_number = _notice_numbers(connection)
+        self.last_at: Instant = 0.0
+        self._mark_path = state_dir / MARK
+        self._lock = lock
+        self._connection = connection
+        self._inode = self.path.stat().st_ino
+        self._mark = os.open(self._mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._marked = _read_mark(self._mark, self._mark_path)
+        self._chain = b""
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="notices")
+        self._read_connection: sqlite3.Connection | None = None
+
+    @classmethod
+    def open(cls, state_dir: Path) -> Journal:
+        """Open or make the journal of a state directory. Raises JournalError."""
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            state_dir.chmod(0o700)
+            lock = _take_lock(state_dir)
+        except OSError as error:
+            raise JournalError(f"{state_dir}: {error.strerror or error}") from error
+        try:
+            connection = _connect(state_dir / FILE)
+            try:
+                return cls(state_dir, lock, connection)
+            except BaseException:
+                connection.close()
+                raise
+        except OSError as error:
+            os.close(lock)
+            raise JournalError(f"{state_dir}: {error.strerror or error}") from error
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def records(self) -> Iterator[Record]:
+        """All events in order, checked row by row; then the journal is ready for commits."""
+        for record, chain in _read_records(self._connection, self.path):
+            self.seq, self.last_at, self._chain = record.seq, record.at, chain
+            if self._marked is not None and self._marked == (record.seq, chain):
+                self._marked = None  # what had been committed is here
+            yield record
+        if self._marked is not None and self._marked[0] > 0:
+            raise JournalError(
+                f"{self.path}: damaged: it ends with event {self.seq}, but event {self._marked[0]} "
+                f"had been committed, says {self._mark_path}. Restore the state directory from a "
+                f"copy; or delete that file to go on with what is there and lose the rest"
+            )
+        self._write_mark()
+
+    def last_digest(self) -> tuple[int, str] | None:
+        """The newest recorded digest of the state, and the event after which it was taken."""
+        row = self._connection.execute(
+            "SELECT seq, digest FROM digest ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        return None if row is None else (int(row[0]), str(row[1]))
+
+    async def commit(self, batch: Batch) -> None:
+        """Make a batch durable. One at a time. Raises JournalError; then nothing may follow."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._writer, self.append, batch)
+
+    def append(self, batch: Batch) -> None:
+        """The same in the caller's thread, which must be the only one that writes."""
+        rows, chain = self._rows(batch.records)
+        try:
+            self._check_inode()
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", rows)
+                self._append_notices(batch.notices)
+                if batch.digest is not None:
+                    last = batch.records[-1].seq if batch.records else self.seq
+                    self._connection.execute(
+                        "INSERT OR REPLACE INTO digest VALUES (?, ?)", (last, batch.digest)
+                    )
+            self._check_inode()
+            if batch.records:
+                self.seq, self.last_at = batch.records[-1].seq, batch.records[-1].at
+                self._chain = chain
+            self._write_mark()
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(f"{self.path}: cannot be written: {error}") from error
+
+    async def notices(self, after: int, limit: int) -> list[Notice]:
+        """Kept notices with a greater number, the oldest first, at most `limit`."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reader, self._notices, after, limit)
+
+    def close(self) -> None:
+        """Give the lock back. The write-ahead log goes into the database, or is replayed later."""
+        self._writer.shutdown()
+        self._reader.shutdown()
+        if self._read_connection is not None:
+            self._read_connection.close()
+        with suppress(sqlite3.Error, OSError):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            os.fsync(self._mark)
+        self._connection.close()
+        os.close(self._mark)
+        os.close(self._lock)
+
+    def _rows(
+        self, records: Sequence[Record]
+    ) -> tuple[list[tuple[int, float, str, str, str, bytes]], bytes]:
+        rows, chain, expected = [], self._chain, self.seq
+        for record in records:
+            expected += 1
+            assert record.seq == expected, f"event {record.seq} after {expected - 1}"
+            answers = _ENCODER.encode(record.answers).decode() if record.answers else ""
+            row = (
+                record.seq,
+                record.at,
+                type(record.event).__name__,
+                encode_event(record.event),
+                answers,
+            )
+            chain = _chained(chain, row)
+            rows.append((*row, chain))
+        return rows, chain
+
+    def _append_notices(self, notices: Sequence[Notice]) -> None:
+        if not notices:
+            return
+        self._connection.executemany(
+            "INSERT INTO notice VALUES (?, ?, ?, ?, ?, ?)",
+            [(n.number, n.at, n.job, n.site, n.phase, n.text) for n in notices],
+        )
+        self.notice_number = notices[-1].number
+        keep_from = self.notice_number - NOTICES_MAX + 1
+        if keep_from - self.first_notice >= _NOTICES_SPARE:
+            self._connection.execute("DELETE FROM notice WHERE number < ?", (keep_from,))
+            self.first_notice = keep_from
+
+    def _notices(self, after: int, limit: int) -> list[Notice]:
+        if self._read_connection is None:
+            self._read_connection = sqlite3.connect(
+                f"file:{self.path}?mode=ro", uri=True, check_same_thread=False
+            )
+        rows = self._read_connection.execute(
+            "SELECT number, at, job, site, phase, text FROM notice WHERE number > ?"
+            " ORDER BY number LIMIT ?",
+            (after, limit),
+        )
+        return [
+            Notice(number=number, at=at, job=job, site=site, phase=phase, text=text)
+            for number, at, job, site, phase, text in rows
+        ]
+
+    def _check_inode(self) -> None:
+        """Commits into a deleted file succeed; nobody will ever read them again."""
+        if self.path.stat().st_ino != self._inode:
+            raise JournalError(f"{self.path}: another file has taken its place")
+
+    def _write_mark(self) -> None:
+        os.pwrite(self._mark, _mark_text(self.seq, self._chain), 0)
+
+
+# --- reading without a daemon ---------------------------------------------------------------------
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """The events of a journal file, or of a state directory, without taking its lock."""
+    file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise JournalError(f"{path}: no journal here")
+    try:
+        connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    except sqlite3.Error as error:
+        raise JournalError(f"{file}: cannot be opened: {error}") from error
+    try:
+        _check_format(connection, file)
+        for record, _ in _read_records(connection, file):
+            yield record
+    finally:
+        connection.close()
+
+
+def _read_records(connection: sqlite3.Connection, path: Path) -> Iterator[tuple[Record, bytes]]:
+    chain, expected = b"", 0
+    try:
+        rows = connection.execute(
+            "SELECT seq, at, kind, body, answers, chain FROM event ORDER BY seq"
+        )
+        for seq, at, kind, body, answers, found in rows:
+            expected += 1
+            if seq != expected:
+                raise JournalError(f"{path}: damaged: event {expected} is missing")
+            chain = _chained(chain, (seq, at, kind, body, answers))
+            if chain != found:
+                raise JournalError(f"{path}: damaged: event {seq} is not as it was written")
+            event = decode_event(kind, body)
+            said = _ANSWERS.decode(answers) if answers else []
+            yield Record(seq=seq, at=at, event=event, answers=said), chain
+    except (sqlite3.Error, msgspec.DecodeError, UnicodeError) as error:
+        raise JournalError(f"{path}: damaged after event {expected}: {error}") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """The writer's connection; a new file gets its tables, another format is refused."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    path.chmod(0o600)
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5.0)
+    try:
+        is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if is_new and connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORMAT}; COMMIT;"
+            )
+        _check_format(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise JournalError(f"{path}: damaged: {found}")
+    except sqlite3.Error as error:
+        connection.close()
+        raise JournalError(f"{path}: damaged, or no journal: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.Error as error:
+        raise JournalError(f"{path}: damaged, or no journal: {error}") from error
+    if found != FORMAT:
+        raise JournalError(f"{path}: journal format {found}; this version knows format {FORMAT}")
+
+
+def _notice_numbers(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The numbers of the first and the last notice that are kept; 1 and 0 when there is none."""
+    try:
+        first, last = connection.execute("SELECT min(number), max(number) FROM notice").fetchone()
+    except sqlite3.Error as error:
+        raise JournalError(f"the journal's notices cannot be read: {error}") from error
+    return (1, 0) if last is None else (int(first), int(last))
+
+
+def _take_lock(state_dir: Path) -> int:
+    """The lock's descriptor, held for life; the file has the holder's pid for the next who asks."""
+    lock = os.open(state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.read(lock, 32).decode("ascii", "replace").strip() or "unknown"
+        os.close(lock)
+        message = f"{state_dir}: another daemon runs with this state directory (pid {holder})"
+        raise JournalError(message) from error
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _mark_text(seq: int, chain: bytes) -> bytes:
+    return f"koala-mark {seq:020d} {chain.hex():0>32}\n".encode()
+
+
+def _read_mark(descriptor: int, path: Path) -> tuple[int, bytes] | None:
+    text = os.pread(descriptor, 256, 0)
+    if not text:
+        return None
+    words = text.decode("ascii", "replace").split()
+    try:
+        name, seq, chain = words
+        if name != "koala-mark":
+            raise ValueError(name)
+        return int(seq), bytes.fromhex(chain)
+    except ValueError as error:
+        raise JournalError(f"{path}: damaged: {text[:80]!r}") from error

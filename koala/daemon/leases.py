@@ -1,0 +1,57 @@
+"""When each claim's last ping was answered, and which claims silence has made certainly dead.
+
+Pure. A starter's lease counts from the sending of the newest ping that was answered, so it is over
+`run_lease_s` after that answer left here at the latest; the fence adds what clocks and stopping may
+take (`Parameters.fence_s`). A daemon that starts takes its start as the last answer to every ping
+(design: Fence). Only claims that may have passed are fenced: of the others nothing can pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koala.core.events import ClaimFenced
+from koala.core.grid import Site
+from koala.core.job import Claim
+from koala.core.values import ClaimId, Instant, Seconds, SiteName
+
+
+class Leases:
+    """Last answers by claim; claims that left the ledger are forgotten by `overdue`."""
+
+    __slots__ = ("_answered", "_started_at")
+
+    def __init__(self, started_at: Instant) -> None:
+        self._started_at = started_at
+        self._answered: dict[ClaimId, Instant] = {}
+
+    def answer(self, claim: ClaimId, now: Instant) -> None:
+        """A ping of this claim is being answered."""
+        self._answered[claim] = now
+
+    def overdue(
+        self,
+        ledger: Mapping[ClaimId, Claim],
+        sites: Mapping[SiteName, Site],
+        *,
+        fence_s: Seconds,
+        now: Instant,
+    ) -> list[ClaimFenced]:
+        """The claims that may have passed and whose fence time has come, in the ledger's order."""
+        self._answered = {claim: at for claim, at in self._answered.items() if claim in ledger}
+        return [
+            ClaimFenced(claim=claim.id)
+            for claim in ledger.values()
+            if claim.released and now >= self._alive_until(claim, sites, now) + fence_s
+        ]
+
+    def _alive_until(self, claim: Claim, sites: Mapping[SiteName, Site], now: Instant) -> Instant:
+        """The last instant at which a lease of the claim can have begun."""
+        begun_at = max(self._started_at, claim.asked_at, self._answered.get(claim.id, 0.0))
+        if claim.granted_at is not None:
+            return max(begun_at, claim.granted_at)
+        # Without a barrier and not known as granted: a starter may check in while the agent knows
+        # the claim, which an agent that is connected does, and one that was cut did till then.
+        site = sites.get(claim.site)
+        heard_at = now if site is None or site.is_connected else site.disconnected_at
+        return max(begun_at, heard_at + (site.facts.grace_s if site is not None else 0.0))

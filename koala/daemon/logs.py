@@ -1,0 +1,256 @@
+"""What programs wrote, for `koala logs`: from the agent of a claim while it lives, then from the
+spool.
+
+A part is asked for when the one before was taken, so a client that does not read costs nothing.
+Several sources of a job are read at once when they are followed, each through a queue of a few
+parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from koala.core.job import Claim, Job
+from koala.core.scheduler import Scheduler
+from koala.core.values import ClaimId, JobId, SiteName
+from koala.daemon.spool import Place, Spool
+from koala.errors import SpecError, UnknownJobError, UnreachableError
+from koala.wire import codec
+from koala.wire.codec import LogPart
+from koala.wire.v1 import koala_pb2
+from koala.wire.v1 import link_pb2 as pb
+
+PART_BYTES_MAX = 256 * 1024
+ANSWER_S_MAX = 20.0
+POLL_S = 0.3
+SOURCES_MAX = 512
+PARTS_WAITING = 4
+STREAMS = ("stdout", "stderr")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One stream of one process of a component, in one attempt."""
+
+    attempt: int
+    component: int
+    label: str
+    process: int
+    stream: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsWanted:
+    """Which of a job's logs: component (index or label, empty: all), stream, process (-1: all)."""
+
+    job: JobId
+    component: str
+    streams: tuple[str, ...]
+    process: int
+    is_followed: bool
+
+    @classmethod
+    def of(cls, request: koala_pb2.LogsRequest) -> LogsWanted:
+        """As a client asks. Raises SpecError."""
+        stream = request.stream or "both"
+        if stream not in (*STREAMS, "both", "starter"):
+            allowed = "stdout, stderr, both, starter"
+            raise SpecError(f"stream = {stream[:40]!r}: allowed are {allowed}")
+        return cls(
+            job=JobId(request.job),
+            component=request.component,
+            streams=STREAMS if stream == "both" else (stream,),
+            process=request.process,
+            is_followed=request.follow,
+        )
+
+
+class Logs:
+    """Reads parts from agents through `send`, or from the spool."""
+
+    def __init__(
+        self, scheduler: Scheduler, spool: Spool, *, send: Callable[[SiteName, pb.ToAgent], None]
+    ) -> None:
+        self._scheduler = scheduler
+        self._spool = spool
+        self._send = send
+        self._asked: dict[int, tuple[SiteName, asyncio.Future[LogPart]]] = {}
+        self._requests = 0
+
+    def take(self, part: LogPart) -> None:
+        """An agent's answer."""
+        _, answer = self._asked.get(part.request, (None, None))
+        if answer is not None and not answer.done():
+            answer.set_result(part)
+
+    def lose(self, site: SiteName) -> None:
+        """The site's session is over: its answers will not come."""
+        for where, answer in tuple(self._asked.values()):
+            if where == site and not answer.done():
+                answer.set_exception(UnreachableError(f"{site} is disconnected"))
+
+    async def read(self, wanted: LogsWanted) -> AsyncGenerator[koala_pb2.LogPart, None]:
+        """All parts; those of one source in order. Raises KoalaError."""
+        sources = self._sources(wanted)
+        if not wanted.is_followed:
+            for source in sources:
+                async for part in self._read_source(wanted, source):
+                    yield part
+            return
+        queue: asyncio.Queue[koala_pb2.LogPart | None] = asyncio.Queue(PARTS_WAITING)
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(self._follow(wanted, queue))
+            while (followed := await queue.get()) is not None:
+                yield followed
+            following.cancel()
+
+    async def _follow(
+        self, wanted: LogsWanted, queue: asyncio.Queue[koala_pb2.LogPart | None]
+    ) -> None:
+        """Start a reader for each source that appears; None in the queue ends it."""
+
+        async def copy(source: Source) -> None:
+            async for part in self._read_source(wanted, source):
+                await queue.put(part)
+
+        known: dict[Source, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                is_over = self._job(wanted.job).is_over
+                for source in self._sources(wanted):
+                    if source not in known:
+                        known[source] = group.create_task(copy(source))
+                if is_over and all(task.done() for task in known.values()):
+                    break
+                await asyncio.sleep(POLL_S)
+        await queue.put(None)
+
+    def _job(self, job: JobId) -> Job:
+        found = self._scheduler.jobs.get(job)
+        if found is None:
+            raise UnknownJobError(f"no job {str(job)[:80]!r}")
+        return found
+
+    def _sources(self, wanted: LogsWanted) -> list[Source]:
+        """What there is to read in the job's newest attempt. Raises SpecError."""
+        job = self._job(wanted.job)
+        components = job.spec.components
+        labels = [job.spec.label(index) for index in range(len(components))]
+        chosen = [
+            index
+            for index, label in enumerate(labels)
+            if wanted.component in ("", label, str(index))
+        ]
+        if not chosen:
+            known = ", ".join(labels[:20])
+            raise SpecError(f"component = {wanted.component[:80]!r}: {job.id} has {known}")
+        sources = []
+        for index in chosen:
+            count = components[index].processes
+            if wanted.process >= count:
+                raise SpecError(f"process = {wanted.process}: {labels[index]} has 0 to {count - 1}")
+            processes = range(count) if wanted.process < 0 else (wanted.process,)
+            sources += [
+                Source(
+                    attempt=job.attempts,
+                    component=index,
+                    label=labels[index],
+                    process=process,
+                    stream=stream,
+                )
+                for process in processes[: SOURCES_MAX + 1]
+                for stream in wanted.streams
+            ]
+        if len(sources) > SOURCES_MAX:
+            raise SpecError(f"more than {SOURCES_MAX} logs: name a component or a process")
+        return sources if job.attempts else []
+
+    async def _read_source(
+        self, wanted: LogsWanted, source: Source
+    ) -> AsyncIterator[koala_pb2.LogPart]:
+        offset = 0
+        while True:
+            part = await self._part(wanted, source, offset)
+            if part.data:
+                offset += len(part.data)
+                yield koala_pb2.LogPart(
+                    component=source.component,
+                    label=source.label,
+                    process=source.process,
+                    stream=source.stream,
+                    data=part.data,
+                )
+            elif part.is_over or not wanted.is_followed:
+                return
+            else:
+                await asyncio.sleep(POLL_S)
+
+    async def _part(self, wanted: LogsWanted, source: Source, offset: int) -> LogPart:
+        """The next part: of the live claim, or of the spool when that is gone."""
+        claim = self._claim(wanted.job, source)
+        try:
+            if claim is not None:
+                return await self._ask(claim.site, claim.id, source, offset)
+        except UnreachableError:
+            if not wanted.is_followed:
+                raise
+            return LogPart(request=0, offset=offset, data=b"", is_over=False, error="")
+        place = Place(job=wanted.job, attempt=source.attempt, component=source.component)
+        path = self._spool.log(place, f"{source.stream}.{source.process}")
+        data = await asyncio.to_thread(_read_file, path, offset)
+        # A job that goes on may make another claim for this component.
+        is_over = not data and (
+            self._job(wanted.job).is_over or self._job(wanted.job).attempts != source.attempt
+        )
+        return LogPart(request=0, offset=offset, data=data, is_over=is_over, error="")
+
+    def _claim(self, job: JobId, source: Source) -> Claim | None:
+        for claim in self._scheduler.ledger.values():
+            if (claim.job, claim.attempt, claim.component) == (
+                job,
+                source.attempt,
+                source.component,
+            ):
+                return claim
+        return None
+
+    async def _ask(self, site: SiteName, claim: ClaimId, source: Source, offset: int) -> LogPart:
+        """One part from the agent. Raises UnreachableError."""
+        self._requests += 1
+        number = self._requests
+        answer: asyncio.Future[LogPart] = asyncio.get_running_loop().create_future()
+        self._asked[number] = (site, answer)
+        try:
+            self._send(
+                site,
+                codec.log_request(
+                    number,
+                    claim,
+                    stream=source.stream,
+                    process=source.process,
+                    offset=offset,
+                    size_max=PART_BYTES_MAX,
+                ),
+            )
+            async with asyncio.timeout(ANSWER_S_MAX):
+                return await answer
+        except TimeoutError as error:
+            raise UnreachableError(f"{site} does not answer") from error
+        finally:
+            del self._asked[number]
+
+
+def _read_file(path: Path, offset: int) -> bytes:
+    """A part of a spooled log; nothing when it is not there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(descriptor, PART_BYTES_MAX, offset)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,381 @@
+"""The daemon's process: the one place where its parts are put together.
+
+    koala daemon CONFIG.toml        or        python -m koala.daemon.main CONFIG.toml
+
+It serves when `state_dir/endpoint` has its address. TERM and INT end it in order: agents hear
+Goodbye, watchers are told where to resume, what waits is committed. A failed commit or a bug ends
+it at once; the next start replays. Exit status: 0 ended in order, 1 failed, 2 wrong configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+import structlog
+
+from koala.core.actions import Action, PublishOutputs
+from koala.core.scheduler import Scheduler
+from koala.core.snapshot import digest
+from koala.daemon.config import Config, read_config
+from koala.daemon.desk import Desk
+from koala.daemon.effects import Effects
+from koala.daemon.gate import Gate
+from koala.daemon.journal import Journal, Notice
+from koala.daemon.logs import Logs
+from koala.daemon.notices import Notices
+from koala.daemon.pump import Pump
+from koala.daemon.recovery import Recovered, read_secret, recover
+from koala.daemon.relay import RelayProcess, RelaySettings
+from koala.daemon.roster import Links, Roster
+from koala.daemon.service import Service
+from koala.daemon.session import Guests, Timing
+from koala.daemon.spool import Spool
+from koala.errors import ConfigError, KoalaError, RejectedError, SpecError
+from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
+
+STOP_S = 2.0  # for calls under way, after Goodbye
+REQUEST_BYTES_MAX = 16 * 1024 * 1024
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    # ping_timeout bounds the detection of a dead peer; keepalive_timeout alone leaves a minute.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.so_reuseport", 0),  # a second daemon on the port must fail, not share it
+)
+
+log = structlog.get_logger()
+
+
+def run(config_path: Path) -> int:
+    """Run a daemon until TERM or INT. Raises KoalaError."""
+    config = read_config(config_path)
+    configure_logging(config.log_level)
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+    async def until_signal() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await Daemon(config).serve(stop)
+
+    asyncio.run(until_signal())
+    return 0
+
+
+def configure_logging(level: str) -> None:
+    """Lines on standard error: for people on a terminal, JSON for anything else."""
+    is_terminal = sys.stderr.isatty()
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+class Daemon:
+    """One life of a daemon. `serve` returns after an ordered end and raises what ended it else."""
+
+    def __init__(self, config: Config) -> None:
+        self.address = ""  # where clients and agents reach it, once it serves
+        self.started = asyncio.Event()
+        self._relayed = asyncio.Event()
+        self._config = config
+        self._publishing: asyncio.Queue[PublishOutputs] = asyncio.Queue()
+        self._publish_notices: list[Callable[[Sequence[Notice]], None]] = []
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set."""
+        journal = await asyncio.to_thread(Journal.open, self._config.state_dir)
+        try:
+            recovered = await asyncio.to_thread(recover, journal, self._config)
+            await self._serve(journal, recovered, stop)
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
+        finally:
+            with suppress(FileNotFoundError):
+                (self._config.state_dir / "endpoint").unlink()
+            journal.close()
+
+    # --- assembly ---------------------------------------------------------------------------------
+
+    async def _serve(self, journal: Journal, recovered: Recovered, stop: asyncio.Event) -> None:
+        config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
+        pump = Pump(scheduler, journal, clock, digest=digest, jobs=recovered.jobs)
+        guests = Guests(epoch=scheduler.epoch, sites=config.sites, is_open=config.is_open)
+        timing = Timing(beat_s=config.beat_s, silence_s=config.silence_s)
+        roster = Roster(scheduler, pump, clock, guests=guests, timing=timing)
+        secret = read_secret(config.state_dir)
+        spool = Spool(config.spool)
+        logs = Logs(scheduler, spool, send=roster.send)
+        desk = Desk(scheduler, pump, clock, send=roster.send, take_log=logs.take)
+        effects = Effects(
+            send=roster.send,
+            publish=self._publishing.put_nowait,
+            sites=lambda: scheduler.sites,
+            secret=secret,
+        )
+        roster.serve(
+            Links(
+                messages=effects.messages,
+                relay=lambda: effects.relay,
+                answer=desk.answer,
+                lose=logs.lose,
+            )
+        )
+        notices = Notices(journal)
+        self._publish_notices = [notices.publish, _log_notices]
+        pump.deliver_to(_Receiver(effects, self._publish_notices))
+        figures = Figures(scheduler, pump, desk, roster, notices)
+        service = Service(
+            pump, notices, roster, logs, version=software_version(), metrics=figures.picture
+        )
+        for publication in recovered.publications:
+            self._publishing.put_nowait(publication)
+        server, port = _server(config.listen, roster, service)
+        self.address = f"{_reachable(config.listen)}:{port}"
+        async with asyncio.TaskGroup() as group:
+            pumping = group.create_task(pump.run())
+            others = [group.create_task(desk.run()), group.create_task(self._publish(spool))]
+            others += self._bus(group)
+            relay = group.create_task(self._relay(effects, secret))
+            try:
+                await self._relayed.wait()  # agents are told its address when they register
+                await server.start()
+                self._write_endpoint()
+                log.info("daemon.started", address=self.address, epoch=scheduler.epoch)
+                self.started.set()
+                await stop.wait()
+                log.info("daemon.stopping")
+            finally:
+                # Also when the pump failed: nothing may be answered after that.
+                notices.close()
+                roster.close("the daemon stops")
+                await server.stop(STOP_S)
+            pump.close()
+            await pumping
+            relay.cancel()
+            for task in others:
+                task.cancel()
+        log.info("daemon.ended")
+
+    async def _relay(self, effects: Effects, secret: bytes) -> None:
+        config = self._config
+        host = config.relay_address or _reachable(config.relay_listen)
+
+        def started(port: int) -> None:
+            effects.relay = f"{host}:{port}"
+            self._relayed.set()
+            log.info("relay.started", address=effects.relay)
+
+        settings = RelaySettings(
+            secret=secret.hex(),
+            listen=config.relay_listen,
+            spool=str(config.spool),
+            bytes_per_s=config.relay_bytes_per_s,
+        )
+        await RelayProcess(settings, started).run()
+
+    def _bus(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        if not self._config.bus_url:
+            return []
+        from koala.bus import Broker, Bus  # noqa: PLC0415 - not imported without a broker
+
+        bus = Bus(Broker.parse(self._config.bus_url))
+
+        def publish(notices: Sequence[Notice]) -> None:
+            for notice in notices:
+                event = {
+                    "number": notice.number,
+                    "at": notice.at,
+                    "phase": notice.phase,
+                    "text": notice.text,
+                }
+                if notice.job:
+                    bus.publish_job(notice.job, {"job": notice.job, **event})
+                else:
+                    bus.publish_site(notice.site, {"site": notice.site, **event})
+
+        self._publish_notices.append(publish)
+        return [group.create_task(bus.run())]
+
+    async def _publish(self, spool: Spool) -> None:
+        """Outputs of Finished jobs become visible, one job after the other, beside the loop."""
+        while True:
+            action = await self._publishing.get()
+            try:
+                await asyncio.to_thread(spool.publish, action.job, action.attempt)
+            except (OSError, SpecError, RejectedError) as error:
+                log.warning("outputs.not_published", job=action.job, reason=str(error))
+
+    def _write_endpoint(self) -> None:
+        path = self._config.state_dir / "endpoint"
+        part = path.with_suffix(".new")
+        part.touch(mode=0o600)
+        part.write_text(self.address + "\n", encoding="utf-8")
+        part.rename(path)
+
+
+class _Receiver:
+    """What the pump delivers to."""
+
+    def __init__(
+        self, effects: Effects, publishers: Sequence[Callable[[Sequence[Notice]], None]]
+    ) -> None:
+        self._effects = effects
+        self._publishers = publishers
+
+    def carry_out(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            self._effects.carry_out(action)
+
+    def publish(self, notices: Sequence[Notice]) -> None:
+        for publish in self._publishers:
+            publish(notices)
+
+
+class Figures:
+    """What `koala metrics` shows."""
+
+    def __init__(
+        self, scheduler: Scheduler, pump: Pump, desk: Desk, roster: Roster, notices: Notices
+    ) -> None:
+        self._scheduler = scheduler
+        self._pump = pump
+        self._desk = desk
+        self._roster = roster
+        self._notices = notices
+        self._process = psutil.Process()
+
+    def picture(self, scheduler: Scheduler) -> dict[str, Any]:
+        """Counters and gauges by name."""
+        phases: dict[str, int] = {}
+        for job in scheduler.jobs.values():
+            phases[job.phase_name] = phases.get(job.phase_name, 0) + 1
+        claims: dict[str, int] = {}
+        for claim in scheduler.ledger.values():
+            claims[claim.phase.value] = claims.get(claim.phase.value, 0) + 1
+        counters = self._pump.counters
+        return {
+            "epoch": scheduler.epoch,
+            "jobs": phases,
+            "claims": claims,
+            "sites": {
+                "known": len(scheduler.sites),
+                "connected": sum(site.is_connected for site in scheduler.sites.values()),
+            },
+            "queues": {
+                "placement": len(scheduler.queues),
+                "delayed": len(scheduler.queues.delayed),
+                "transfers": len(scheduler.files.transfers),
+                "inbox": self._pump.waiting,
+            },
+            "events": counters.events,
+            "events_by_kind": dict(sorted(counters.by_kind.items())),
+            "commits": counters.commits,
+            "commit_longest_s": round(counters.commit_s, 6),
+            "handling_s": round(counters.handled_s, 6),
+            "notices": self._notices.last,
+            "watchers": self._notices.watchers,
+            "sessions": len(self._roster.sessions),
+            "loop_lag_s": round(self._desk.lag_s, 6),
+            "memory_bytes": self._process.memory_info().rss,
+            "memory_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def software_version() -> str:
+    """The version of this software; a source tree that is not installed has none."""
+    try:
+        return version_of("koala-scheduler")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _server(listen: str, roster: Roster, service: Service) -> tuple[grpc.aio.Server, int]:
+    server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=(Gate(),))
+    link_pb2_grpc.add_AgentLinkServicer_to_server(roster, server)
+    koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
+    try:
+        port = server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise ConfigError(f"daemon.listen = {listen!r}: cannot listen there: {error}") from error
+    if port == 0:
+        raise ConfigError(f"daemon.listen = {listen!r}: cannot listen there")
+    return server, port
+
+
+def _reachable(listen: str) -> str:
+    """The host part of an address, as others reach it."""
+    host = listen.rpartition(":")[0]
+    return socket.gethostname() if host in ("0.0.0.0", "[::]") else host
+
+
+def _log_notices(notices: Sequence[Notice]) -> None:
+    for notice in notices:
+        if notice.job:
+            log.info("job.changed", job=notice.job, phase=notice.phase, text=notice.text)
+        else:
+            log.info("site.changed", site=notice.site, text=notice.text)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first plain error in a group, ours before others."""
+    errors: list[BaseException] = []
+    stack: list[BaseException] = [group]
+    while stack:
+        error = stack.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            stack[:0] = error.exceptions
+        else:
+            errors.append(error)
+    return next((error for error in errors if isinstance(error, KoalaError)), errors[0])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The process's own command line."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if len(words) != 1:
+        sys.stderr.write("usage: python -m koala.daemon.main CONFIG.toml\n")
+        return 2
+    try:
+        return run(Path(words[0]))
+    except KoalaError as error:
+        sys.stderr.write(f"koala daemon: {error}\n")
+        return 2 if isinstance(error, ConfigError) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,354 @@
+"""The daemon's end of the agents' link: sessions over gRPC, and what they bring carried on.
+
+One handler a stream, with a reader, one writer behind a bounded outbox, and a timer; all decisions
+are the session's (`session`). What agents tell goes through the pump; pings, key-values and logs
+do not change the core's state and are answered at the desk (`desk`). Nothing times a read or write
+out, because gRPC then cancels the whole stream: a peer that does not read fills its outbox, and one
+that is silent is found by its beats. Leaving a handler never waits: it may be cancelled anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import grpc
+import structlog
+
+from koala.core.actions import Wanted
+from koala.core.events import SiteDisconnected, SiteReported
+from koala.core.scheduler import Scheduler
+from koala.core.values import Seconds, SiteName, UserName
+from koala.daemon import reports
+from koala.daemon.clock import Clock
+from koala.daemon.pump import Pump, Turn
+from koala.daemon.session import (
+    End,
+    Guests,
+    Hear,
+    Join,
+    Measured,
+    Output,
+    Send,
+    Session,
+    Tidings,
+    Timing,
+)
+from koala.errors import KoalaError, SpecError
+from koala.wire import codec
+from koala.wire.codec import ClaimNews
+from koala.wire.v1 import link_pb2 as pb
+from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
+
+OUTBOX_MAX = 20_000  # messages; what is wanted at a registration counts as one
+SESSIONS_MAX = 1_000
+LAST_WORDS_S = 1.0  # for what is in the outbox when a session ends
+RTT_NEWS_RATIO = 2.0  # a round trip changed by that much is told to the core without a report
+
+Context: TypeAlias = "grpc.aio.ServicerContext[pb.FromAgent, pb.ToAgent]"
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """What the roster needs of others: messages of what is wanted, and who answers the rest."""
+
+    messages: Callable[[Wanted], Iterable[pb.ToAgent]]
+    relay: Callable[[], str]
+    answer: Callable[[SiteName, Tidings], bool]
+    lose: Callable[[SiteName], None]
+
+
+class Outbox:
+    """Messages for one writer. Full means that the agent does not read."""
+
+    def __init__(self) -> None:
+        self._lots: deque[Sequence[pb.ToAgent]] = deque()
+        self._changed = asyncio.Event()
+        self._is_closed = False
+
+    def put(self, lot: Sequence[pb.ToAgent]) -> bool:
+        """Queue these together; False when the outbox is full."""
+        if self._is_closed or len(self._lots) >= OUTBOX_MAX:
+            return False
+        self._lots.append(lot)
+        self._changed.set()
+        return True
+
+    def close(self) -> None:
+        """Nothing more comes; `lots` ends after what is queued."""
+        self._is_closed = True
+        self._changed.set()
+
+    async def lots(self) -> AsyncIterator[Sequence[pb.ToAgent]]:
+        """What was put, until closed."""
+        while self._lots or not self._is_closed:
+            if self._lots:
+                yield self._lots.popleft()
+            else:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Connection:
+    """One stream and its session."""
+
+    def __init__(self, session: Session, peer: str) -> None:
+        self.session = session
+        self.peer = peer
+        self.outbox = Outbox()
+        self.over = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.site: SiteName | None = None  # from Join on; stays when the session is over
+        self.told_rtt_s: Seconds = 0.0
+        self.report: tuple[int, int] | None = None  # idle and through of the last site report
+        self.reason = "the stream ended"
+
+
+class Roster(AgentLinkServicer):
+    """All sessions; `send` puts a message into the live one of a site."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        pump: Pump,
+        clock: Clock,
+        *,
+        guests: Guests,
+        timing: Timing,
+    ) -> None:
+        self.sessions: dict[SiteName, Connection] = {}
+        self._scheduler = scheduler
+        self._pump = pump
+        self._clock = clock
+        self._guests = guests
+        self._timing = timing
+        self._links: Links | None = None
+        self._connections: dict[int, Connection] = {}
+        self._count = 0
+        self._closed_for: str | None = None
+
+    def serve(self, links: Links) -> None:
+        """From now on sessions can be taken."""
+        self._links = links
+
+    @property
+    def owners(self) -> Mapping[SiteName, UserName | None]:
+        """The sites that the configuration lists, with their owners."""
+        return self._guests.sites
+
+    def send(self, site: SiteName, message: pb.ToAgent) -> None:
+        """Put it into the site's live session; dropped when there is none."""
+        connection = self.sessions.get(site)
+        if connection is not None and connection.session.is_live:
+            self._carry_out(connection, [Send((message,))])
+
+    def is_live(self, site: SiteName) -> bool:
+        """Whether the site has a live session."""
+        connection = self.sessions.get(site)
+        return connection is not None and connection.session.is_live
+
+    def close(self, reason: str) -> None:
+        """Say goodbye to all; jobs run on."""
+        self._closed_for = reason
+        for connection in tuple(self._connections.values()):
+            self._carry_out(connection, connection.session.close(reason))
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    async def Connect(  # type: ignore[override]  # noqa: N802 - gRPC's name; its stubs know no coroutine that reads and writes by its context
+        self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
+    ) -> None:
+        """One session, from its stream's beginning to its end."""
+        connection = Connection(
+            Session(self._guests, self._timing, now=self._clock.now()), context.peer()
+        )
+        self._count += 1
+        number = self._count
+        self._connections[number] = connection
+        if self._closed_for is not None:
+            self._carry_out(connection, connection.session.close(self._closed_for))
+        elif len(self._connections) > SESSIONS_MAX:
+            reason = f"{SESSIONS_MAX} sessions are open already"
+            self._carry_out(connection, connection.session.close(reason, is_rejected=True))
+        try:
+            async with asyncio.TaskGroup() as group:
+                writing = group.create_task(self._write(connection, context))
+                others = [
+                    group.create_task(self._read(connection, request_iterator)),
+                    group.create_task(self._tick(connection)),
+                ]
+                await connection.over.wait()
+                connection.outbox.close()
+                await asyncio.wait({writing}, timeout=LAST_WORDS_S)
+                for task in (writing, *others):
+                    task.cancel()
+        finally:
+            del self._connections[number]
+            self._leave(connection)
+
+    async def _read(self, connection: Connection, requests: AsyncIterator[pb.FromAgent]) -> None:
+        session = connection.session
+        async for message in requests:
+            await self._pump.has_room()
+            try:
+                news = codec.read(message)
+            except SpecError as error:
+                outputs = session.misunderstood(str(error))
+            else:
+                outputs = [] if news is None else session.receive(news, self._clock.now())
+            self._carry_out(connection, outputs)
+            connection.changed.set()
+        connection.over.set()
+
+    async def _write(self, connection: Connection, context: Context) -> None:
+        try:
+            async for lot in connection.outbox.lots():
+                for message in lot:
+                    await context.write(message)
+        except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError):
+            pass  # the agent is gone; the reader's end says so, too
+        connection.over.set()
+
+    async def _tick(self, connection: Connection) -> None:
+        """Drive the session's timer."""
+        while True:
+            connection.changed.clear()
+            wake_at = connection.session.wake_at
+            try:
+                async with asyncio.timeout(
+                    None if wake_at is None else max(0.0, wake_at - self._clock.now())
+                ):
+                    await connection.changed.wait()
+            except TimeoutError:
+                self._carry_out(connection, connection.session.wake(self._clock.now()))
+
+    def _leave(self, connection: Connection) -> None:
+        """The stream is over, whatever ended it."""
+        connection.session.close(connection.reason)
+        site = connection.site
+        if site is None or self.sessions.get(site) is not connection:
+            return
+        del self.sessions[site]
+        log.info("site.session_ended", site=site, reason=connection.reason)
+        if self._links is not None:
+            self._links.lose(site)
+        self._pump.post(lambda turn: turn.tell(SiteDisconnected(site=site)))
+
+    # --- the sessions' outputs --------------------------------------------------------------------
+
+    def _carry_out(self, connection: Connection, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Send(messages):
+                    if not connection.outbox.put(messages) and not connection.over.is_set():
+                        connection.reason = "the agent does not read"
+                        connection.over.set()
+                case Join():
+                    self._join(connection, output)
+                case Hear(news):
+                    self._hear(connection, news)
+                case Measured(rtt_s):
+                    self._measure(connection, rtt_s)
+                case End(reason=reason, is_fault=is_fault):
+                    connection.reason = reason
+                    connection.over.set()
+                    say = log.warning if is_fault else log.info
+                    say("session.ended", site=connection.site, peer=connection.peer, reason=reason)
+
+    def _join(self, connection: Connection, join: Join) -> None:
+        """The newest session of a site wins; the core takes the inventory in one turn."""
+        registration = join.registration
+        site = registration.site
+        owner = self._guests.sites.get(site)
+        if owner is not None:
+            registration = replace(registration, facts=replace(registration.facts, owner=owner))
+        before = self.sessions.get(site)
+        connection.site = site
+        self.sessions[site] = connection
+        if before is not None:
+            reason = f"a newer session of {site} from {connection.peer}"
+            self._carry_out(before, before.session.close(reason, is_rejected=True))
+        log.info(
+            "site.registered",
+            site=site,
+            peer=connection.peer,
+            version=registration.version,
+            processors=registration.facts.processors,
+            inventory=len(join.inventory),
+        )
+
+        def take_in(turn: Turn) -> None:
+            for event in reports.of_registration(registration, join.inventory, turn.scheduler):
+                turn.tell(event)
+
+        def welcome(_: None, error: KoalaError | None) -> None:
+            assert error is None, error
+            self._welcome(connection, site, join.inventory)
+
+        self._pump.post(take_in, welcome)
+
+    def _welcome(
+        self, connection: Connection, site: SiteName, inventory: Sequence[Tidings]
+    ) -> None:
+        """The inventory is durable: all that is wanted, of this state, in one piece."""
+        assert self._links is not None
+        parameters = self._scheduler.parameters
+        now = self._clock.now()
+        messages = [
+            codec.welcome(
+                epoch=self._scheduler.epoch,
+                leases=(parameters.hold_lease_s, parameters.run_lease_s, parameters.kill_s),
+                now=now,
+                relay=self._links.relay(),
+            ),
+            *self._links.messages(self._scheduler.wanted(site)),
+        ]
+        self._carry_out(connection, connection.session.join(messages, now))
+        for news in inventory:
+            if isinstance(news, ClaimNews):
+                if news.end is not None and news.claim not in self._scheduler.ledger:
+                    self.send(site, codec.acknowledge(news.claim))
+            else:
+                self._links.answer(site, news)
+
+    def _hear(self, connection: Connection, news: Tidings) -> None:
+        """A report changes the core; anything else is answered here."""
+        site = connection.site
+        assert site is not None
+        assert self._links is not None
+        if self._links.answer(site, news):
+            return
+        if isinstance(news, codec.SiteNews):
+            connection.report = (news.idle, news.through)
+            connection.told_rtt_s = connection.session.rtt_s or 0.0
+
+        def take_in(turn: Turn) -> bool:
+            is_known = not isinstance(news, ClaimNews) or news.claim in turn.scheduler.ledger
+            if isinstance(news, ClaimNews) and reports.is_foreign(news, site, turn.scheduler):
+                log.warning("claim.foreign", site=site, claim=news.claim)
+            rtt_s = connection.told_rtt_s
+            for event in reports.of_news(news, site, turn.scheduler, rtt_s=rtt_s):
+                turn.tell(event)
+            return is_known
+
+        def answer(is_known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - the pump's form
+            if isinstance(news, ClaimNews) and not is_known:
+                # Its end is well; its life is not wanted.
+                is_gone = news.end is not None
+                self.send(site, (codec.acknowledge if is_gone else codec.stop)(news.claim))
+
+        self._pump.post(take_in, answer)
+
+    def _measure(self, connection: Connection, rtt_s: Seconds) -> None:
+        """A round trip much longer than the core knows is told: leads are counted from it."""
+        site, report, told_s = connection.site, connection.report, connection.told_rtt_s
+        if site is None or report is None or rtt_s <= RTT_NEWS_RATIO * max(told_s, 0.005):
+            return
+        connection.told_rtt_s = rtt_s
+        idle, through = report
+        event = SiteReported(site=site, idle=idle, through=through, rtt_s=rtt_s)
+        self._pump.post(lambda turn: turn.tell(event))

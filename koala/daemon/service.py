@@ -1,0 +1,349 @@
+"""What clients ask: the Koala service. Every answer is taken in the pump's turn and given after its
+commit, so nobody sees what a crash could take back.
+
+Texts are read here, outside the pump; long ones in a thread. A document's schema is in docs/api.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from functools import lru_cache, wraps
+from typing import Any, TypeAlias, TypeVar
+
+import grpc
+import msgspec
+
+from koala.core.events import (
+    JobCancelRequested,
+    JobSubmitted,
+    SiteDeclaredLost,
+    SiteDrained,
+    SiteResumed,
+)
+from koala.core.explain import why
+from koala.core.job import Cancelled
+from koala.core.scheduler import Scheduler
+from koala.core.snapshot import files_picture, job_picture, sites_picture, summary
+from koala.core.values import JobId, SiteName, UserName
+from koala.daemon.admission import check
+from koala.daemon.gate import abort, user_of
+from koala.daemon.logs import Logs, LogsWanted
+from koala.daemon.notices import CutError, Notices
+from koala.daemon.pump import Pump, Turn
+from koala.daemon.roster import Roster
+from koala.errors import (
+    KoalaError,
+    RejectedError,
+    SpecError,
+    UnknownJobError,
+    UnknownSiteError,
+)
+from koala.rsl.jobspec import JobReading, read_job
+from koala.wire import PROTOCOL
+from koala.wire.status import submitted_error
+from koala.wire.v1 import koala_pb2 as pb
+from koala.wire.v1.koala_pb2_grpc import KoalaServicer
+
+SUBMISSIONS_MAX = 1_000
+TEXT_BYTES_MAX = 1_000_000
+TEXT_BYTES_INLINE = 64 * 1024  # longer ones are read in a thread
+KEY_MAX = 256
+DEFINITIONS_MAX = 1_000
+WATCHERS_MAX = 1_000
+WRITE_S_MAX = 60.0  # for one notice: a watcher that takes nothing for so long is cut
+SITE_VERBS = ("drain", "resume", "lost")
+YIELD_EVERY = 16  # texts read between two chances for others
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+Self = TypeVar("Self")
+
+
+def _answering(
+    method: Callable[[Self, Request, Context], Coroutine[Any, Any, Reply]],
+) -> Callable[[Self, Request, Context], Coroutine[Any, Any, Reply]]:
+    """A call whose errors become statuses."""
+
+    @wraps(method)
+    async def call(self: Self, request: Request, context: Context) -> Reply:
+        try:
+            return await method(self, request, context)
+        except KoalaError as error:
+            await abort(context, error)
+            raise AssertionError("abort returned") from error
+
+    return call
+
+
+class Service(KoalaServicer):
+    """The calls, one method each. Their names are gRPC's."""
+
+    def __init__(
+        self,
+        pump: Pump,
+        notices: Notices,
+        roster: Roster,
+        logs: Logs,
+        *,
+        version: str,
+        metrics: Callable[[Scheduler], dict[str, Any]],
+    ) -> None:
+        self._pump = pump
+        self._notices = notices
+        self._roster = roster
+        self._logs = logs
+        self._version = version
+        self._metrics = metrics
+
+    @_answering
+    async def Hello(self, _: pb.HelloRequest, __: Context) -> pb.HelloReply:  # noqa: N802
+        epoch = await self._pump.ask(lambda turn: turn.scheduler.epoch)
+        return pb.HelloReply(protocol=PROTOCOL, version=self._version, epoch=epoch)
+
+    # --- submit and cancel ------------------------------------------------------------------------
+
+    @_answering
+    async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.SubmitReply:  # noqa: N802
+        if len(request.submissions) > SUBMISSIONS_MAX:
+            count = len(request.submissions)
+            raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
+        owner = user_of(context)
+        readings: list[JobReading | KoalaError] = []
+        for submission in request.submissions:
+            try:
+                readings.append(await _read(submission, owner))
+            except KoalaError as error:
+                readings.append(error)
+            if len(readings) % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+
+        def take_in(turn: Turn) -> list[pb.Submitted]:
+            return [
+                self._submit(turn, submission, reading, owner, is_dry_run=request.dry_run)
+                for submission, reading in zip(request.submissions, readings, strict=True)
+            ]
+
+        return pb.SubmitReply(results=await self._pump.ask(take_in))
+
+    def _submit(
+        self,
+        turn: Turn,
+        submission: pb.Submission,
+        reading: JobReading | KoalaError,
+        owner: str,
+        *,
+        is_dry_run: bool,
+    ) -> pb.Submitted:
+        """One submission in the pump's turn: its job, or its error, whatever becomes of others."""
+        try:
+            if isinstance(reading, KoalaError):
+                raise reading
+            # Keys are a user's own: nobody can take another's.
+            key = f"{owner}\0{submission.key}" if submission.key else ""
+            digest = _digest(submission, owner)
+            known = turn.scheduler.keys.get(key) if key else None
+            if known is not None:
+                if known[1] != digest:
+                    raise RejectedError(
+                        f"key {submission.key!r} was used for {known[0]}, which has another text"
+                    )
+                return pb.Submitted(job=known[0], warnings=reading.warnings, is_known=True)
+            check(reading.spec, turn.scheduler, self._roster.owners)
+            if submission.no_wait and not turn.scheduler.has_room:
+                limit = turn.scheduler.parameters.queue_jobs_max
+                raise RejectedError(f"the placement queues are full: they hold {limit} jobs")
+            if is_dry_run or reading.is_dry_run:
+                return pb.Submitted(warnings=reading.warnings)
+            job = turn.new_job()
+            turn.tell(JobSubmitted(job=job, spec=reading.spec, key=key, digest=digest))
+            return pb.Submitted(job=job, warnings=reading.warnings)
+        except KoalaError as error:
+            return submitted_error(error)
+
+    @_answering
+    async def Cancel(self, request: pb.CancelRequest, context: Context) -> pb.CancelReply:  # noqa: N802
+        by = UserName(user_of(context))
+
+        def cancel(turn: Turn) -> list[pb.Cancelled]:
+            return [_cancel(turn, JobId(job), by) for job in request.jobs]
+
+        return pb.CancelReply(results=await self._pump.ask(cancel))
+
+    # --- queries ----------------------------------------------------------------------------------
+
+    @_answering
+    async def List(self, request: pb.ListRequest, _: Context) -> pb.Document:  # noqa: N802
+        phases = set(request.phases)
+
+        def jobs(turn: Turn) -> list[dict[str, Any]]:
+            chosen = [
+                job
+                for job in turn.scheduler.jobs.values()
+                if (not phases or job.phase_name in phases)
+                and (not request.owner or job.spec.owner == request.owner)
+            ]
+            return [summary(job) for job in chosen[-request.last :]]
+
+        return _document({"jobs": await self._pump.ask(jobs)})
+
+    @_answering
+    async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(await self._pump.ask(lambda turn: _picture(turn, request.job)))
+
+    @_answering
+    async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
+        def explain(turn: Turn) -> dict[str, Any]:
+            job = _known(turn, request.job)
+            phase = turn.scheduler.jobs[job].phase_name
+            return {"job": job, "phase": phase, "why": why(turn.scheduler, job, turn.now)}
+
+        return _document(await self._pump.ask(explain))
+
+    @_answering
+    async def Timeline(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
+        def timeline(turn: Turn) -> dict[str, Any]:
+            picture = _picture(turn, request.job)
+            return {key: picture[key] for key in ("job", "phase", "timeline", "story")}
+
+        return _document(await self._pump.ask(timeline))
+
+    @_answering
+    async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        sites = await self._pump.ask(lambda turn: sites_picture(turn.scheduler, turn.now))
+        return _document({"sites": sites})
+
+    @_answering
+    async def ChangeSite(self, request: pb.SiteRequest, context: Context) -> pb.Document:  # noqa: N802
+        by = UserName(user_of(context))
+
+        def change(turn: Turn) -> dict[str, Any]:
+            return _change_site(turn, SiteName(request.site), request.verb, by)
+
+        return _document(await self._pump.ask(change))
+
+    @_answering
+    async def ListFiles(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        return _document({"files": await self._pump.ask(lambda t: files_picture(t.scheduler))})
+
+    @_answering
+    async def Metrics(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        return _document(await self._pump.ask(lambda turn: self._metrics(turn.scheduler)))
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    async def Watch(self, request: pb.WatchRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
+        try:
+            if self._notices.watchers >= WATCHERS_MAX:
+                raise RejectedError(f"{WATCHERS_MAX} watchers are here already")
+            after = self._notices.start(request.after)
+        except KoalaError as error:
+            await abort(context, error)
+            return
+        # The client knows by this that from here on it misses nothing.
+        await context.send_initial_metadata((("koala-after", str(after)),))
+        try:
+            async with aclosing(self._notices.since(after)) as notices:
+                async for notice in notices:
+                    if request.job in ("", notice.job) and request.site in ("", notice.site):
+                        async with asyncio.timeout(WRITE_S_MAX):
+                            await context.write(
+                                pb.Notice(
+                                    number=notice.number,
+                                    at=notice.at,
+                                    job=notice.job,
+                                    site=notice.site,
+                                    phase=notice.phase,
+                                    text=notice.text,
+                                )
+                            )
+        except CutError as cut:
+            await context.abort(grpc.StatusCode.ABORTED, str(cut))
+        except TimeoutError:
+            reason = f"nothing was taken for {WRITE_S_MAX:g} s; resume after the last one seen"
+            await context.abort(grpc.StatusCode.ABORTED, reason)
+
+    async def Logs(self, request: pb.LogsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
+        try:
+            wanted = LogsWanted.of(request)
+            async with aclosing(self._logs.read(wanted)) as parts:
+                async for part in parts:
+                    await context.write(part)
+        except KoalaError as error:
+            await abort(context, error)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+async def _read(submission: pb.Submission, owner: str) -> JobReading:
+    """The job of a text. Raises SpecError."""
+    size = len(submission.rsl)
+    if size > TEXT_BYTES_MAX:
+        raise SpecError(f"the job description has {size} characters: allowed are {TEXT_BYTES_MAX}")
+    if len(submission.key) > KEY_MAX:
+        raise SpecError(f"key has {len(submission.key)} characters: allowed are {KEY_MAX}")
+    if len(submission.definitions) > DEFINITIONS_MAX:
+        count = len(submission.definitions)
+        raise SpecError(f"{count} definitions: allowed are {DEFINITIONS_MAX}")
+    definitions = tuple(sorted(submission.definitions.items()))
+    if size > TEXT_BYTES_INLINE:
+        return await asyncio.to_thread(read_job, submission.rsl, dict(definitions), owner)
+    return _read_cached(submission.rsl, definitions, owner)
+
+
+@lru_cache(maxsize=64)
+def _read_cached(text: str, definitions: tuple[tuple[str, str], ...], owner: str) -> JobReading:
+    """The same text often comes many times; what it says is a frozen value."""
+    return read_job(text, dict(definitions), owner)
+
+
+def _digest(submission: pb.Submission, owner: str) -> str:
+    text = json.dumps([owner, submission.rsl, sorted(submission.definitions.items())])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _cancel(turn: Turn, job: JobId, by: UserName) -> pb.Cancelled:
+    found = turn.scheduler.jobs.get(job)
+    if found is None:
+        return pb.Cancelled(job=job, error=f"no job {str(job)[:80]!r}")
+    if found.is_over and not isinstance(found.phase, Cancelled):
+        error = f"{job} is {found.phase_name} already"
+        return pb.Cancelled(job=job, phase=found.phase_name, error=error)
+    if not found.is_over:
+        turn.tell(JobCancelRequested(job=job, by=by))
+    return pb.Cancelled(job=job, phase=found.phase_name)
+
+
+def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[str, Any]:
+    if verb not in SITE_VERBS:
+        raise SpecError(f"verb = {verb[:40]!r}: allowed are {', '.join(SITE_VERBS)}")
+    if site not in turn.scheduler.sites:
+        known = ", ".join(turn.scheduler.sites) or "none"
+        raise UnknownSiteError(f"no site {str(site)[:80]!r}: known are {known}")
+    if verb == "drain":
+        turn.tell(SiteDrained(site=site, by=by))
+    elif verb == "resume":
+        turn.tell(SiteResumed(site=site, by=by))
+    else:
+        turn.tell(SiteDeclaredLost(site=site, by=by))
+    pictures = sites_picture(turn.scheduler, turn.now)
+    return next(picture for picture in pictures if picture["site"] == site)
+
+
+def _known(turn: Turn, job: str) -> JobId:
+    if job not in turn.scheduler.jobs:
+        raise UnknownJobError(f"no job {job[:80]!r}")
+    return JobId(job)
+
+
+def _picture(turn: Turn, job: str) -> dict[str, Any]:
+    return job_picture(turn.scheduler, _known(turn, job))
+
+
+def _document(picture: dict[str, Any]) -> pb.Document:
+    return pb.Document(json=msgspec.json.encode(picture).decode())

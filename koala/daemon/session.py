@@ -1,0 +1,294 @@
+"""The daemon's end of a link, as a pure state machine: what to believe of an agent, what to answer.
+
+    opened -> registering -> joining -> live -> over
+              (inventory)    (the pump handles it)      cut, silent, Goodbye: over from anywhere
+
+No I/O and no clock. `receive`, `join` and `wake` answer what the carrier must do, in order.
+`link.proto` has the order of a session. What this machine guarantees:
+
+- Nothing of a session reaches the core before its inventory is complete; then all of it does, at
+  once: a cut in between changes nothing.
+- Nothing is wanted of the agent before Welcome, and all that is wanted comes between Welcome and
+  WantedEnd, taken from one state of the core; what is told before `join` is part of that state.
+- A session that is silent for `silence_s`, or says what cannot be said where it stands, is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from koala.core.values import Instant, Seconds, SiteName, UserName
+from koala.wire import PROTOCOL, codec
+from koala.wire.codec import (
+    BeatEcho,
+    ClaimNews,
+    FileNews,
+    Goodbye,
+    InventoryEnd,
+    KvGet,
+    KvPut,
+    LogPart,
+    News,
+    Ping,
+    Registration,
+    SiteNews,
+    TransferNews,
+)
+from koala.wire.v1 import link_pb2 as pb
+
+INVENTORY_MAX = 1_000_000
+RTT_WEIGHT = 0.3  # of the newest beat in the estimate
+
+Tidings: TypeAlias = ClaimNews | SiteNews | TransferNews | FileNews | KvPut | KvGet | Ping | LogPart
+"""What an agent may say in an inventory and afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Seconds: a beat every `beat_s`; a session silent for `silence_s` is over."""
+
+    beat_s: Seconds = 2.0
+    silence_s: Seconds = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guests:
+    """Who may register: any site when `is_open`, else those that are listed, with their owners."""
+
+    epoch: int
+    sites: Mapping[SiteName, UserName | None]
+    is_open: bool
+
+
+# Outputs ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put these on the stream, all or none, in order."""
+
+    messages: Sequence[pb.ToAgent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """The inventory is complete: have the core take it in, then answer by `join`."""
+
+    registration: Registration
+    inventory: Sequence[Tidings]
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """The agent said this in a live session."""
+
+    news: Tidings
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A beat came back: the estimate of the round trip, seconds."""
+
+    rtt_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The session is over. What was sent before still goes out."""
+
+    reason: str
+    is_fault: bool
+
+
+Output: TypeAlias = Send | Join | Hear | Measured | End
+
+# States -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A stream, and nothing said yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registering:
+    """Registered; the inventory is coming in."""
+
+    registration: Registration
+    inventory: list[Tidings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """The inventory is with the core; `later` came meanwhile."""
+
+    registration: Registration
+    later: list[Tidings]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Both sides know all; differences go both ways."""
+
+    registration: Registration
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """For good."""
+
+
+State: TypeAlias = Opened | Registering | Joining | Live | Over
+
+
+class Session:
+    """The machine of one stream."""
+
+    def __init__(self, guests: Guests, timing: Timing, *, now: Instant) -> None:
+        self.state: State = Opened()
+        self.rtt_s: Seconds | None = None
+        self._guests = guests
+        self._timing = timing
+        self._heard_at = now
+        self._beat_at = now
+        self._beats: dict[int, Instant] = {}  # those that did not come back yet
+        self._number = 0
+
+    @property
+    def site(self) -> SiteName | None:
+        """The registered site."""
+        match self.state:
+            case Registering() | Joining() | Live():
+                return self.state.registration.site
+            case Opened() | Over():
+                return None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether differences may be sent."""
+        return isinstance(self.state, Live)
+
+    @property
+    def wake_at(self) -> Instant | None:
+        """When `wake` is wanted next."""
+        match self.state:
+            case Over():
+                return None
+            case Opened():
+                return self._heard_at + self._timing.silence_s
+            case _:
+                return min(self._beat_at, self._heard_at + self._timing.silence_s)
+
+    def receive(self, news: News, now: Instant) -> list[Output]:
+        """The agent said this."""
+        self._heard_at = now
+        if isinstance(self.state, Over):
+            return []
+        match news:
+            case Goodbye(reason=reason):
+                self.state = Over()
+                return [End(reason=f"the agent said goodbye: {reason}", is_fault=False)]
+            case Registration():
+                return self._register(news)
+            case BeatEcho(number=number):
+                return self._measure(number, now)
+            case InventoryEnd():
+                return self._complete()
+            case _:
+                return self._hear(news)
+
+    def join(self, messages: Iterable[pb.ToAgent], now: Instant) -> list[Output]:
+        """The core has taken the inventory in; `messages` are Welcome and all that is wanted."""
+        if not isinstance(self.state, Joining):
+            return []
+        later = self.state.later
+        self.state = Live(self.state.registration)
+        self._beat_at = now
+        said: list[Output] = [Send((*messages, codec.wanted_end())), *self._beat(now)]
+        return [*said, *(Hear(news) for news in later)]
+
+    def wake(self, now: Instant) -> list[Output]:
+        """`wake_at` may have come."""
+        if isinstance(self.state, Over):
+            return []
+        if now >= self._heard_at + self._timing.silence_s:
+            self.state = Over()
+            reason = f"silent for {self._timing.silence_s:g} s"
+            return [End(reason=reason, is_fault=True)]
+        if isinstance(self.state, Opened) or now < self._beat_at:
+            return []
+        return self._beat(now)
+
+    def misunderstood(self, reason: str) -> list[Output]:
+        """The agent said what cannot be meant."""
+        return [] if isinstance(self.state, Over) else self._refuse(reason, is_final=False)
+
+    def close(self, reason: str, *, is_rejected: bool = False) -> list[Output]:
+        """End the session in order; jobs run on."""
+        if isinstance(self.state, Over):
+            return []
+        self.state = Over()
+        last = codec.reject(reason, is_final=False) if is_rejected else codec.goodbye(reason)
+        return [Send((last,)), End(reason=reason, is_fault=is_rejected)]
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _register(self, registration: Registration) -> list[Output]:
+        guests = self._guests
+        if not isinstance(self.state, Opened):
+            return self._refuse("a second Register in one session", is_final=False)
+        if registration.protocol != PROTOCOL:
+            theirs = f"protocol {registration.protocol} (version {registration.version or '?'})"
+            return self._refuse(f"the agent speaks {theirs}, this daemon {PROTOCOL}", is_final=True)
+        if not guests.is_open and registration.site not in guests.sites:
+            known = ", ".join(sorted(guests.sites)) or "none"
+            reason = f"unknown site {registration.site!r}: the configuration lists {known}"
+            return self._refuse(reason, is_final=True)
+        if registration.epoch_seen > guests.epoch:
+            reason = f"the agent has served epoch {registration.epoch_seen}, this is {guests.epoch}"
+            return self._refuse(reason, is_final=False)
+        self.state = Registering(registration=registration, inventory=[])
+        return []
+
+    def _complete(self) -> list[Output]:
+        state = self.state
+        if not isinstance(state, Registering):
+            return self._refuse("InventoryEnd at a wrong place", is_final=False)
+        self.state = Joining(registration=state.registration, later=[])
+        return [Join(registration=state.registration, inventory=state.inventory)]
+
+    def _hear(self, news: Tidings) -> list[Output]:
+        match self.state:
+            case Registering(inventory=gathered) | Joining(later=gathered):
+                gathered.append(news)
+                if len(gathered) > INVENTORY_MAX:
+                    return self._refuse(f"more than {INVENTORY_MAX} reports", is_final=False)
+                return []
+            case Live():
+                return [Hear(news)]
+            case Opened() | Over():
+                return self._refuse(f"{type(news).__name__} before Register", is_final=False)
+
+    def _refuse(self, reason: str, *, is_final: bool) -> list[Output]:
+        self.state = Over()
+        rejection = codec.reject(reason, is_final=is_final)
+        return [Send((rejection,)), End(reason=reason, is_fault=True)]
+
+    def _beat(self, now: Instant) -> list[Output]:
+        self._number += 1
+        self._beat_at = now + self._timing.beat_s
+        self._beats[self._number] = now
+        return [Send((codec.beat(self._number, now),))]
+
+    def _measure(self, number: int, now: Instant) -> list[Output]:
+        sent_at = self._beats.get(number)
+        if sent_at is None:
+            return []
+        self._beats = {n: at for n, at in self._beats.items() if n > number}
+        newest = max(0.0, now - sent_at)
+        before = newest if self.rtt_s is None else self.rtt_s
+        # A slower link is believed at once: the lead of a release is counted from it.
+        self.rtt_s = max(newest, (1 - RTT_WEIGHT) * before + RTT_WEIGHT * newest)
+        return [Measured(self.rtt_s)]

@@ -1,0 +1,128 @@
+"""Koala's errors as gRPC statuses and back, so that both ends raise the same error tree.
+
+A status carries its error twice: the code and the text for anybody, and a JSON document in the
+trailing metadata (`koala-error-bin`) from which a Koala client makes the same exception again,
+position included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import grpc
+import msgspec
+
+from koala.errors import (
+    ConfigError,
+    JournalError,
+    KoalaError,
+    LocalManagerError,
+    Position,
+    RejectedError,
+    SpecError,
+    UnknownJobError,
+    UnknownSiteError,
+    UnreachableError,
+)
+from koala.wire.v1 import koala_pb2
+
+PROTOCOL_KEY = "koala-protocol"
+USER_KEY = "koala-user"
+ERROR_KEY = "koala-error-bin"
+MESSAGE_MAX = 4_000  # characters; HTTP/2 headers have a limit of their own
+
+_CODES: tuple[tuple[type[KoalaError], grpc.StatusCode], ...] = (
+    (SpecError, grpc.StatusCode.INVALID_ARGUMENT),
+    (UnknownJobError, grpc.StatusCode.NOT_FOUND),
+    (UnknownSiteError, grpc.StatusCode.NOT_FOUND),
+    (RejectedError, grpc.StatusCode.FAILED_PRECONDITION),
+    (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
+    (JournalError, grpc.StatusCode.DATA_LOSS),
+    (UnreachableError, grpc.StatusCode.UNAVAILABLE),
+    (LocalManagerError, grpc.StatusCode.INTERNAL),
+    (KoalaError, grpc.StatusCode.INTERNAL),
+)
+_KINDS: dict[str, type[KoalaError]] = {kind.__name__: kind for kind, _ in _CODES}
+_WORDS = {SpecError: "spec", RejectedError: "rejected"}
+
+_UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+"""Codes that gRPC itself gives when the other side does not answer."""
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+def code_of(error: KoalaError) -> grpc.StatusCode:
+    """The gRPC status code of an error."""
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def to_status(error: KoalaError) -> tuple[grpc.StatusCode, str, Metadata]:
+    """Code, text and trailing metadata of the status that carries an error."""
+    document: dict[str, Any] = {"kind": type(error).__name__, "message": _message(error)}
+    if isinstance(error, SpecError) and error.position is not None:
+        position = error.position
+        document["position"] = [position.line, position.column, position.source[:MESSAGE_MAX]]
+    if isinstance(error, LocalManagerError):
+        document["transient"] = error.transient
+    return code_of(error), _message(error), ((ERROR_KEY, msgspec.json.encode(document)),)
+
+
+def from_status(
+    code: grpc.StatusCode, details: str | None, trailing: Iterable[tuple[str, str | bytes]] | None
+) -> KoalaError:
+    """The error that a status carries; a status of gRPC's own becomes the nearest of our errors."""
+    for key, value in trailing or ():
+        if key == ERROR_KEY and isinstance(value, bytes):
+            try:
+                return _from_document(msgspec.json.decode(value, type=dict[str, Any]))
+            except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+                break
+    text = details or code.name
+    if code in _UNREACHABLE:
+        return UnreachableError(text)
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return SpecError(text)
+    if code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.FAILED_PRECONDITION):
+        return RejectedError(text)
+    return KoalaError(f"{code.name}: {text}")
+
+
+def submitted_error(error: KoalaError) -> koala_pb2.Submitted:
+    """One submission's refusal, in a reply that has others that may be well."""
+    reply = koala_pb2.Submitted(error=_message(error), error_kind=_WORDS.get(type(error), "spec"))
+    if isinstance(error, SpecError) and error.position is not None:
+        reply.line = min(error.position.line, 2**32 - 1)
+        reply.column = min(error.position.column, 2**32 - 1)
+        reply.source = error.position.source[:MESSAGE_MAX]
+    return reply
+
+
+def from_submitted(reply: koala_pb2.Submitted) -> KoalaError | None:
+    """The error of one submission, or None when it was accepted."""
+    if not reply.error:
+        return None
+    if reply.error_kind == _WORDS[RejectedError]:
+        return RejectedError(reply.error)
+    position = None
+    if reply.line:
+        position = Position(line=reply.line, column=reply.column, source=reply.source)
+    return SpecError(reply.error, position)
+
+
+def _message(error: KoalaError) -> str:
+    message = error.message if isinstance(error, SpecError) else str(error)
+    return message if len(message) <= MESSAGE_MAX else message[: MESSAGE_MAX - 3] + "..."
+
+
+def _from_document(document: Mapping[str, Any]) -> KoalaError:
+    kind, message = _KINDS[document["kind"]], str(document["message"])
+    if kind is SpecError:
+        found = document.get("position")
+        if found is None:
+            return SpecError(message)
+        line, column, source = found
+        return SpecError(message, Position(line=int(line), column=int(column), source=str(source)))
+    if kind is LocalManagerError:
+        return LocalManagerError(message, transient=bool(document.get("transient")))
+    return kind(message)
