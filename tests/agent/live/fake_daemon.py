@@ -80,9 +80,18 @@ class FakeSession:
 
     def want(self, *wanted: link_pb2.ToAgent) -> None:
         """All that is wanted, and WantedEnd."""
+        self.want_more(*wanted)
+        self.say(wanted_end=link_pb2.WantedEnd())
+
+    def want_more(self, *wanted: link_pb2.ToAgent) -> None:
+        """Differences in a live session."""
         for message in wanted:
             self._outbox.put_nowait(message)
-        self.say(wanted_end=link_pb2.WantedEnd())
+
+    @property
+    def epoch(self) -> int:
+        """The daemon's."""
+        return self._daemon.epoch
 
     def arm(self, *claims: str, release_in_s: float = 0.3, late_s: float = 5.0) -> float:
         """Arms these claims, members of one attempt here; answers T."""
@@ -120,15 +129,27 @@ class FakeSession:
 
     # What the test waits for ---------------------------------------------------------------------
 
-    async def next(self, kind: str, is_wanted: Callable[[Any], bool] = lambda _: True) -> Any:
-        """The next message of a kind that is wanted; earlier ones of that kind are dropped."""
+    async def next(
+        self,
+        kind: str,
+        is_wanted: Callable[[Any], bool] = lambda _: True,
+        *,
+        is_about: Callable[[Any], bool] = lambda _: True,
+    ) -> Any:
+        """The next message of a kind that is wanted. Earlier ones of that kind that are about the
+        same are dropped; others stay for who waits for them."""
 
         def found() -> Any:
-            waiting = self._waiting.setdefault(kind, [])
+            kept = []
+            waiting = self._waiting.get(kind, [])
             while waiting:
                 message = waiting.pop(0)
-                if is_wanted(message):
+                if is_about(message) and is_wanted(message):
+                    self._waiting[kind] = kept + waiting
                     return message
+                if not is_about(message):
+                    kept.append(message)
+            self._waiting[kind] = kept
             return None
 
         async with self._came:
@@ -141,7 +162,9 @@ class FakeSession:
 
     async def claim(self, claim: str, state: int) -> link_pb2.ClaimReport:
         """The next report of this claim in this state."""
-        report = await self.next("claim", lambda r: r.claim == claim and r.state == state)
+        report = await self.next(
+            "claim", lambda report: report.state == state, is_about=lambda r: r.claim == claim
+        )
         assert isinstance(report, link_pb2.ClaimReport)
         return report
 
@@ -160,7 +183,8 @@ class FakeSession:
         """A message of the agent."""
         kind = message.WhichOneof("kind") or ""
         body = getattr(message, kind)
-        self._daemon.note(self.register.site, kind, body)
+        if kind not in ("ping", "beat"):
+            self._daemon.note(self.register.site, kind, body)
         if kind == "ping" and self._daemon.answers_pings:
             now = self._daemon.now()
             self.say(

@@ -1,0 +1,142 @@
+"""`koala-agent CONFIG.toml`: the process. It is wired together here and in `site.py`.
+
+Exit status: 0 ended in order (jobs run on); 1 refused by the daemon, or the local manager or the
+state directory cannot be used; 2 wrong usage or configuration. Messages go to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import structlog
+
+from koala.errors import ConfigError, KoalaError
+from koala_agent.config import Config, read_config
+from koala_agent.site import Site
+
+PID_FILE = "agent.pid"
+
+log = structlog.get_logger()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; answers its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        config = read_config(options.config)
+    except ConfigError as error:
+        return _fail(str(error), 2)
+    configure_logging(config.agent.log_level)
+    try:
+        return asyncio.run(serve(config))
+    except (KoalaError, OSError) as error:
+        return _fail_for(error)
+    except ExceptionGroup as group:
+        expected, others = group.split((KoalaError, OSError))
+        if expected is None or others is not None:
+            raise
+        return _fail_for(_first(expected))
+
+
+async def serve(config: Config) -> int:
+    """Runs the agent until a signal or a final refusal; answers the exit status."""
+    site = Site(config, version=own_version())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, site.close, f"the agent got {number.name}")
+    log.info("agent.started", site=config.agent.site, daemon=config.agent.daemon, pid=os.getpid())
+    with announced(Path(config.agent.state_dir)):
+        finish = await site.run()
+    if finish.is_refused:
+        return _fail(f"{config.agent.daemon} refuses site {config.agent.site}: {finish.reason}", 1)
+    log.info("agent.ended", reason=finish.reason)
+    return 0
+
+
+@contextmanager
+def announced(state_dir: Path) -> Iterator[None]:
+    """Has our process id in `agent.pid`; what a killed agent leaves there has no meaning."""
+    path = state_dir / PID_FILE
+    path.write_text(f"{os.getpid()}\n", encoding="ascii")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def configure_logging(level: str) -> None:
+    """Standard error: for people on a terminal, JSON otherwise."""
+    is_terminal = sys.stderr.isatty()
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([] if is_terminal else [structlog.processors.format_exc_info]),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def own_version() -> str:
+    """The version of what is installed, or a word for a copy that is not."""
+    try:
+        return version("koala-scheduler")
+    except PackageNotFoundError:
+        return "uninstalled"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="koala-agent",
+        description=(
+            "The agent of one site: dials the koala daemon, registers the site, and runs claims "
+            "through the site's local resource manager. One agent for each state directory."
+        ),
+        epilog=(
+            "SIGTERM and SIGINT end the agent in order: the daemon is told, and jobs run on; the "
+            "next agent with the same state directory finds them. Exit status: 0 ended in order, "
+            "1 refused or unable to run, 2 wrong usage or configuration."
+        ),
+    )
+    parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the configuration")
+    parser.add_argument("--version", action="version", version=f"koala-agent {own_version()}")
+    return parser
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """The first error in nested groups."""
+    error: Exception = group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _fail_for(error: Exception) -> int:
+    return _fail(str(error), 2 if isinstance(error, ConfigError) else 1)
+
+
+def _fail(message: str, status: int) -> int:
+    sys.stderr.write(f"koala-agent: {message}\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

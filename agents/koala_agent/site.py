@@ -1,0 +1,377 @@
+"""The assembly of an agent: claims, files, local manager and link of one site, tied together.
+
+Each part knows its own work only; what one says is handed to the others here. Nothing is decided in
+this module but what the daemon hears of the site: its figures go out when they change, when an ask
+was taken in, and when a claim changed, together with the highest ask number that they include.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+from random import Random
+
+import msgspec
+import structlog
+
+from koala.errors import ConfigError
+from koala_agent import clock, codec, values
+from koala_agent.carrier import Claims, Ports, check_outputs
+from koala_agent.config import Config, LRMTable
+from koala_agent.files.carrier import Files, FilesSettings
+from koala_agent.files.channels import Certificates
+from koala_agent.files.incoming import Incoming
+from koala_agent.files.orders import FetchOrder, ServeOrder
+from koala_agent.files.rates import RateLimits
+from koala_agent.inputs import InputManager, Inputs
+from koala_agent.link import Credentials, Link, Wire, read_credentials
+from koala_agent.logs import LogChunk, LogRequest, read_log
+from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.load import LoadParameters
+from koala_agent.lrm.model import Discipline
+from koala_agent.lrm.port import Idle, Listed, LocalManager
+from koala_agent.placeholders import Place
+from koala_agent.session import Finish, Order, Session, SiteFigures, Timing, Welcome
+from koala_agent.store import Store
+
+LISTED_WAIT_S = 2.0
+"""How long a registration waits for the first look at the site's files."""
+
+LOGS_MAX = 8
+"""Logs that are read at the same time."""
+
+WILDCARDS = ("0.0.0.0", "::", "[::]", "")
+
+log = structlog.get_logger()
+
+
+class Site:
+    """One agent. Built, then `run` once."""
+
+    def __init__(self, config: Config, *, version: str) -> None:
+        """Raises ConfigError and JournalError when the state directory cannot be used."""
+        self._config = config
+        self._version = version
+        state = Path(config.agent.state_dir)
+        self._store = Store(state)
+        self._files = Files(_files_settings(config), self._take_file_report)
+        place = Place(
+            root=state / "claims",
+            site=config.agent.site,
+            address=config.site.address,
+            agents=_agent_addresses(config.starter.listen),
+            python=config.starter.python,
+        )
+        self._inputs = Inputs(
+            replica=self._files.local_path,
+            copy=Incoming(state / "transfers" / "incoming").path,
+            folder=place.folder,
+        )
+        self._manager = InputManager(self._local_manager(), self._inputs, self._hold_of)
+        self._claims = Claims(
+            store=self._store,
+            manager=self._manager,
+            place=place,
+            ports=Ports(
+                tell=self._take_claim_report,
+                clock=clock.now,
+                unix_clock=clock.unix_now,
+                input_path=self._inputs.path,
+                collect=check_outputs,
+            ),
+            limits=values.Limits(
+                grace_s=config.site.grace_s,
+                processors_max=config.site.largest_claim,
+                hold_max_s=config.site.longest_hold_s,
+            ),
+            listen=config.starter.listen,
+            keep_s=config.agent.keep_s,
+        )
+        self._link = self._make_link()
+        self._idle: Idle | None = None
+        self._holds: dict[str, values.Hold] = {}  # told in this session
+        self._figures_due = asyncio.Event()
+        self._is_asked = False
+        self._logs = asyncio.Semaphore(LOGS_MAX)
+
+    async def run(self) -> Finish:
+        """Serves until `close` or a final refusal; jobs run on."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                helpers = [group.create_task(self._claims.run())]
+                # Before the local manager, whose news it takes.
+                await self._claims.opened()
+                group.create_task(self._manager.run())
+                helpers.append(group.create_task(self._files.run()))
+                await self._files.is_ready.wait()
+                await self._manager.opened()
+                self._idle = await self._manager.idle()
+                helpers.append(group.create_task(self._tell_figures()))
+                finish = await self._link.run()
+                await self._manager.close()
+                for helper in helpers:
+                    helper.cancel()
+            return finish
+        finally:
+            self._store.close()
+
+    def close(self, reason: str) -> None:
+        """Says goodbye to the daemon and makes `run` return."""
+        self._link.close(reason)
+
+    # What the link wants (link.Agent) -----------------------------------------------------------
+
+    def startable(self) -> int:
+        """Processors that a claim could have now."""
+        return 0 if self._idle is None else self._idle.startable
+
+    async def prepare(self) -> None:
+        """Waits for the local manager's listing, and shortly for that of the files."""
+        await self._claims.prepared()
+        try:
+            async with asyncio.timeout(LISTED_WAIT_S):
+                await self._files.is_listed.wait()
+        except TimeoutError:
+            log.info("files.listed_later")
+
+    def inventory(self) -> tuple[object, ...]:
+        """All claims, values that were put, files and copies."""
+        return (*self._claims.inventory(), *self._files.inventory())
+
+    def store_epoch(self, epoch: int) -> None:
+        """Durable when it returns."""
+        self._store.set_epoch(epoch)
+
+    def take_welcome(self, welcome: Welcome) -> None:
+        """Leases are for starters, the relay for copies."""
+        self._holds.clear()
+        self._files.relay = welcome.relay
+        self._claims.take_leases(
+            values.Leases(
+                hold_lease_s=welcome.hold_lease_s,
+                run_lease_s=welcome.run_lease_s,
+                kill_s=welcome.kill_s,
+            )
+        )
+
+    def apply(self, order: Order) -> None:
+        """Hands an order to whose it is."""
+        match order.body:
+            case values.Hold() as hold:
+                self._holds[hold.claim] = hold
+                self._is_asked = True
+                self._claims.order(hold)
+                self._figures_due.set()
+            case values.Acknowledge() as acknowledge:
+                self._drop_inputs(acknowledge.claim)
+                self._claims.order(acknowledge)
+            case (
+                values.Arm()
+                | values.Release()
+                | values.Stop()
+                | values.Pong()
+                | values.KvAnswer() as body
+            ):
+                self._claims.order(body)
+            case FetchOrder() as fetch:
+                self._files.fetch(fetch)
+            case ServeOrder() as serve:
+                self._files.serve(serve)
+            case codec.CancelTransfer(transfer=transfer):
+                self._files.cancel(transfer)
+            case LogRequest() as request:
+                self._group.create_task(self._answer_log(request))
+            case body:
+                raise AssertionError(f"an order nobody takes: {body!r}")
+
+    def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
+        """Ends what is not named; files that a named claim reads are kept."""
+        self._claims.wanted_complete(claims)
+        read = {
+            transfer
+            for claim in sorted(claims)
+            if (hold := self._hold_of(claim)) is not None
+            for transfer in hold.inputs
+        }
+        self._files.retain(transfers | read)
+
+    # What the parts say -------------------------------------------------------------------------
+
+    def _take_claim_report(self, message: values.ToDaemon) -> None:
+        self._link.tell(message)
+        if isinstance(message, values.Report):
+            self._figures_due.set()
+
+    def _take_file_report(self, report: object) -> None:
+        self._link.tell(report)
+
+    def _take_local_news(self, news: Listed | Idle) -> None:
+        if isinstance(news, Idle):
+            self._idle = news
+            self._figures_due.set()
+        else:
+            self._claims.take_listed(news)
+
+    async def _tell_figures(self) -> None:
+        """Tells the daemon the site's figures whenever there is a reason to."""
+        while True:
+            await self._figures_due.wait()
+            self._figures_due.clear()
+            is_asked, self._is_asked = self._is_asked, False
+            # First the number, then the figures: they may include more, never less.
+            through = self._claims.asked_through
+            idle = self._idle = await self._manager.idle()
+            figures = SiteFigures(
+                idle=idle.startable,
+                through=through,
+                processors=idle.processors,
+                local_processors=idle.local_processors,
+                queued_jobs=idle.queued_jobs,
+            )
+            self._link.tell_site(figures, is_owed=is_asked)
+
+    async def _answer_log(self, request: LogRequest) -> None:
+        async with self._logs:
+            source = self._claims.log_source(values.ClaimId(request.claim))
+            if source is None:
+                chunk = LogChunk(
+                    request=request.request,
+                    offset=request.offset,
+                    is_over=True,
+                    error=f"{self._config.agent.site} has no logs of {request.claim} (any more)",
+                )
+            else:
+                chunk = await asyncio.to_thread(read_log, request, source)
+            self._link.tell(chunk)
+
+    def _hold_of(self, claim: str) -> values.Hold | None:
+        known = self._claims.claims.get(values.ClaimId(claim))
+        return self._holds.get(claim) if known is None else known.hold
+
+    def _drop_inputs(self, claim: str) -> None:
+        """The copies that only this claim read are of no use any more."""
+        hold = self._hold_of(claim)
+        self._holds.pop(claim, None)
+        if hold is None:
+            return
+        others = (other.hold for other in self._claims.claims.values() if other.id != claim)
+        still_read = {transfer for other in others for transfer in other.inputs}
+        for transfer in hold.inputs:
+            if transfer not in still_read:
+                self._files.remove(transfer)
+
+    # Building -----------------------------------------------------------------------------------
+
+    def _local_manager(self) -> LocalManager:
+        config = self._config
+        state = Path(config.agent.state_dir) / "lrm"
+        match config.lrm:
+            case LRMTable(kind="emulated"):
+                settings = EmulatedSettings(
+                    processors=config.site.processors,
+                    state_directory=state,
+                    discipline=Discipline(config.lrm.discipline),
+                    fault_rate=config.lrm.fault_rate,
+                    seed=config.lrm.seed,
+                    load=_load(config),
+                )
+                return EmulatedLocalManager(settings, tell=self._take_local_news, clock=clock.now)
+            case _:
+                raise ConfigError(f"lrm.kind = {config.lrm.kind!r}: allowed is emulated")
+
+    def _make_link(self) -> Link:
+        config = self._config
+        session = Session(
+            epoch=self._store.epoch,
+            timing=Timing(silence_s=config.agent.silence_s),
+            random=Random(os.urandom(8)),
+            now=clock.now(),
+        )
+        wire = Wire(
+            target=config.agent.daemon,
+            encode=lambda message: codec.encode(message, self._facts()),
+            decode=codec.decode,
+            credentials=_credentials(config),
+            server_name=config.tls.server_name if config.tls else "",
+        )
+        return Link(session, wire, self, clock=clock.now)
+
+    def _facts(self) -> codec.Facts:
+        config = self._config
+        return codec.Facts(
+            version=self._version,
+            site=config.agent.site,
+            processors=config.site.processors,
+            grace_s=config.site.grace_s,
+            starts_after_stop=self._manager.starts_after_stop,
+            address=config.site.address,
+            serves=self._serves(),
+            owner=config.site.owner,
+        )
+
+    def _serves(self) -> str:
+        """Where other agents reach our file server; a wildcard is no address for them."""
+        if self._config.files.serve is None or self._files.port is None:
+            return ""
+        host = self._config.files.serve.rpartition(":")[0]
+        if host in WILDCARDS:
+            host = self._config.site.address
+        return f"{host}:{self._files.port}"
+
+
+def _agent_addresses(listen: str) -> tuple[str, ...]:
+    """Where starters look for this agent, in this order."""
+    return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
+
+
+def _load(config: Config) -> LoadParameters | None:
+    load = config.load
+    if load.arrivals_per_hour == 0:
+        return None
+    return LoadParameters(**msgspec.structs.asdict(load), speed=config.lrm.speed)
+
+
+def _files_settings(config: Config) -> FilesSettings:
+    return FilesSettings(
+        site=config.agent.site,
+        store=Path(config.files.store),
+        state=Path(config.agent.state_dir) / "transfers",
+        serve=config.files.serve,
+        rates=RateLimits(default=config.files.rate, by_site=config.files.rates),
+        fetches_max=config.files.concurrent,
+        readers_max=2 * config.files.concurrent,
+        certificates=_certificates(config),
+    )
+
+
+def _credentials(config: Config) -> Credentials:
+    """Raises ConfigError when a file cannot be read."""
+    tls = config.tls
+    if tls is None:
+        return None
+    try:
+        return read_credentials(
+            authority=Path(tls.authority),
+            certificate=Path(tls.certificate) if tls.certificate else None,
+            key=Path(tls.key) if tls.key else None,
+        )
+    except OSError as error:
+        raise ConfigError(f"[tls]: {error}") from error
+
+
+def _certificates(config: Config) -> Certificates | None:
+    """Agents among themselves use the same certificates, when there is an own one."""
+    tls = config.tls
+    if tls is None or not tls.certificate:
+        return None
+    try:
+        return Certificates(
+            authority=Path(tls.authority).read_bytes(),
+            certificate=Path(tls.certificate).read_bytes(),
+            key=Path(tls.key).read_bytes(),
+        )
+    except OSError as error:
+        raise ConfigError(f"[tls]: {error}") from error

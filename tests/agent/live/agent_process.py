@@ -1,0 +1,158 @@
+"""A real agent process with an emulated local manager, for tests.
+
+    async with agent_process(tmp_path, daemon.target, job=job, processors=4) as agent:
+        ...
+        await agent.kill(); await agent.start()
+
+At the end the agent and all processes of the job's claims are killed, whatever the test did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from tests.agent.live.fake_daemon import PATIENCE_S, patiently
+
+ROOT = Path(__file__).parents[3]
+GONE_S = 0.05
+"""How often /proc is looked at for what is left of a claim."""
+
+
+def a_job() -> str:
+    """A job id of its own, so that parallel tests never find one another's processes."""
+    return f"t{secrets.token_hex(4)}"
+
+
+class AgentProcess:
+    """`koala-agent` on its own state directory; may be killed and started again."""
+
+    def __init__(self, folder: Path, daemon: str, *, job: str, text: str) -> None:
+        self.state_dir = folder / "state"
+        self.config = folder / "agent.toml"
+        self.job = job
+        self.log = folder / "agent.log"
+        self.process: asyncio.subprocess.Process | None = None
+        self.config.write_text(
+            text.replace("DAEMON", daemon).replace("STATE", str(self.state_dir)), encoding="utf-8"
+        )
+
+    async def start(self) -> None:
+        """Starts it; it dials by itself."""
+        with self.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *COMMAND,
+                str(self.config),
+                stdin=asyncio.subprocess.DEVNULL,
+                stderr=log,
+                env=environment(),
+            )
+
+    async def kill(self) -> None:
+        """kill -9; claims stay."""
+        assert self.process is not None
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await patiently(self.process.wait())
+
+    async def terminate(self) -> int:
+        """SIGTERM; answers the exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return await patiently(self.process.wait())
+
+    def processes(self) -> list[int]:
+        """All living processes of the job's claims; a zombie has no environment any more."""
+        mark = f"KOALA_CLAIM={self.job}/".encode()
+        found = []
+        for place in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                if any(line.startswith(mark) for line in place.read_bytes().split(b"\0")):
+                    found.append(int(place.parent.name))
+        return found
+
+    def programs(self) -> list[int]:
+        """Those of them that are not starters."""
+        return [pid for pid in self.processes() if not _is_starter(pid)]
+
+    async def nothing_left(self) -> None:
+        """Waits until no process of the job's claims is left."""
+        await until(lambda: not self.processes())
+
+    def __str__(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+
+def _is_starter(pid: int) -> bool:
+    try:
+        return b"starter.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+COMMAND = (sys.executable, "-m", "koala_agent.main")
+
+
+def environment() -> dict[str, str]:
+    """That of a shell in which nothing is installed."""
+    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}"}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Looks at what cannot be waited for: processes and files of others."""
+    event = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def check() -> None:
+        if condition():
+            event.set()
+        else:
+            loop.call_later(GONE_S, check)
+
+    check()
+    async with asyncio.timeout(PATIENCE_S):
+        await event.wait()
+
+
+@asynccontextmanager
+async def agent_process(
+    folder: Path,
+    daemon: str,
+    *,
+    job: str,
+    site: str = "delft",
+    processors: int = 4,
+    agent: str = "",
+    rest: str = "",
+) -> AsyncIterator[AgentProcess]:
+    """An agent for the length of a block. `agent` are more keys of [agent], `rest` comes after
+    [site], whose first keys it may continue."""
+    text = f"""
+[agent]
+site = "{site}"
+daemon = "DAEMON"
+state_dir = "STATE"
+{agent}
+[site]
+processors = {processors}
+{rest}
+"""
+    process = AgentProcess(folder, daemon, job=job, text=text)
+    await process.start()
+    try:
+        yield process
+    except BaseException as error:
+        error.add_note(f"the agent said:\n{process}")
+        raise
+    finally:
+        await process.kill()
+        for pid in process.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await process.nothing_left()

@@ -1,0 +1,488 @@
+"""A real agent process with real claims, against a small daemon that the test plays.
+
+What is waited for are messages and processes, never time. Leases are of seconds where they must run
+out, long elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from koala.wire.v1 import link_pb2
+from tests.agent.live.agent_process import (
+    COMMAND,
+    AgentProcess,
+    a_job,
+    agent_process,
+    environment,
+    until,
+)
+from tests.agent.live.fake_daemon import (
+    ARMED,
+    ASKED,
+    GONE,
+    GRANTED,
+    PASSED,
+    FakeDaemon,
+    FakeSession,
+    a_release,
+    fake_daemon,
+    hold,
+    patiently,
+)
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+FOREVER = ("-c", "exec sleep 600")
+
+
+async def passed(session: FakeSession, claim: str, *, late_s: float = 5.0) -> link_pb2.ClaimReport:
+    """Arms and releases a granted claim; answers its report of the pass. A starter arms only if
+    its lease outlasts `late_s`."""
+    release_at = session.arm(claim, late_s=late_s)
+    armed = await session.claim(claim, ARMED)
+    assert (armed.armed.epoch, armed.armed.counter) == (session.epoch, 1)
+    session.release(claim, release_at=release_at)
+    report = await session.claim(claim, PASSED)
+    # The agent's clock and the fake daemon's differ by a million seconds; messages take little.
+    assert report.passed_at == pytest.approx(release_at, abs=1.0)
+    return report
+
+
+async def running(daemon: FakeDaemon, claim: str, **leases: float) -> FakeSession:
+    """A claim past the barrier that would run for ten minutes."""
+    session = await daemon.live(hold(claim, *FOREVER), **leases)
+    await session.claim(claim, GRANTED)
+    await passed(session, claim, late_s=min(5.0, leases.get("hold_lease_s", 5.0) / 2))
+    return session
+
+
+async def test_a_claim_goes_through_its_whole_life_and_is_forgotten(tmp_path: Path) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
+        session = await daemon.live(hold(claim, "-c", "exit 3"))
+        assert session.register.site == "delft"
+        assert session.register.facts.processors == 4
+        assert session.register.idle == 4
+        granted = await session.claim(claim, GRANTED)
+        assert granted.nonce
+        site = await session.next("site", lambda report: report.through == 1)
+        assert site.idle == 3
+        told = await passed(session, claim)
+        assert told.nonce == granted.nonce
+        gone = await session.claim(claim, GONE)
+        assert gone.nonce == granted.nonce
+        assert gone.passed_at == told.passed_at
+        assert (gone.end.kind, list(gone.end.statuses)) == ("exited", [3])
+        await agent.nothing_left()
+        await session.next("site", lambda report: report.idle == 4)
+        session.say(acknowledge=link_pb2.Acknowledge(claim=claim))
+        session.end()
+        again = await daemon.session()
+        assert claim not in await again.inventory()
+
+
+async def test_an_agent_that_was_killed_finds_its_running_claim_again(tmp_path: Path) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
+        session = await daemon.live(hold(claim, *FOREVER))
+        granted = await session.claim(claim, GRANTED)
+        told = await passed(session, claim)
+        alive = agent.processes()
+        await agent.kill()
+        await patiently(session.is_over.wait())
+        assert agent.processes() == alive
+        await agent.start()
+        session = await daemon.session()
+        found = await session.inventory()
+        assert found[claim].state == PASSED
+        assert found[claim].nonce == granted.nonce
+        assert found[claim].passed_at == told.passed_at
+        session.welcome()
+        session.want(hold(claim, *FOREVER, is_granted=True))
+        session.say(stop=link_pb2.Stop(claim=claim))
+        gone = await session.claim(claim, GONE)
+        assert gone.end.kind == "stopped"
+        await agent.nothing_left()
+
+
+async def test_a_claim_that_passes_while_the_agent_is_away_tells_it_afterwards(
+    tmp_path: Path,
+) -> None:
+    """The starter needs neither agent nor daemon for the pass."""
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    mark = tmp_path / "passed"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
+        session = await daemon.live(hold(claim, "-c", f"echo > {mark}; exec sleep 600"))
+        await session.claim(claim, GRANTED)
+        release_at = session.arm(claim, release_in_s=1.0, late_s=20.0)
+        await session.claim(claim, ARMED)
+        session.release(claim, release_at=release_at)
+        # Orders are carried out one after the other: what answers this is behind the Release.
+        session.say(stop=link_pb2.Stop(claim=f"{job}/9/0/1"))
+        await session.claim(f"{job}/9/0/1", GONE)
+        await agent.kill()
+        await until(mark.exists)
+        await agent.start()
+        session = await daemon.live(
+            hold(claim, *FOREVER, is_granted=True), a_release(claim, epoch=1, release_at=release_at)
+        )
+        report = await session.claim(claim, PASSED)
+        assert report.passed_at == pytest.approx(release_at, abs=1.0)
+
+
+async def test_a_restarted_daemon_finds_everything_as_it_was(tmp_path: Path) -> None:
+    job = a_job()
+    first, second = f"{job}/1/0/1", f"{job}/1/1/1"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
+        session = await running(daemon, first)
+        session.want_more(hold(second, *FOREVER, ask_number=2))
+        granted = await session.claim(second, GRANTED)
+        alive = set(agent.processes())
+        await daemon.stop()
+        daemon.epoch = 2
+        await daemon.start()
+        session = await daemon.session()
+        assert session.register.epoch_seen == 1
+        found = await session.inventory()
+        assert found[first].state == PASSED
+        assert (found[second].state, found[second].nonce) == (GRANTED, granted.nonce)
+        session.welcome()
+        session.want(
+            hold(first, *FOREVER, is_granted=True),
+            hold(second, *FOREVER, ask_number=2, is_granted=True),
+        )
+        await passed(session, second)
+        assert alive <= set(agent.processes())
+
+
+async def test_a_daemon_of_an_older_epoch_stops_nothing(tmp_path: Path) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    async with (
+        fake_daemon(epoch=5) as daemon,
+        agent_process(tmp_path, daemon.target, job=job) as agent,
+    ):
+        session = await running(daemon, claim)
+        alive = agent.processes()
+        daemon.epoch = 4
+        session.end()
+        older = await daemon.session()
+        assert older.register.epoch_seen == 5
+        older.welcome()
+        older.want()
+        await older.next("goodbye")
+        await agent.kill()  # the epoch outlives the process
+        await agent.start()
+        older = await daemon.session()
+        assert older.register.epoch_seen == 5
+        older.welcome()
+        older.want()
+        await older.next("goodbye")
+        daemon.epoch = 5
+        session = await daemon.session()
+        while session.register.epoch_seen != 5 or claim not in await session.inventory():
+            session = await daemon.session()
+        assert agent.processes() == alive
+
+
+async def test_a_claim_that_nobody_wants_is_stopped_to_its_last_process(tmp_path: Path) -> None:
+    """Its program leaves its session and ignores SIGTERM."""
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    program = "trap '' TERM; setsid sleep 600 & sleep 600"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
+        session = await daemon.live(hold(claim, "-c", program))
+        await session.claim(claim, GRANTED)
+        await passed(session, claim)
+        session.end()
+        session = await daemon.live()
+        gone = await session.claim(claim, GONE)
+        assert gone.end.kind == "stopped"
+        await agent.nothing_left()
+
+
+async def test_nothing_outlives_its_lease_while_the_daemon_is_away(tmp_path: Path) -> None:
+    job = a_job()
+    held, runs = f"{job}/1/0/1", f"{job}/1/1/1"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
+        session = await daemon.live(
+            hold(held, *FOREVER),
+            hold(runs, *FOREVER, ask_number=2),
+            hold_lease_s=1.5,
+            run_lease_s=2.5,
+            kill_s=0.5,
+        )
+        await session.claim(held, GRANTED)
+        await session.claim(runs, GRANTED)
+        await passed(session, runs, late_s=0.7)
+        await daemon.stop()
+        await agent.nothing_left()
+        await daemon.start()
+        session = await daemon.session()
+        found = await session.inventory()
+        for claim in (held, runs):
+            assert found[claim].state == GONE
+            assert found[claim].end.kind == "lease"
+
+
+async def test_no_program_outlives_its_lease_when_the_agent_is_gone_as_well(
+    tmp_path: Path,
+) -> None:
+    """The starter itself may stay a little, to tell its end to the next agent."""
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
+        await running(daemon, claim, hold_lease_s=1.5, run_lease_s=1.5, kill_s=0.5)
+        await agent.kill()
+        await until(lambda: not agent.programs())
+        await agent.start()
+        session = await daemon.live(hold(claim, is_granted=True))
+        gone = await session.claim(claim, GONE)
+        assert gone.end.kind == "lease"
+        await agent.nothing_left()
+
+
+async def test_components_exchange_values_through_the_daemon(tmp_path: Path) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    script = tmp_path / "exchange.py"
+    script.write_text("""
+import json, os, socket
+link = socket.socket(socket.AF_UNIX)
+link.connect(os.environ["KOALA_KV"])
+lines = link.makefile("rw")
+for request in (
+    {"op": "put", "name": "addr/0", "value": "127.0.0.1:4242"},
+    {"op": "get", "name": "addr/1", "wait_s": 20},
+):
+    lines.write(json.dumps(request) + "\\n")
+    lines.flush()
+    print(lines.readline().strip(), flush=True)
+""")
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job):
+        session = await daemon.live(hold(claim, str(script), executable=sys.executable))
+        await session.claim(claim, GRANTED)
+        await passed(session, claim)
+        put = await session.next("kv_put")
+        assert (put.claim, put.name, put.value) == (claim, "addr/0", "127.0.0.1:4242")
+        session.say(kv_answer=link_pb2.KvAnswer(claim=claim, request=put.request, ok=True))
+        get = await session.next("kv_get")
+        assert (get.name, get.wait_s) == ("addr/1", 20)
+        # The link is cut while the question is open: it is asked again, and the put is told again.
+        session.end()
+        session = await daemon.live(hold(claim, is_granted=True))
+        assert [again.name for again in session.waiting("kv_put")] == ["addr/0"]
+        get = await session.next("kv_get")
+        session.say(
+            kv_answer=link_pb2.KvAnswer(claim=claim, request=get.request, ok=True, value="b:1")
+        )
+        gone = await session.claim(claim, GONE)
+        assert list(gone.end.statuses) == [0]
+        log = await a_log(session, claim)
+    first, second = (json.loads(line) for line in log.data.splitlines())
+    assert first == {"ok": True}
+    assert second == {"ok": True, "value": "b:1"}
+
+
+async def a_log(session: FakeSession, claim: str, **wanted: object) -> link_pb2.LogChunk:
+    """Part of a log of a claim."""
+    request = link_pb2.LogRequest(claim=claim, request=1)
+    for name, value in {"stream": "stdout", **wanted}.items():
+        setattr(request, name, value)
+    session.say(log_request=request)
+    chunk = await session.next("log")
+    assert isinstance(chunk, link_pb2.LogChunk)
+    return chunk
+
+
+async def test_logs_are_read_while_a_program_runs_and_after_it(tmp_path: Path) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    mark = tmp_path / "written"
+    program = f"echo out $KOALA_PROCESS; echo err >&2; echo > {mark}.$KOALA_PROCESS; exec sleep 600"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job):
+        session = await daemon.live(hold(claim, "-c", program, processors=2, processes=2))
+        await session.claim(claim, GRANTED)
+        await passed(session, claim)
+        await until(lambda: all(Path(f"{mark}.{n}").exists() for n in (0, 1)))
+        chunk = await a_log(session, claim, process=1)
+        assert (chunk.data, chunk.is_over, chunk.error) == (b"out 1\n", False, "")
+        chunk = await a_log(session, claim, stream="stderr", offset=1, size_max=2)
+        assert (chunk.data, chunk.offset) == (b"rr", 1)
+        session.say(stop=link_pb2.Stop(claim=claim))
+        await session.claim(claim, GONE)
+        chunk = await a_log(session, claim)
+        assert (chunk.data, chunk.is_over) == (b"out 0\n", True)
+        chunk = await a_log(session, f"{job}/9/0/1")
+        assert chunk.is_over
+        assert chunk.error
+
+
+async def test_the_site_s_own_limits_win_over_what_the_daemon_asks(tmp_path: Path) -> None:
+    job = a_job()
+    large, long = f"{job}/1/0/1", f"{job}/1/1/1"
+    limits = "largest_claim = 2\nlongest_hold_s = 30"
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=job, rest=limits),
+    ):
+        session = await daemon.live(
+            hold(large, *FOREVER, processors=3),
+            hold(long, *FOREVER, hold_s=31.0, ask_number=2),
+        )
+        gone = await session.claim(large, GONE)
+        assert gone.end.kind == "refused"
+        assert gone.end.reason == "3 processors: this site allows 2"
+        gone = await session.claim(long, GONE)
+        assert gone.end.reason == "a hold of 31 s: this site allows 30 s"
+        await session.next("site", lambda report: report.through == 2 and report.idle == 4)
+
+
+async def test_what_does_not_start_within_the_grace_time_is_refused(tmp_path: Path) -> None:
+    job = a_job()
+    first, second = f"{job}/1/0/1", f"{job}/1/1/1"
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=job, rest="grace_s = 0.5") as agent,
+    ):
+        session = await daemon.live(hold(first, *FOREVER, processors=4))
+        await session.claim(first, GRANTED)
+        session.want_more(hold(second, *FOREVER, processors=1, ask_number=2))
+        gone = await session.claim(second, GONE)
+        assert gone.end.kind == "refused"
+        assert agent.processes(), "the first is left alone"
+
+
+async def test_an_orderly_end_says_goodbye_and_leaves_jobs_running(tmp_path: Path) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
+        session = await running(daemon, claim)
+        alive = agent.processes()
+        assert await agent.terminate() == 0
+        await patiently(session.is_over.wait())
+        assert session.goodbye == "the agent got SIGTERM"
+        assert agent.processes() == alive
+        await agent.start()
+        session = await daemon.session()
+        assert (await session.inventory())[claim].state == PASSED
+
+
+async def test_an_agent_without_a_daemon_ends_in_order_as_well(tmp_path: Path) -> None:
+    async with fake_daemon() as daemon:
+        target = daemon.target
+    job = a_job()
+    async with agent_process(tmp_path, target, job=job) as agent:
+        await until(lambda: "nobody answers" in str(agent))
+        assert await agent.terminate() == 0
+
+
+async def run(*arguments: str) -> tuple[int, str, str]:
+    """The command, to its end: status, standard output and error."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(),
+    )
+    out, err = await patiently(process.communicate())
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_a_second_agent_on_the_same_state_directory_is_refused(tmp_path: Path) -> None:
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=a_job()) as agent,
+    ):
+        await daemon.session()
+        pid = agent.state_dir.joinpath("agent.pid").read_text().strip()
+        status, _, error = await run(str(agent.config))
+        assert status == 2
+        assert error == (
+            f"koala-agent: {agent.state_dir}: another agent has this state directory (pid {pid})\n"
+        )
+
+
+async def test_wrong_usage_and_configuration_end_with_status_2(tmp_path: Path) -> None:
+    status, _, error = await run()
+    assert status == 2
+    assert "CONFIG.toml" in error
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[agent]\nsite = 3\n")
+    status, out, error = await run(str(wrong))
+    assert (status, out) == (2, "")
+    assert error == f"koala-agent: {wrong}: agent.site = 3: allowed is str, got int\n"
+    status, out, _ = await run("--version")
+    assert status == 0
+    assert out.startswith("koala-agent ")
+
+
+async def test_a_final_refusal_ends_the_agent_with_the_daemon_s_reason(tmp_path: Path) -> None:
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=a_job()) as agent,
+    ):
+        session = await daemon.session()
+        session.say(reject=link_pb2.Reject(reason="unknown site 'delft'", is_final=True))
+        assert await ended(agent) == 1
+        assert "refuses site delft: unknown site 'delft'" in str(agent)
+
+
+async def ended(agent: AgentProcess) -> int:
+    """The exit status of an agent that ends by itself."""
+    assert agent.process is not None
+    return await patiently(agent.process.wait())
+
+
+async def test_work_folders_go_after_their_time_and_not_before(tmp_path: Path) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=job, agent="keep_s = 0") as agent,
+    ):
+        session = await daemon.live(hold(claim, "-c", "pwd > where; pwd"))
+        await session.claim(claim, GRANTED)
+        await passed(session, claim)
+        await session.claim(claim, GONE)
+        log = await a_log(session, claim)
+        folder = Path(log.data.decode().strip())
+        assert folder.joinpath("where").exists()
+        session.say(acknowledge=link_pb2.Acknowledge(claim=claim))
+        await until(lambda: not folder.exists())
+        assert agent.state_dir in folder.parents
+
+
+async def test_an_asked_claim_is_in_the_inventory_as_asked(tmp_path: Path) -> None:
+    job = a_job()
+    first, second = f"{job}/1/0/1", f"{job}/1/1/1"
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=job, rest="grace_s = 60"),
+    ):
+        wanted = (
+            hold(first, *FOREVER, processors=4),
+            hold(second, *FOREVER, processors=1, ask_number=2),
+        )
+        session = await daemon.live(*wanted)
+        await session.claim(first, GRANTED)
+        await session.next("site", lambda report: report.through == 2)
+        session.end()
+        session = await daemon.session()
+        found = await session.inventory()
+        assert (found[first].state, found[second].state) == (GRANTED, ASKED)
+        session.welcome()
+        session.want(*wanted)
+        report = await session.next("site", lambda report: report.through == 2)
+        assert report.idle == 0
