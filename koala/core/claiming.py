@@ -62,6 +62,8 @@ def claim_when_answered(state: State, job: Job, now: Instant) -> None:
     assert job.attempt is not None
     if not unanswered(state, job) or now >= job.attempt.start_at:
         try_to_claim(state, job, now)
+    else:
+        state.timers.set(job.attempt.start_at, Bell.CLAIM, job.id)
 
 
 def try_to_claim(state: State, job: Job, now: Instant) -> None:
@@ -75,7 +77,7 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
     job.claiming_tries += 1
     attempt.tries += 1
     is_last = now >= attempt.start_at
-    picture = picture_of(state, now)
+    picture = picture_of(state, now, job)
     question = claim_question(state, job, now)
     plan = state.recorder.ask(lambda: state.policies.claim(question, picture, state.policies.place))
     assert isinstance(plan, ClaimPlan), plan
@@ -174,6 +176,8 @@ def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
         claim(state, job, member, now)
     for component in plan.preempting:
         claim(state, job, members[component], now, is_preempting=True)
+    if not all(members[component].claim for component in plan.preempting):
+        return  # a claim over the hold budget was not made: nobody is stopped for nothing
     for victim in plan.victims:
         other = state.placed.get(victim)
         if other is not None:

@@ -23,6 +23,7 @@ from koala.core.timeline import (
 )
 from koala.core.values import (
     Instant,
+    JobId,
     SiteName,
 )
 
@@ -99,22 +100,28 @@ def barrier_members(state: State, job: Job) -> list[Member]:
     ]
 
 
-def picture_of(state: State, now: Instant) -> GridView:
+def picture_of(state: State, now: Instant, asking: Job | None = None) -> GridView:
+    """The grid as policies see it; what the job that asks has placed or claimed does not stand in
+    its own way.
+    """
+    own = None if asking is None else asking.id
     return view(
         state.sites,
         state.files,
         state.parameters,
         now=now,
-        placed=placed_processors(state) if state.parameters.count_placed else {},
-        busy=state.ledger.values(),
+        placed=placed_processors(state, own) if state.parameters.count_placed else {},
+        busy=[claim for claim in state.ledger.values() if claim.job != own],
     )
 
 
-def placed_processors(state: State) -> dict[SiteName, int]:
-    """Processors placed and not yet claimed, by site (the option `count_placed`)."""
+def placed_processors(state: State, own: JobId | None) -> dict[SiteName, int]:
+    """Processors that other jobs have placed and not yet claimed, by site (the option
+    `count_placed`).
+    """
     counts: dict[SiteName, int] = {}
     for job in state.placed.values():
-        if not isinstance(job.phase, Claiming) or job.attempt is None:
+        if not isinstance(job.phase, Claiming) or job.attempt is None or job.id == own:
             continue
         for member in job.attempt.present:
             if member.claim is None and member.site is not None:

@@ -177,10 +177,14 @@ class GridView:
         return self._idle.get(site, 0)
 
     def take(self, site: SiteName, processors: int) -> None:
-        """Count a component placed in this scan, or claimed in this try; a probed site takes only
-        one.
-        """
-        self._idle[site] = 0 if site in self._probing else self._idle[site] - processors
+        """Count a component placed in this scan, or claimed in this try."""
+        self._idle[site] -= processors
+
+    def close_probed(self, sites: Iterable[SiteName]) -> None:
+        """A job was placed on these: where it is a probe, no other job may join it."""
+        for site in sites:
+            if site in self._probing:
+                self._idle[site] = 0
 
     def give(self, site: SiteName, processors: int) -> None:
         """Count processors that a preempted job will give back."""

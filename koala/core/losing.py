@@ -97,7 +97,7 @@ def member_gone(
     elif end.kind is EndKind.REFUSED and isinstance(job.phase, Claiming):
         member.refusal = end.reason or "refused: not started within the grace time"
         after_answer(state, job, now)
-    elif end.is_well or (attempt.is_stopped and end.kind is EndKind.STOPPED):
+    elif end.is_well or attempt.is_stopped:  # the barrier's members all ended well before
         member.end = end
         after_answer(state, job, now)
         finish_if_over(state, job, now)

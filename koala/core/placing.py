@@ -38,6 +38,7 @@ from koala.core.timeline import (
 from koala.core.timers import Bell
 from koala.core.values import (
     Instant,
+    Priority,
     SiteName,
 )
 
@@ -88,10 +89,12 @@ def scan(state: State, now: Instant) -> int:
     """One scan of the queue whose turn it is, jobs that have aged first; how many were
     placed.
     """
-    priority = state.policies.turn(state.queues.scans, state.parameters.high_scans_per_low)
+    limits, scans = state.parameters, state.queues.scans
+    priority = state.recorder.ask(lambda: state.policies.turn(scans, limits.high_scans_per_low))
+    assert isinstance(priority, Priority), priority
     state.queues.scans += 1
     picture = picture_of(state, now)
-    aged = {job.id: job for job in state.queues.aged(now, state.parameters.ageing_s)}
+    aged = {job.id: job for job in state.queues.aged(now, limits.ageing_s)}
     placed = 0
     others = [job for job in state.queues.queue(priority) if job.id not in aged]
     for job in (*aged.values(), *others):
@@ -220,6 +223,7 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
         if assignment is not None:
             picture.take(assignment.site, job.spec.components[member.component].processors)
             settle_member(state, job, member, assignment, now)
+    picture.close_probed(a.site for a in placement.assignments)
     claim_at = first_claim_at(
         now, transfer_s, fraction=job.claim_fraction, hold_max_s=hold_max_s(state, job)
     )

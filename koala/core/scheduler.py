@@ -145,7 +145,7 @@ class Scheduler(State):
             case Bell.SCAN:
                 on_scan_due(self, now)
             case Bell.SILENT:
-                on_silent(self, SiteName(timer.key), timer.at, now)
+                on_silent(self, SiteName(timer.key), now)
             case Bell.PROBE:
                 on_rested(self, SiteName(timer.key), now)
             case Bell.CLAIM | Bell.JUDGE | Bell.ARM | Bell.RELEASE:

@@ -90,7 +90,7 @@ class Policies:
 
 # --- recorded answers ---
 
-Answer: TypeAlias = Placement | ClaimPlan | None
+Answer: TypeAlias = Placement | ClaimPlan | Priority | None
 """None stands for Unplaceable: the reason is for people and is worked out anew when they ask."""
 
 
@@ -134,10 +134,12 @@ def _unpack(answers: list[Any]) -> list[Any]:
     return unpacked
 
 
-def _to_plain(answer: Answer) -> list[Any] | None:
+def _to_plain(answer: Answer) -> list[Any] | str | None:
     match answer:
         case None:
             return None
+        case Priority():
+            return answer.value
         case Placement():
             return ["placement", _rows(answer.assignments)]
         case ClaimPlan():
@@ -151,9 +153,11 @@ def _to_plain(answer: Answer) -> list[Any] | None:
             ]
 
 
-def _from_plain(plain: list[Any] | None) -> Answer:
+def _from_plain(plain: list[Any] | str | None) -> Answer:
     if plain is None:
         return None
+    if isinstance(plain, str):
+        return Priority(plain)
     if plain[0] == "placement":
         return Placement(assignments=_assignments(plain[1]))
     _, fraction, claims, moves, preempting, victims = plain

@@ -84,12 +84,16 @@ def on_disconnected(state: State, name: SiteName, now: Instant) -> None:
     state.timers.set(now + state.parameters.hold_fence_s, Bell.SILENT, name)
 
 
-def on_silent(state: State, name: SiteName, rung_at: Instant, now: Instant) -> None:
+def on_silent(state: State, name: SiteName, now: Instant) -> None:
     """The site has been away for longer than a hold lease: what was not released there is
     certainly dead.
     """
     site = state.sites[name]
-    if site.is_connected or site.disconnected_at + state.parameters.hold_fence_s > rung_at:
+    if site.is_connected:
+        return
+    silent_at = site.disconnected_at + state.parameters.hold_fence_s
+    if silent_at > now:  # it was cut again since, or leases are longer now
+        state.timers.set(silent_at, Bell.SILENT, name)
         return
     for job in tuple(state.placed.values()):
         if not isinstance(job.phase, Claiming | Starting) or job.attempt is None:

@@ -29,8 +29,10 @@ def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unp
 
 
 def by_decreasing_size(parts: tuple[Part, ...]) -> list[Part]:
-    """Largest first; equal ones in the job's order."""
-    return sorted(parts, key=lambda part: (-part.processors, part.component))
+    """Largest first; equal ones in the job's order. Those that can go to one site only come before
+    all others, which could take their processors.
+    """
+    return sorted(parts, key=lambda part: (part.site is None, -part.processors, part.component))
 
 
 def _closest(
