@@ -119,7 +119,7 @@ def claim_question(state: State, job: Job, now: Instant) -> ClaimQuestion:
     )
     is_high = job.spec.priority is Priority.HIGH and state.parameters.preempt != "none"
     return ClaimQuestion(
-        components=len(present),
+        components=min(len(present), components_needed(job)),  # F is of what the job needs
         held=len(present) - len(pending),
         pending=pending,
         user=job.spec.owner,

@@ -15,7 +15,7 @@ def incremental(question: ClaimQuestion, view: GridView, place: PlacementPolicy)
     claimed.
     """
     startable, blocked = _split(question, view)
-    fraction = (question.held + len(startable)) / question.components
+    fraction = min(1.0, (question.held + len(startable)) / question.components)
     if fraction < question.threshold:
         return ClaimPlan(fraction=fraction)
     moves = []
