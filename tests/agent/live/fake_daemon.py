@@ -140,7 +140,7 @@ class FakeSession:
         same are dropped; others stay for who waits for them."""
 
         def found() -> Any:
-            kept = []
+            kept: list[Any] = []
             waiting = self._waiting.get(kind, [])
             while waiting:
                 message = waiting.pop(0)
