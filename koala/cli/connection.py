@@ -1,0 +1,68 @@
+"""Asking the daemon, and putting answers out: what all commands but `rsl` have in common.
+
+gRPC is imported here and late. A question is a coroutine function over a client; errors pass as the
+KoalaErrors that `koala.cli.main` turns into messages and exit statuses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from koala.errors import SpecError
+
+if TYPE_CHECKING:
+    from koala.client import Client
+
+T = TypeVar("T")
+
+_ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}|unix:\S+")
+
+ENDS = ("Finished", "Failed", "Cancelled")
+"""Phases that a job never leaves."""
+
+
+def ask(address: str | None, question: Callable[[Client], Awaitable[T]]) -> T:
+    """The answer to one question, over a connection of its own."""
+    import asyncio
+
+    from koala.client import Client
+
+    if address is not None and not _ADDRESS.fullmatch(address):
+        raise SpecError(f"address {address!r}: allowed is HOST:PORT, as in 127.0.0.1:7740")
+
+    async def run() -> T:
+        async with Client(address) as client:
+            return await question(client)
+
+    return asyncio.run(run())
+
+
+def show_json(document: object) -> None:
+    """A document on standard output, readable and stable."""
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def show_json_line(document: object) -> None:
+    """One of a stream of documents, a line each, at once."""
+    print(json.dumps(document, ensure_ascii=False), flush=True)
+
+
+def say(text: str) -> None:
+    """Something that is no result: on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def width() -> int | None:
+    """How wide lines may be; None where nobody reads them on a terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def is_coloured() -> bool:
+    """Whether standard output is a terminal that wants colours."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -1,0 +1,56 @@
+"""Folders: where a grid on this machine keeps its state, and where the shipped examples are."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import koala
+from koala.errors import ConfigError
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """A state folder in use; a temporary one is removed at the end unless it is to be kept."""
+
+    path: Path
+    is_kept: bool
+
+    def keep(self, say: Callable[[str], None]) -> None:
+        """Leave the folder behind and say where."""
+        self.is_kept = True
+        say(f"koala: state and logs are kept in {self.path}")
+
+
+@contextmanager
+def state_folder(named: Path | None, *, prefix: str) -> Iterator[Place]:
+    """The named folder, or a temporary one. Raises ConfigError when it cannot be made."""
+    try:
+        if named is None:
+            place = Place(path=Path(tempfile.mkdtemp(prefix=prefix)), is_kept=False)
+        else:
+            named.mkdir(parents=True, exist_ok=True, mode=0o700)
+            place = Place(path=named, is_kept=True)
+    except OSError as error:
+        raise ConfigError(f"the state folder cannot be made: {error}") from error
+    try:
+        yield place
+    finally:
+        if not place.is_kept:
+            shutil.rmtree(place.path, ignore_errors=True)
+
+
+def shipped(name: str) -> Path:
+    """A folder that comes with Koala (`examples`, `deploy`): in the sources, or in the package."""
+    package = Path(koala.__file__).parent
+    for folder in (package.parent / name, package / "shipped" / name):
+        if folder.is_dir():
+            return folder.resolve()
+    raise ConfigError(
+        f"the folder {name!r} is missing: neither {package.parent / name} nor"
+        f" {package / 'shipped' / name} exists; install Koala anew, or run it from its sources"
+    )

@@ -1,0 +1,203 @@
+"""Commands that stay: wait, logs, watch; and the live phases of `koala submit --wait`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from koala.cli.connection import (
+    ENDS,
+    ask,
+    is_coloured,
+    say,
+    show_json,
+    show_json_line,
+)
+from koala.cli.inputs import Address, JobName, Json
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.wire.v1.koala_pb2 import LogPart
+
+
+def wait(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Wait until all these jobs are over; exit with 0 only if all have Finished."""
+
+    async def question(client: Client) -> dict[str, str]:
+        return {job: await until_over(client, job) for job in jobs}
+
+    ends = ask(address, question)
+    if json:
+        show_json([{"job": job, "phase": phase} for job, phase in ends.items()])
+    else:
+        for job, phase in ends.items():
+            print(f"{job}  {phase}")
+    if any(phase != "Finished" for phase in ends.values()):
+        raise typer.Exit(1)
+
+
+def watch(
+    after: Annotated[
+        int,
+        typer.Option(
+            "--after",
+            metavar="N",
+            min=-1,
+            help="Begin behind event N: 0 is the first one kept, -1 means only new ones.",
+        ),
+    ] = -1,
+    job: Annotated[str, typer.Option("--job", metavar="JOB", help="Only this job.")] = "",
+    site: Annotated[str, typer.Option("--site", metavar="SITE", help="Only this site.")] = "",
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Print events as they happen, until Ctrl-C.
+
+    Each line begins with the event's number: `--after` with the last one seen goes on without gap
+    or double. A daemon that restarts is waited for.
+    """
+    from koala.cli.render import notice_text
+
+    async def question(client: Client) -> None:
+        async for notice in client.watch(after=after, job=job, site=site):
+            if json:
+                show_json_line(notice)
+            else:
+                print(notice_text(notice, coloured=is_coloured()), flush=True)
+
+    ask(address, question)
+
+
+def logs(
+    job: JobName,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on until the job is over.")
+    ] = False,
+    component: Annotated[
+        str, typer.Option("-c", "--component", metavar="N", help="Index or label; default: all.")
+    ] = "",
+    process: Annotated[
+        int, typer.Option("-p", "--process", metavar="N", min=-1, help="One process; -1: all.")
+    ] = -1,
+    stream: Annotated[
+        str, typer.Option("--stream", metavar="NAME", help="stdout, stderr, or both.")
+    ] = "both",
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Print what a job's programs wrote; with several of them, each line says whose it is."""
+    from koala.errors import SpecError
+
+    if stream not in ("stdout", "stderr", "both"):
+        raise SpecError(f"--stream {stream!r}: allowed are stdout, stderr, both")
+
+    async def question(client: Client) -> None:
+        lines = LabelledLines(is_labelled=not component or process < 0)
+        async for part in client.logs(
+            job, component=component, stream=stream, process=process, follow=follow
+        ):
+            if json:
+                show_json_line(part_document(part))
+            else:
+                sys.stdout.write(lines.take(part))
+                sys.stdout.flush()
+        sys.stdout.write(lines.rest())
+
+    ask(address, question)
+
+
+async def newest(client: Client) -> int:
+    """The number of the newest notice: what is watched behind it misses nothing from now on."""
+    return int((await client.metrics())["notices"])
+
+
+async def until_over(
+    client: Client, job: str, *, after: int | None = None, every_event: bool = False
+) -> str:
+    """The phase in which a job ended; meanwhile its phases show on standard error.
+
+    `after` is a notice before the first that should show.
+    """
+    after = await newest(client) if after is None else after
+    picture = await client.show(job)
+    if picture["phase"] in ENDS:
+        return str(picture["phase"])
+    progress = Progress(is_live=sys.stderr.isatty() and not every_event, every_event=every_event)
+    async for notice in client.watch(after=after, job=job):
+        progress.tell(notice)
+        if notice["phase"] in ENDS:
+            break
+    progress.end()
+    return str((await client.show(job))["phase"])
+
+
+class Progress:
+    """A job's phases on standard error: one changing line on a terminal, otherwise a line each."""
+
+    def __init__(self, *, is_live: bool, every_event: bool) -> None:
+        self._is_live = is_live
+        self._every_event = every_event
+        self._phase = ""
+
+    def tell(self, notice: Mapping[str, Any]) -> None:
+        """Show the notice if it says something new."""
+        from koala.cli.table import clean, cut
+
+        text = f"{notice['job']}  {notice['phase']:<9}  {clean(notice['text'])}".rstrip()
+        if self._is_live:
+            sys.stderr.write(f"\r\x1b[2K{cut(text, _terminal_width())}")
+            sys.stderr.flush()
+        elif self._every_event or notice["phase"] != self._phase:
+            say(text)
+        self._phase = notice["phase"]
+
+    def end(self) -> None:
+        """Leave the last phase standing."""
+        if self._is_live and self._phase:
+            sys.stderr.write("\n")
+
+
+class LabelledLines:
+    """Puts whole lines together from the parts of several programs, with a label before each."""
+
+    def __init__(self, *, is_labelled: bool) -> None:
+        self._is_labelled = is_labelled
+        self._open: dict[str, str] = {}
+
+    def take(self, part: LogPart) -> str:
+        """The lines that this part completes."""
+        text = part.data.decode(errors="replace")
+        if not self._is_labelled:
+            return text
+        mark = "!" if part.stream == "stderr" else "|"
+        label = f"{part.label or part.component}.{part.process} {mark} "
+        *whole, self._open[label] = (self._open.get(label, "") + text).split("\n")
+        return "".join(f"{label}{line}\n" for line in whole)
+
+    def rest(self) -> str:
+        """Lines that nothing ended."""
+        return "".join(f"{label}{line}\n" for label, line in self._open.items() if line)
+
+
+def part_document(part: LogPart) -> dict[str, object]:
+    """A part of a log for `--json`; bytes that are no UTF-8 are replaced."""
+    return {
+        "component": part.component,
+        "label": part.label,
+        "process": part.process,
+        "stream": part.stream,
+        "text": part.data.decode(errors="replace"),
+    }
+
+
+def _terminal_width() -> int:
+    import shutil
+
+    return int(shutil.get_terminal_size().columns) - 1

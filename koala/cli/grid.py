@@ -1,0 +1,190 @@
+"""Grid files: one TOML file that describes the daemon and all agents of a grid on this machine.
+
+    state_dir = "..."          optional: where journals, spools and logs are kept
+    [daemon], [parameters], [links], [bus] ...      as in the daemon's configuration
+    [sites.NAME.site], .lrm, .load, .files, .starter, .agent      as in the agent's configuration
+
+What follows from the grid is filled in: state directories, the daemon's address, the sites' names.
+Each process gets an ordinary configuration file of its own, checked before anything is started by
+the code that will read it. Errors are ConfigErrors that name the grid file, the key and what is
+allowed.
+"""
+
+from __future__ import annotations
+
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from koala.cli.toml import toml_text
+from koala.errors import ConfigError
+
+Tree = dict[str, object]
+
+DAEMON_FILE = "daemon.toml"
+GRID_KEYS = ("state_dir", "sites")
+GIVEN_BY_GRID = {"agent": ("site", "daemon", "state_dir"), "daemon": ("state_dir",)}
+ANY_PORT = "127.0.0.1:0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridFile:
+    """A grid as written: the daemon's tables, and those of each site by name."""
+
+    source: str
+    daemon: Tree
+    sites: dict[str, Tree]
+    state_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridFolder:
+    """A grid laid out in a folder: a configuration file for each process, ready to start."""
+
+    state: Path
+    address: str
+    daemon: Path
+    agents: dict[str, Path]
+
+    def log(self, name: str) -> Path:
+        """Where the standard error of the daemon (`daemon`) or of a site's agent goes."""
+        return self.state / "logs" / f"{name}.log"
+
+    @property
+    def temporary(self) -> Path:
+        """Where processes of the grid put what is theirs alone, so that it goes with the folder."""
+        return self.state / "tmp"
+
+    def store(self, site: str) -> Path:
+        """The folder of a site's replicas, where the grid file does not say another one."""
+        return self.state / "sites" / site / "files"
+
+
+def read_grid(path: Path) -> GridFile:
+    """A grid file. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read: {reason}") from error
+    return parse_grid(text, source=str(path), folder=path.resolve().parent)
+
+
+def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
+    """A grid's text; a relative `state_dir` is relative to `folder`. Raises ConfigError."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: not TOML: {error}") from error
+    sites = _table(tree.pop("sites", {}), source, "sites")
+    if not sites:
+        raise ConfigError(f"{source}: sites is missing: at least one [sites.NAME.site] is needed")
+    state = tree.pop("state_dir", None)
+    if state is not None and not isinstance(state, str):
+        raise ConfigError(f"{source}: state_dir = {state!r}: allowed is the path of a folder")
+    grid = GridFile(
+        source=source,
+        daemon={key: _table(value, source, key) for key, value in tree.items()},
+        sites={
+            name: {
+                key: _table(value, source, f"sites.{name}.{key}")
+                for key, value in _table(table, source, f"sites.{name}").items()
+            }
+            for name, table in sites.items()
+        },
+        state_dir=None if state is None else folder / Path(state).expanduser(),
+    )
+    _refuse_given(grid)
+    return grid
+
+
+def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridFolder:
+    """Write and check the configuration of every process; with `address` the daemon listens there.
+
+    Port 0 becomes a port that is free now. Raises ConfigError, and OSError when `state` cannot be
+    written.
+    """
+    state = state.resolve()
+    table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")
+    listen = _with_port(address or str(table.get("listen", default_address())))
+    daemon: Tree = {
+        **grid.daemon,
+        "daemon": {**table, "listen": listen, "state_dir": str(state / "daemon")},
+    }
+    for name in ("logs", "tmp"):
+        state.joinpath(name).mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = GridFolder(
+        state=state,
+        address=listen,
+        daemon=state / DAEMON_FILE,
+        agents={name: state / "sites" / f"{name}.toml" for name in grid.sites},
+    )
+    _check_daemon(toml_text(daemon), grid.source, state)
+    texts = {name: _agent_text(grid, name, folder) for name in grid.sites}
+    folder.daemon.write_text(toml_text(daemon), encoding="utf-8")
+    for name, path in folder.agents.items():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text(texts[name], encoding="utf-8")
+    return folder
+
+
+def default_address() -> str:
+    """Where a daemon listens, and the command line looks for it, when nothing else is said."""
+    from koala.daemon.config import DEFAULT_LISTEN
+
+    return DEFAULT_LISTEN
+
+
+def _agent_text(grid: GridFile, name: str, folder: GridFolder) -> str:
+    """The configuration of a site's agent, which its own reader has found right."""
+    from koala_agent.config import parse_config
+
+    tables = grid.sites[name]
+    agent = {
+        **_table(tables.get("agent", {}), grid.source, f"sites.{name}.agent"),
+        "site": name,
+        "daemon": folder.address,
+        "state_dir": str(folder.state / "sites" / name),
+    }
+    text = toml_text({"agent": agent, **{k: v for k, v in tables.items() if k != "agent"}})
+    parse_config(text, source=f"{grid.source}: sites.{name}", folder=folder.state)
+    return text
+
+
+def _check_daemon(text: str, source: str, folder: Path) -> None:
+    from koala.daemon.config import parse_config
+
+    parse_config(text, source=source, folder=folder)
+
+
+def _refuse_given(grid: GridFile) -> None:
+    """Keys that the grid itself fills in would silently lose; they are refused."""
+    tables = [("daemon", grid.daemon.get("daemon"))]
+    tables += [(f"sites.{name}.agent", site.get("agent")) for name, site in grid.sites.items()]
+    for place, table in tables:
+        for key in GIVEN_BY_GRID[place.rpartition(".")[2]]:
+            if isinstance(table, Mapping) and key in table:
+                instead = "state_dir above all tables" if key == "state_dir" else "nothing"
+                raise ConfigError(
+                    f"{grid.source}: {place}.{key} is not allowed, since it follows from the grid:"
+                    f" allowed is {instead}"
+                )
+
+
+def _table(value: object, source: str, place: str) -> Tree:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{source}: {place} = {value!r}: allowed is a table, as in [{place}]")
+    return dict(value)
+
+
+def _with_port(address: str) -> str:
+    """The address with a port that is free now, where it says port 0."""
+    host, _, port = address.rpartition(":")
+    if port != "0":
+        return address
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host.strip("[]"), 0))
+        return f"{host}:{probe.getsockname()[1]}"

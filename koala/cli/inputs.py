@@ -1,0 +1,82 @@
+"""What several commands take: texts from files or standard input, -D definitions, an address.
+
+Everything wrong is a SpecError (exit status 2) that names the file or the word and what is allowed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from koala.errors import SpecError
+
+STANDARD_INPUT = "-"
+TEXT_BYTES_MAX = 256 * 1024 * 1024
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        envvar="KOALA_ADDRESS",
+        metavar="HOST:PORT",
+        help="Where the daemon listens.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Definitions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-D", "--define", metavar="NAME=VALUE", help="Define a variable of the description."
+    ),
+]
+Source = Annotated[str, typer.Argument(metavar="FILE|-", help="The file; - is standard input.")]
+AnyPort = Annotated[
+    bool, typer.Option("--any-port", help="Listen on a free port instead of the grid's.")
+]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as submit printed it.")]
+
+
+def read_text(source: str) -> bytes:
+    """The bytes of a file, or of standard input for `-`."""
+    try:
+        if source == STANDARD_INPUT:
+            text = sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)
+        else:
+            with Path(source).open("rb") as file:
+                text = file.read(TEXT_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SpecError(
+            f"cannot read {source!r}: {reason}; allowed is a readable file, or - for standard input"
+        ) from error
+    if len(text) > TEXT_BYTES_MAX:
+        raise SpecError(f"{source!r} is too long: at most {TEXT_BYTES_MAX} bytes are allowed")
+    return text
+
+
+def read_definitions(words: Iterable[str] | None) -> dict[str, str]:
+    """The variables of `-D NAME=VALUE`; a value may be empty and may hold further `=`."""
+    definitions: dict[str, str] = {}
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not equals or not name or any(c in name for c in "()\"'#$ \t\n"):
+            raise SpecError(f"-D {word!r}: allowed is NAME=VALUE, as in -D EXAMPLES=/opt/examples")
+        if definitions.get(name, value) != value:
+            raise SpecError(f"-D {name} is given twice: {definitions[name]!r} and {value!r}")
+        definitions[name] = value
+    return definitions
+
+
+class SourceError(SpecError):
+    """An error in a text, with the file that the text is from before line and column."""
+
+    def __init__(self, source: str, error: SpecError) -> None:
+        self._source = "standard input" if source == STANDARD_INPUT else source
+        super().__init__(error.message, error.position)
+
+    def __str__(self) -> str:
+        return f"{self._source}: {super().__str__()}"

@@ -1,0 +1,108 @@
+"""Commands about jobs that ask once: list, show, why, timeline, cancel."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from koala.cli.connection import ask, is_coloured, say, show_json, width
+from koala.cli.inputs import Address, JobName, Json
+from koala.errors import SpecError
+
+PHASES = (
+    "Delayed",
+    "Placing",
+    "Claiming",
+    "Starting",
+    "Releasing",
+    "Running",
+    "Stopping",
+    "Finished",
+    "Failed",
+    "Cancelled",
+)
+
+
+def list_jobs(
+    phase: Annotated[
+        list[str] | None,
+        typer.Option("--phase", metavar="PHASE", help="Only jobs in this phase; may be repeated."),
+    ] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own jobs.")] = False,
+    last: Annotated[
+        int, typer.Option("--last", metavar="N", min=0, help="Only the newest N; 0 means all.")
+    ] = 0,
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """List jobs, a line each, in the order of their submission."""
+    from koala.cli.render import jobs_text
+
+    phases = [_phase(name) for name in phase or ()]
+    owner = getpass.getuser() if mine else ""
+    jobs = ask(address, lambda client: client.list_jobs(phases=phases, owner=owner, last=last))
+    if json:
+        show_json(jobs)
+    else:
+        print(jobs_text(jobs, width=width(), coloured=is_coloured()))
+
+
+def show(job: JobName, json: Json = False, address: Address = None) -> None:
+    """Show all that is known of a job: components, sites, figures, and its story."""
+    from koala.cli.render import job_text
+
+    picture = ask(address, lambda client: client.show(job))
+    if json:
+        show_json(picture)
+    else:
+        print(job_text(picture, width=width(), coloured=is_coloured()))
+
+
+def why(job: JobName, json: Json = False, address: Address = None) -> None:
+    """Say what a job waits for, or how it ended."""
+    from koala.cli.render import why_text
+
+    document = ask(address, lambda client: client.why(job))
+    if json:
+        show_json(document)
+    else:
+        print(why_text(document))
+
+
+def timeline(job: JobName, json: Json = False, address: Address = None) -> None:
+    """Draw the job's way from submission (A) to its end (E), with the times between."""
+    from koala.cli.figures import timeline_text
+
+    document = ask(address, lambda client: client.timeline(job))
+    if json:
+        show_json(document)
+    else:
+        print(timeline_text(document, width=min(width() or 78, 120)))
+
+
+def cancel(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Cancel jobs; a job that is over already stays as it is."""
+    results = ask(address, lambda client: client.cancel(jobs))
+    if json:
+        show_json(results)
+    for result in results:
+        if result["error"]:
+            say(f"koala cancel: {result['error']}")
+        elif not json:
+            print(f"{result['job']}  {result['phase']}")
+    if any(result["error"] for result in results):
+        raise typer.Exit(1)
+
+
+def _phase(name: str) -> str:
+    """A phase by its name in any case."""
+    found = {phase.lower(): phase for phase in PHASES}.get(name.lower())
+    if found is None:
+        raise SpecError(f"--phase {name!r}: allowed are {', '.join(PHASES)}")
+    return found

@@ -1,0 +1,112 @@
+"""Entry point of `koala`: the table of commands, and how errors become messages and exit statuses.
+
+Only the module of the command that was called is imported; when no command was recognised (help,
+completion, a misspelt name) all are, which is quick because they import what is heavy late.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
+
+FAILED, WRONG, UNREACHABLE = 1, 2, 3
+
+COMMANDS: dict[str, str] = {
+    "demo": "koala.cli.demo:demo",
+    "up": "koala.cli.up:up",
+    "daemon": "koala.cli.up:daemon",
+    "submit": "koala.cli.submit:submit",
+    "list": "koala.cli.jobs:list_jobs",
+    "show": "koala.cli.jobs:show",
+    "why": "koala.cli.jobs:why",
+    "timeline": "koala.cli.jobs:timeline",
+    "wait": "koala.cli.follow:wait",
+    "cancel": "koala.cli.jobs:cancel",
+    "logs": "koala.cli.follow:logs",
+    "watch": "koala.cli.follow:watch",
+    "sites": "koala.cli.sites:sites_commands",
+    "drain": "koala.cli.sites:drain",
+    "resume": "koala.cli.sites:resume",
+    "files": "koala.cli.sites:files",
+    "metrics": "koala.cli.sites:metrics",
+    "rsl": "koala.cli.rsl:rsl",
+}
+"""Every command and where its function is, in the order of the help text."""
+
+GROUPS = ("sites",)
+"""Commands with commands of their own: the function makes their typer application."""
+
+DEBUG_VARIABLE = "KOALA_DEBUG"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the result is the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        application(words)(args=words, prog_name="koala")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED
+    except KoalaError as error:
+        return _report(error, words)
+    return 0
+
+
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """The command line; with `words` that begin with a command's name, that command alone."""
+    app = typer.Typer(
+        name="koala",
+        help="Start the parts of one job on several clusters at the same time.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_options)
+    named = next((word for word in words if not word.startswith("-")), "")
+    for name in [named] if named in COMMANDS and _is_plain(words, named) else COMMANDS:
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        if name in GROUPS:
+            app.add_typer(command(), name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def _is_plain(words: Sequence[str], named: str) -> bool:
+    """Whether nothing but `--debug` stands before the command, and the shell asks for nothing."""
+    before = list(words)[: list(words).index(named)]
+    return "_KOALA_COMPLETE" not in os.environ and all(word == "--debug" for word in before)
+
+
+def _options(
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", help="Show the whole traceback of an error.", envvar=DEBUG_VARIABLE
+        ),
+    ] = False,
+) -> None:
+    """Options before the command."""
+    if debug:
+        os.environ[DEBUG_VARIABLE] = "1"
+
+
+def _report(error: KoalaError, words: Sequence[str]) -> int:
+    """Say what was wrong and pick the exit status; the traceback only on demand."""
+    if os.environ.get(DEBUG_VARIABLE):
+        import traceback
+
+        traceback.print_exception(error)
+    command = next((word for word in words if word in COMMANDS), "")
+    print(f"koala {command}:".replace(" :", ":"), error, file=sys.stderr)
+    if isinstance(error, SpecError | ConfigError):
+        return WRONG
+    return UNREACHABLE if isinstance(error, UnreachableError) else FAILED

@@ -1,0 +1,258 @@
+"""The daemon's documents as text for people. Pure: a document in, text out.
+
+The documents are those of `--json` (docs/api.md). A value that is not known yet shows as `-`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from koala.cli.table import clean, columns, painted, table
+
+Document = Mapping[str, Any]
+NOTHING = "-"
+STORY_LINES = 12
+
+
+def jobs_text(
+    jobs: Sequence[Document],
+    *,
+    zone: tzinfo | None = None,
+    width: int | None = None,
+    coloured: bool = False,
+) -> str:
+    """`koala list`: a job a line."""
+    rows = [
+        [
+            job["job"],
+            job["phase"],
+            job["priority"],
+            str(job["components"]),
+            str(job["processors"]),
+            ", ".join(job["sites"]) or NOTHING,
+            moment(job["submitted_at"], zone),
+            job["owner"] or NOTHING,
+            job["reason"],
+        ]
+        for job in jobs
+    ]
+    heads = columns(
+        "JOB",
+        "PHASE",
+        "PRIORITY",
+        ">PARTS",
+        ">PROCESSORS",
+        "SITES",
+        "SUBMITTED",
+        "OWNER",
+        "REASON",
+    )
+    return table(heads, rows, width=width, coloured=coloured)
+
+
+def sites_text(
+    sites: Sequence[Document], *, width: int | None = None, coloured: bool = False
+) -> str:
+    """`koala sites`: a site a line."""
+    rows = [
+        [
+            site["site"],
+            site["state"],
+            str(site["processors"]),
+            str(site["idle"]),
+            str(site["claimed"]),
+            str(site["errors"]),
+            milliseconds(site["rtt_s"]),
+            site["owner"] or "everybody",
+        ]
+        for site in sites
+    ]
+    heads = columns(
+        "SITE", "STATE", ">PROCESSORS", ">IDLE", ">CLAIMED", ">ERRORS", ">ROUND TRIP", "FOR"
+    )
+    return table(heads, rows, width=width, coloured=coloured)
+
+
+def files_text(files: Sequence[Document], *, width: int | None = None) -> str:
+    """`koala files`: a logical file a line."""
+    rows = [
+        [
+            entry["file"],
+            size(entry["size_bytes"]),
+            ", ".join(entry["sites"]) or NOTHING,
+            (entry["checksum"] or NOTHING)[:16],
+        ]
+        for entry in files
+    ]
+    return table(columns("FILE", ">SIZE", "SITES", "CHECKSUM"), rows, width=width)
+
+
+def job_text(
+    job: Document,
+    *,
+    zone: tzinfo | None = None,
+    width: int | None = None,
+    coloured: bool = False,
+) -> str:
+    """`koala show`: the job, its components and the end of its story."""
+    timeline: Document = job["timeline"]
+    phase = painted(job["phase"]) if coloured else job["phase"]
+    facts = [
+        ("job", f"{job['job']} of {job['owner'] or 'nobody'}, {job['priority']} priority"),
+        ("phase", f"{phase}{': ' + clean(job['reason']) if job['reason'] else ''}"),
+        ("submitted", moment(job["submitted_at"], zone)),
+        ("attempt", f"{job['attempts']}, after {_counted(job['placement_tries'], 'placement')} and"
+                    f" {_counted(job['claiming_tries'], 'claiming')}"),
+        ("files", _transfer(timeline)),
+        ("start", _start(timeline)),
+        ("held", f"{processor_seconds(timeline['processor_wasted_s'])} before the start,"
+                 f" {processor_seconds(timeline['processor_run_s'])} running"),
+    ]  # fmt: skip
+    if job["claims_owed"]:
+        facts.append(("owed", f"{job['claims_owed']} claims whose end the sites have not told yet"))
+    lines = [f"{name:<10} {text}" for name, text in facts if text]
+    return "\n".join(
+        [*lines, "", parts_text(job["parts"], width=width), "", *_story(job["story"], zone)]
+    )
+
+
+def parts_text(parts: Sequence[Document], *, width: int | None = None) -> str:
+    """The components of a job."""
+    rows = [
+        [
+            part["label"],
+            part["site"] or (f"({part['fixed_site']})" if part["fixed_site"] else NOTHING),
+            str(part["processors"]),
+            str(part["processes"]),
+            part["file_site"] or NOTHING,
+            _claim(part),
+            _end(part),
+        ]
+        for part in parts
+    ]
+    heads = columns(
+        "COMPONENT", "SITE", ">PROCESSORS", ">PROCESSES", "FILE FROM", "CLAIM", "OUTCOME"
+    )
+    return table(heads, rows, width=width)
+
+
+def why_text(document: object) -> str:
+    """`koala why`: its sentences, a line each."""
+    lines = document.get("why", ()) if isinstance(document, Mapping) else document
+    assert isinstance(lines, Iterable)
+    return "\n".join(clean(str(line)) for line in lines)
+
+
+def metrics_text(document: Document) -> str:
+    """`koala metrics`: a figure a line, nested names joined by dots."""
+    figures = list(_flat("", document))
+    longest = max((len(name) for name, _ in figures), default=0)
+    return "\n".join(f"{name:<{longest}}  {value}" for name, value in figures)
+
+
+def notice_text(notice: Document, *, zone: tzinfo | None = None, coloured: bool = False) -> str:
+    """`koala watch`: one line an event, its number first so that a later watch can go on."""
+    subject = notice["job"] or notice["site"] or "daemon"
+    phase = painted(notice["phase"]) if coloured else notice["phase"]
+    words = [str(notice["number"]), moment(notice["at"], zone), clean(subject), phase]
+    return "  ".join(word for word in [*words, clean(notice["text"])] if word)
+
+
+def moment(at: float | None, zone: tzinfo | None = None) -> str:
+    """An instant of the daemon as local time, to the second."""
+    if at is None:
+        return NOTHING
+    return datetime.fromtimestamp(at, zone).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def seconds(duration_s: float | None) -> str:
+    """A duration with the digits that matter."""
+    if duration_s is None:
+        return NOTHING
+    if abs(duration_s) < 0.0995:
+        return milliseconds(duration_s)
+    return f"{duration_s:.1f} s" if abs(duration_s) < 1000 else f"{duration_s:,.0f} s"
+
+
+def processor_seconds(amount: float | None) -> str:
+    """Processors times seconds."""
+    return NOTHING if amount is None else f"{amount:,.1f} processor-seconds"
+
+
+def milliseconds(duration_s: float | None) -> str:
+    """A short duration in milliseconds."""
+    if duration_s is None:
+        return NOTHING
+    return f"{duration_s * 1000:.1f} ms" if duration_s else "0 ms"
+
+
+def size(size_bytes: int | None) -> str:
+    """A number of bytes in the unit that leaves one to three digits."""
+    if size_bytes is None:
+        return NOTHING
+    amount = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 999.5 or unit == "TB":
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError(size_bytes)
+
+
+def _counted(count: int, kind: str) -> str:
+    return f"{count} {kind} {'try' if count == 1 else 'tries'}"
+
+
+def _transfer(timeline: Document) -> str:
+    if not timeline["transfer_bytes"] and not timeline["transfer_estimate_s"]:
+        return ""
+    return (
+        f"{size(timeline['transfer_bytes'])} moved in {seconds(timeline['transfer_s'])}"
+        f" (estimated {seconds(timeline['transfer_estimate_s'])})"
+    )
+
+
+def _start(timeline: Document) -> str:
+    if timeline["start_skew_s"] is None:
+        return ""
+    return (
+        f"skew {milliseconds(timeline['start_skew_s'])},"
+        f" lateness {seconds(timeline['start_lateness_s'])},"
+        f" delay {seconds(timeline['start_delay_s'])}"
+    )
+
+
+def _claim(part: Document) -> str:
+    if part["is_dropped"]:
+        return "dropped"
+    if part["claim_phase"] is None:
+        return NOTHING if part["claim"] is None else f"{part['claim']} over"
+    return f"{part['claim']} {part['claim_phase']}"
+
+
+def _end(part: Document) -> str:
+    if part["end"] is not None:
+        return clean(part["end"]["text"])
+    return clean(part["refusal"]) or NOTHING
+
+
+def _story(story: Sequence[Sequence[Any]], zone: tzinfo | None) -> list[str]:
+    """The last lines of what has happened to the job."""
+    lines = [f"{moment(at, zone)}  {clean(text)}" for at, text in story[-STORY_LINES:]]
+    left_out = len(story) - len(lines)
+    return [*([f"... {left_out} earlier lines: --json shows them"] if left_out else []), *lines]
+
+
+def _flat(name: str, value: object) -> Iterable[tuple[str, str]]:
+    match value:
+        case Mapping():
+            for key, inner in value.items():
+                yield from _flat(f"{name}.{key}" if name else str(key), inner)
+        case list():
+            for index, inner in enumerate(value):
+                yield from _flat(f"{name}.{index}", inner)
+        case float():
+            yield name, f"{value:.6g}"
+        case _:
+            yield name, str(value)

@@ -1,0 +1,149 @@
+"""Runs a grid on this machine for as long as something is done with it, and cleans up whatever
+happens: the body's end or error, Ctrl-C, SIGTERM, a terminal that goes away, a child that dies.
+
+At the end jobs are cancelled first, so that programs end as they would on a real grid; what is left
+then goes with the processes (`Processes.stop`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from koala.cli.connection import ENDS
+from koala.cli.grid import GridFolder
+from koala.cli.processes import Processes
+from koala.errors import KoalaError, UnreachableError
+
+if TYPE_CHECKING:
+    from koala.client import Client
+
+T = TypeVar("T")
+
+START_S = 60.0
+"""How long daemon and agents may take until all sites are registered."""
+CANCEL_S = 10.0
+LOOK_S = 0.1
+
+
+class GridError(KoalaError):
+    """The grid did not come up."""
+
+
+class InterruptedRunError(KoalaError):
+    """A signal ended the run; everything was stopped in order."""
+
+
+def run_grid(folder: GridFolder, body: Callable[[Client], Awaitable[T]]) -> T:
+    """Start the grid, await `body` once all sites are registered, and stop everything."""
+    processes = Processes(folder)
+    try:
+        return asyncio.run(_lead(folder, processes, body))
+    except asyncio.CancelledError:
+        raise InterruptedRunError("interrupted; everything was stopped") from None
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+    finally:
+        processes.stop()
+
+
+async def _lead(
+    folder: GridFolder, processes: Processes, body: Callable[[Client], Awaitable[T]]
+) -> T:
+    from koala.client import Client
+
+    _end_on_signals()
+    processes.start_daemon()
+    async with Client(folder.address) as client:
+        await _come_up(folder, processes, client)
+        try:
+            return await _beside_children(processes, body(client))
+        finally:
+            with contextlib.suppress(KoalaError, TimeoutError):
+                async with asyncio.timeout(CANCEL_S):
+                    await _cancel_all(client)
+
+
+async def _come_up(folder: GridFolder, processes: Processes, client: Client) -> None:
+    """Daemon first, then agents; raises GridError when not all are there in time."""
+    try:
+        async with asyncio.timeout(START_S):
+            await _until_reachable(client, processes)
+            processes.start_agents()
+            await _until_registered(client, processes, folder.agents)
+    except TimeoutError:
+        raise GridError(
+            f"not all of {', '.join(folder.agents)} have registered within {START_S:.0f} s;"
+            f" the logs are in {folder.log('daemon').parent}"
+        ) from None
+
+
+def _end_on_signals() -> None:
+    """Signals cancel the one task in which everything happens; its `finally` blocks do the rest."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
+async def _beside_children(processes: Processes, body: Awaitable[T]) -> T:
+    """The body's result; a child that ends meanwhile ends the body with its error."""
+
+    async def look() -> None:
+        while True:
+            processes.check()
+            await asyncio.sleep(LOOK_S)
+
+    async with asyncio.TaskGroup() as group:
+        watch = group.create_task(look())
+        result = await body
+        watch.cancel()
+    return result
+
+
+async def _until_reachable(client: Client, processes: Processes) -> None:
+    while True:
+        processes.check()
+        try:
+            await client.sites()
+        except UnreachableError:
+            await asyncio.sleep(LOOK_S)
+        else:
+            return
+
+
+async def _until_registered(client: Client, processes: Processes, names: Iterable[str]) -> None:
+    """Wait for every site; a time limit is the caller's."""
+    while True:
+        processes.check()
+        connected = {s["site"] for s in await client.sites() if s["state"] != "disconnected"}
+        if connected.issuperset(names):
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+async def _cancel_all(client: Client) -> None:
+    """Cancel what is not over, and wait until no site holds processors for us."""
+    alive = [job["job"] for job in await client.list_jobs() if job["phase"] not in ENDS]
+    if alive:
+        await client.cancel(alive)
+    while True:
+        if not any(site["claimed"] for site in await client.sites()):
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first plain error in a group, ours before others."""
+    errors: list[BaseException] = []
+    stack: list[BaseException] = [group]
+    while stack:
+        error = stack.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            stack[:0] = error.exceptions
+        else:
+            errors.append(error)
+    return next((error for error in errors if isinstance(error, KoalaError)), errors[0])

@@ -1,0 +1,111 @@
+"""`koala submit`: hand a description to the daemon, and on demand wait for the job's end.
+
+The description is sent as it is; the daemon reads it, so that what one command line accepts does
+not depend on its version. The module imports nothing that only a table or a picture needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from koala.cli.connection import ask, say, show_json
+from koala.cli.inputs import (
+    Address,
+    Definitions,
+    Json,
+    Source,
+    SourceError,
+    read_definitions,
+    read_text,
+)
+from koala.errors import SpecError
+
+if TYPE_CHECKING:
+    from koala.client import Client, Submitted
+
+TEXT_BYTES_MAX = 4_000_000
+"""More than any daemon takes; longer texts need not travel to be refused."""
+
+
+def submit(
+    source: Source,
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end; exit with 0 only if it Finished.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Like --wait, with every event of the job.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check whether it would be accepted; submit nothing.")
+    ] = False,
+    key: Annotated[
+        str, typer.Option("--key", metavar="K", help="The same key gives the same job, always.")
+    ] = "",
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Be refused instead of delayed when queues are full.")
+    ] = False,
+    define: Definitions = None,
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Submit a job description; prints the job's id."""
+    definitions = read_definitions(define)
+    text = _description(source)
+
+    async def question(client: Client) -> bool:
+        from koala.cli.follow import newest, until_over
+
+        after = await newest(client) if wait or watch else 0
+        try:
+            submitted = await client.submit(
+                text, definitions=definitions, key=key, dry_run=dry_run, no_wait=no_wait
+            )
+        except SpecError as error:
+            raise SourceError(source, error) from error
+        _tell(submitted, is_json=json, is_dry_run=dry_run)
+        if dry_run or not (wait or watch):
+            return True
+        end = await until_over(client, submitted.job, after=after, every_event=watch)
+        return end == "Finished"
+
+    if not ask(address, question):
+        raise typer.Exit(1)
+
+
+def _description(source: str) -> str:
+    """The text of a description; bytes that are no UTF-8 are an error with their place."""
+    text = read_text(source)
+    if len(text) > TEXT_BYTES_MAX:
+        raise SpecError(
+            f"{source!r} has {len(text)} bytes: a job description may have {TEXT_BYTES_MAX}"
+        )
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise SpecError(
+            f"{source!r}, line {line}: found the byte 0x{text[error.start]:02x}: allowed is UTF-8"
+        ) from error
+
+
+def _tell(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -> None:
+    for warning in submitted.warnings:
+        say(f"koala submit: warning: {warning}")
+    if is_json:
+        show_json(
+            {
+                "job": submitted.job,
+                "is_known": submitted.is_known,
+                "is_dry_run": is_dry_run,
+                "warnings": list(submitted.warnings),
+            }
+        )
+    elif is_dry_run:
+        say("koala submit: would be accepted; nothing was submitted")
+    else:
+        if submitted.is_known:
+            say("koala submit: this key was used before; this is the job that it made then")
+        print(submitted.job, flush=True)

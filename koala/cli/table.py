@@ -1,0 +1,85 @@
+"""Aligned columns as text: quick for thousands of rows, stable in pipes, cut to a terminal's width.
+
+Colours are terminal codes of the phase or state column only, and only when they were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+GAP = "  "
+TONES = {
+    "Delayed": "90",
+    "Placing": "33",
+    "Claiming": "36",
+    "Starting": "36",
+    "Releasing": "35",
+    "Running": "34",
+    "Stopping": "33",
+    "Finished": "32",
+    "Failed": "31",
+    "Cancelled": "31",
+    "usable": "32",
+    "probing": "33",
+    "drained": "33",
+    "unusable": "31",
+    "disconnected": "31",
+}
+"""Terminal colours of the words that have one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column: its title, and whether it is right-aligned, as numbers are."""
+
+    title: str
+    is_number: bool = False
+
+
+def columns(*titles: str) -> tuple[Column, ...]:
+    """Columns from titles; one that begins with `>` is right-aligned."""
+    return tuple(Column(title=t.removeprefix(">"), is_number=t.startswith(">")) for t in titles)
+
+
+def table(
+    heads: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    *,
+    width: int | None = None,
+    coloured: bool = False,
+) -> str:
+    """The rows below their titles. With `width` (in characters) longer lines are cut there."""
+    cells = [[head.title for head in heads], *([clean(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(heads))]
+    lines = []
+    for number, row in enumerate(cells):
+        line = GAP.join(
+            cell.rjust(size) if head.is_number else cell.ljust(size)
+            for cell, size, head in zip(row, widths, heads, strict=True)
+        ).rstrip()
+        line = cut(line, width)
+        lines.append(_painted(line, row) if coloured and number else line)
+    return "\n".join(lines)
+
+
+def cut(line: str, width: int | None) -> str:
+    """At most `width` characters; what was cut shows as an ellipsis."""
+    return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
+
+
+def clean(text: str) -> str:
+    """One line without control characters: names and messages come from anywhere."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+
+
+def painted(word: str) -> str:
+    """A phase or a site's state in its colour."""
+    tone = TONES.get(word)
+    return f"\x1b[{tone}m{word}\x1b[0m" if tone else word
+
+
+def _painted(line: str, row: Sequence[str]) -> str:
+    """The first coloured word of the row in its colour; padding is not touched."""
+    word = next((cell for cell in row if cell in TONES), None)
+    return line if word is None else line.replace(word, painted(word), 1)

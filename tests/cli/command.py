@@ -1,0 +1,41 @@
+"""Runs `koala` as a user does: a process of its own, with its streams kept apart."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Protocol
+
+from tests.tidy.sources import ROOT
+
+LIMIT_S = 60.0
+PYTHON_PATH = os.pathsep.join([str(ROOT), str(ROOT / "agents")])
+
+
+class Here(Protocol):
+    """A command run in the test's own process: the fixture `here`."""
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Its exit status and what it wrote."""
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Ours, with the packages of this source tree, plain text, and nothing of the user's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KOALA_")}
+    return {**kept, "PYTHONPATH": PYTHON_PATH, "NO_COLOR": "1", "COLUMNS": "100", **changes}
+
+
+def koala(*words: str, stdin: bytes = b"", **changes: str) -> subprocess.CompletedProcess[str]:
+    """One command; `changes` are variables of its environment."""
+    run = subprocess.run(
+        [sys.executable, "-m", "koala.cli", *words],
+        input=stdin,
+        env=environment(**changes),
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    return subprocess.CompletedProcess(
+        run.args, run.returncode, run.stdout.decode(), run.stderr.decode()
+    )

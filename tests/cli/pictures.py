@@ -1,0 +1,102 @@
+"""Documents as the daemon gives them, with defaults: a test names only what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def a_timeline(**changes: Any) -> dict[str, Any]:
+    """A job submitted at 1000 that has gone its whole way."""
+    return {
+        "submitted_at": 1000.0,
+        "placed_at": 1002.1,
+        "claim_at": None,
+        "claimed_at": 1005.5,
+        "start_at": 1006.1,
+        "started_at": 1006.2,
+        "ended_at": 1019.0,
+        "total_waiting_s": 6.2,
+        "transfer_estimate_s": 4.0,
+        "transfer_s": 3.9,
+        "transfer_bytes": 4_000_000,
+        "processor_gained_s": 12.0,
+        "processor_wasted_s": 8.4,
+        "processor_run_s": 150.0,
+        "extra_claiming_tries": 1,
+        "start_delay_s": 0.0,
+        "start_lateness_s": 0.1,
+        "start_skew_s": 0.0021,
+    } | changes
+
+
+def a_part(**changes: Any) -> dict[str, Any]:
+    """A component that ended well at delft."""
+    return {
+        "component": 0,
+        "label": "west",
+        "processors": 4,
+        "processes": 4,
+        "executable": "/bin/true",
+        "fixed_site": None,
+        "start_type": "strict-barrier",
+        "site": "delft",
+        "file_site": "vu",
+        "is_fetched": True,
+        "is_dropped": False,
+        "claim": "j1/1/0/1",
+        "claim_phase": None,
+        "claims": 1,
+        "claimed_at": 1005.0,
+        "passed_at": 1006.2,
+        "refusal": "",
+        "end": {
+            "kind": "exited",
+            "text": "ended well",
+            "statuses": [0],
+            "ended_at": 1019.0,
+            "cpu_s": 1.0,
+            "memory_bytes": 1,
+        },
+    } | changes
+
+
+def a_job(**changes: Any) -> dict[str, Any]:
+    """A finished job of two components."""
+    return {
+        "job": "j1",
+        "owner": "ann",
+        "phase": "Finished",
+        "priority": "low",
+        "processors": 8,
+        "components": 2,
+        "sites": ["delft", "vu"],
+        "submitted_at": 1000.0,
+        "attempts": 1,
+        "reason": "",
+        "status": None,
+        "placement_tries": 1,
+        "claiming_tries": 2,
+        "retries": 0,
+        "claim_fraction": 0.75,
+        "timeline": a_timeline(),
+        "parts": [a_part(), a_part(component=1, label="east", site="vu", file_site=None)],
+        "claims_owed": 0,
+        "story": [[1000.0, "Placing: submitted"], [1019.0, "Finished: every component ended well"]],
+    } | changes
+
+
+def a_site(**changes: Any) -> dict[str, Any]:
+    """A usable site with some idle processors."""
+    return {
+        "site": "delft",
+        "state": "usable",
+        "processors": 64,
+        "idle": 12,
+        "claimed": 24,
+        "errors": 0,
+        "unusable_until": None,
+        "owner": None,
+        "grace_s": 5.0,
+        "rtt_s": 0.0012,
+        "address": "127.0.0.1",
+    } | changes

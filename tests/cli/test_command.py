@@ -1,0 +1,163 @@
+"""What holds for every command: exit statuses, streams, help, completion, what is imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from koala.cli.main import COMMANDS
+from tests.cli.command import LIMIT_S, Here, environment, koala
+
+QUERIES = (
+    ("list",),
+    ("show", "j1"),
+    ("why", "j1"),
+    ("timeline", "j1"),
+    ("wait", "j1"),
+    ("cancel", "j1"),
+    ("logs", "j1"),
+    ("watch",),
+    ("sites",),
+    ("sites", "lost", "delft"),
+    ("drain", "delft"),
+    ("resume", "delft"),
+    ("files",),
+    ("metrics",),
+)
+NOBODY = "127.0.0.1:1"
+
+
+def test_help_lists_every_command_and_nothing_is_needed_for_it() -> None:
+    run = koala("--help")
+    assert run.returncode == 0
+    assert all(f"\n  {name} " in run.stdout for name in COMMANDS)
+    assert run.stderr == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str, here: Here) -> None:
+    run = here(name, "--help")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith(f"Usage: koala {name}")
+
+
+@pytest.mark.parametrize("words", [("no-such",), ("list", "--no-such"), ("show",), ("list", "x")])
+def test_wrong_usage_exits_with_2_and_says_so_on_standard_error(
+    words: tuple[str, ...], here: Here
+) -> None:
+    run = here(*words)
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert "Usage: koala" in run.stderr
+
+
+def test_an_unreachable_daemon_exits_with_3_and_names_its_address() -> None:
+    """One process for all queries, since starting them takes most of the time."""
+    code = (
+        "import json, sys\n"
+        "from koala.cli.main import main\n"
+        "sys.exit([main(words) for words in json.loads(sys.argv[1])] != [3] * int(sys.argv[2]))"
+    )
+    calls = [[*words, "--address", NOBODY] for words in QUERIES]
+    run = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(calls), str(len(calls))],
+        env=environment(),
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    said = run.stderr.decode()
+    assert (run.returncode, run.stdout) == (0, b""), said
+    assert said.count(NOBODY) == len(calls)
+    assert "Traceback" not in said
+
+
+def test_a_submission_to_nobody_exits_with_3(tmp_path: Path) -> None:
+    job = tmp_path / "job.rsl"
+    job.write_text("&(executable=/bin/true)", encoding="utf-8")
+    run = koala("submit", str(job), KOALA_ADDRESS=NOBODY)
+    assert (run.returncode, run.stdout) == (3, "")
+    assert NOBODY in run.stderr
+
+
+def test_a_wrong_address_exits_with_2(here: Here) -> None:
+    run = here("list", "--address", "nowhere")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "'nowhere'" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("submit", "/no/such/file.rsl"), "/no/such/file.rsl"),
+        (("submit", "/"), "directory"),
+        (("submit", "-", "-D", "NAME"), "-D 'NAME'"),
+        (("submit", "-", "-D", "=x"), "NAME=VALUE"),
+        (("submit", "-", "-D", "a=1", "-D", "a=2"), "given twice"),
+        (("list", "--phase", "Sleeping"), "Placing"),
+        (("logs", "j1", "--stream", "x"), "stdout, stderr, both"),
+        (("files", "remove"), "allowed is"),
+        (("rsl", "/no/such"), "No such file"),
+        (("up", "/no/such.toml"), "/no/such.toml"),
+        (("daemon", "/no/such.toml"), "/no/such.toml"),
+    ],
+)
+def test_a_wrong_word_exits_with_2_and_is_named(
+    words: tuple[str, ...], named: str, here: Here
+) -> None:
+    run = here(*words)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert named in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_description_that_is_no_text_is_refused_before_anybody_is_asked() -> None:
+    run = koala("submit", "-", stdin=b"&(a=b)\n\xff", KOALA_ADDRESS=NOBODY)
+    assert run.returncode == 2
+    assert "line 2: found the byte 0xff" in run.stderr
+
+
+def test_debug_shows_where_an_error_came_from() -> None:
+    for run in (koala("--debug", "rsl", "/"), koala("rsl", "/", KOALA_DEBUG="1")):
+        assert run.returncode == 2
+        assert "Traceback" in run.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_the_commands(shell: str, tmp_path: Path) -> None:
+    script = koala("--show-completion", shell)
+    assert script.returncode == 0
+    assert "_KOALA_COMPLETE" in script.stdout
+    installed = koala("--install-completion", shell, HOME=str(tmp_path))
+    assert installed.returncode == 0, installed.stderr
+    assert any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+def test_completion_of_a_word_offers_what_fits() -> None:
+    run = koala(
+        _KOALA_COMPLETE="complete_bash", COMP_WORDS="koala ti", COMP_CWORD="1", HOME="/nonexistent"
+    )
+    assert run.stdout.split() == ["timeline"]
+
+
+def test_help_and_submit_import_only_what_they_need() -> None:
+    code = (
+        "import sys, json\n"
+        "from koala.cli.main import application\n"
+        "application(['submit']); light = sorted(sys.modules)\n"
+        "application(); print(json.dumps([light, sorted(sys.modules)]))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    for loaded in json.loads(run.stdout):
+        heavy = {"grpc", "rich", "structlog", "msgspec", "psutil", "asyncio", "koala.rsl"}
+        assert heavy.intersection(loaded) == set()

@@ -1,0 +1,187 @@
+"""Grid files: what is written for each process, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala.cli.folders import shipped, state_folder
+from koala.cli.grid import ANY_PORT, GridFile, lay_out, parse_grid, read_grid
+from koala.cli.scenario import FILES, PROCESSES_MAX, SITES, input_bytes, plan
+from koala.cli.toml import toml_text
+from koala.daemon.config import read_config as read_daemon
+from koala.errors import ConfigError
+from koala_agent.config import read_config as read_agent
+from tests.tidy.sources import ROOT
+
+SMALL = """
+[parameters]
+run_lease_s = 15.0
+[sites.delft.site]
+processors = 4
+[sites.vu]
+site = { processors = 8, grace_s = 1.0 }
+load = { arrivals_per_hour = 5.0 }
+"""
+
+
+def grid(text: str) -> GridFile:
+    return parse_grid(text, source="g.toml", folder=Path("/somewhere"))
+
+
+def test_each_process_gets_a_configuration_of_its_own(tmp_path: Path) -> None:
+    folder = lay_out(grid(SMALL), tmp_path, address=ANY_PORT)
+    daemon = read_daemon(folder.daemon)
+    assert daemon.listen == folder.address
+    assert not folder.address.endswith(":0")
+    assert daemon.parameters.run_lease_s == 15.0
+    agents = {name: read_agent(path) for name, path in folder.agents.items()}
+    assert [(a.agent.site, a.site.processors) for a in agents.values()] == [("delft", 4), ("vu", 8)]
+    assert all(agent.agent.daemon == folder.address for agent in agents.values())
+    assert len({daemon.state_dir, *(a.agent.state_dir for a in agents.values())}) == 3
+    assert {agent.files.store for agent in agents.values()} == {
+        str(folder.store("delft")),
+        str(folder.store("vu")),
+    }
+
+
+def test_the_default_address_is_the_daemons() -> None:
+    from koala.daemon.config import DEFAULT_LISTEN
+
+    assert grid(SMALL).daemon == {"parameters": {"run_lease_s": 15.0}}
+    assert DEFAULT_LISTEN.startswith("127.0.0.1:")
+
+
+def test_a_relative_state_folder_is_beside_the_grid_file() -> None:
+    assert grid(f'state_dir = "here"\n{SMALL}').state_dir == Path("/somewhere/here")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("x = [", "not TOML"),
+        ("", "sites is missing"),
+        ("sites = 3", "sites = 3: allowed is a table"),
+        ("[sites]\ndelft = 3", "sites.delft = 3: allowed is a table"),
+        ("[sites.delft]\nsite = 3", "sites.delft.site = 3: allowed is a table"),
+        ("[sites.delft.site]", "sites.delft: site.processors is missing"),
+        ("[sites.delft.site]\nprocessors = 0", "site.processors = 0: allowed is"),
+        ("[sites.delft.site]\nprocesors = 4", "did you mean processors?"),
+        ("[sites.delft.sight]\nprocessors = 4", "sight"),
+        (f"{SMALL}\n[daemon]\nbeat = 1", "daemon.beat is unknown"),
+        (f"{SMALL}\n[daemon]\nstate_dir = 'x'", "daemon.state_dir is not allowed"),
+        (f"{SMALL}\n[sites.vu.agent]\ndaemon = 'x:1'", "sites.vu.agent.daemon is not allowed"),
+        (f"state_dir = 3\n{SMALL}", "state_dir = 3: allowed is the path of a folder"),
+        (f"beds = 3\n{SMALL}", "beds = 3: allowed is a table"),
+        (f"{SMALL}\n[beds]\nx = 3", "beds"),
+        ("[sites.'a b'.site]\nprocessors = 4", "'a b'"),
+    ],
+)
+def test_what_is_wrong_in_a_grid_file_is_named(text: str, named: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        lay_out(grid(text), tmp_path, address=ANY_PORT)
+    assert str(error.value).startswith("g.toml: ")
+    assert named in str(error.value)
+    assert list(tmp_path.rglob("*.toml")) == []
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(ConfigError, match=str(path)):
+            read_grid(path)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.joinpath("deploy").glob("*.toml")), ids=lambda path: path.name
+)
+def test_every_file_in_deploy_is_a_configuration(path: Path, tmp_path: Path) -> None:
+    match path.name:
+        case "daemon.toml":
+            read_daemon(path)
+        case "agent.toml":
+            read_agent(path)
+        case _:
+            lay_out(read_grid(path), tmp_path, address=ANY_PORT)
+
+
+def test_the_demo_has_the_five_clusters_of_the_das(tmp_path: Path) -> None:
+    folder = lay_out(read_grid(shipped("deploy") / "das.toml"), tmp_path, address=ANY_PORT)
+    sizes = {name: read_agent(path).site.processors for name, path in folder.agents.items()}
+    assert sizes == {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
+    assert sorted(sizes) == list(SITES)
+
+
+def test_the_demo_is_drawn_from_its_seed() -> None:
+    examples = shipped("examples")
+    assert plan(examples, seed=1, jobs=20) == plan(examples, seed=1, jobs=20)
+    assert plan(examples, seed=1, jobs=20) != plan(examples, seed=2, jobs=20)
+    assert all(job.processes <= PROCESSES_MAX for job in plan(examples, seed=1, jobs=20))
+    assert input_bytes("a", seed=1) == input_bytes("a", seed=1) != input_bytes("b", seed=1)
+    assert all(len(set(holders)) == 2 for holders in FILES.values())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_poisson_runs_over_distinct_sites_and_not_only_where_its_file_is(seed: int) -> None:
+    from koala.rsl import read_job
+
+    for job in plan(shipped("examples"), seed=seed, jobs=14):
+        if job.name.startswith("poisson"):
+            spec = read_job(job.text).spec
+            sites = [component.site for component in spec.components]
+            assert len(set(sites)) == len(sites) >= 3
+            file = spec.input_file
+            assert file is None or not set(sites) <= set(FILES[file.name])
+
+
+def test_a_temporary_state_folder_is_removed_unless_it_is_kept(tmp_path: Path) -> None:
+    said: list[str] = []
+    with state_folder(None, prefix="koala-test-") as removed:
+        pass
+    with state_folder(None, prefix="koala-test-") as kept:
+        kept.keep(said.append)
+    with state_folder(tmp_path / "a" / "b", prefix="") as named:
+        pass
+    assert (removed.path.exists(), kept.path.exists(), named.path.exists()) == (False, True, True)
+    assert str(kept.path) in said[0]
+    kept.path.rmdir()
+
+
+def test_a_state_folder_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:
+    tmp_path.joinpath("file").touch()
+    with pytest.raises(ConfigError, match="cannot be made"):  # noqa: SIM117 - what raises stays alone
+        with state_folder(tmp_path / "file" / "x", prefix=""):
+            pass
+
+
+scalars = (
+    st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs"]))
+)
+trees = st.recursive(
+    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), scalars, max_size=4),
+    lambda inner: st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"])),
+        inner | scalars | st.lists(scalars, max_size=3),
+        max_size=4,
+    ),
+    max_leaves=12,
+)
+
+
+@given(trees)
+def test_what_is_written_as_toml_is_read_back(tree: dict[str, object]) -> None:
+    assert tomllib.loads(toml_text(tree)) == tree
+
+
+def test_infinite_numbers_are_written_as_toml_has_them() -> None:
+    assert tomllib.loads(toml_text({"a": math.inf, "b": -math.inf})) == {
+        "a": math.inf,
+        "b": -math.inf,
+    }

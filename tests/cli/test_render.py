@@ -1,0 +1,201 @@
+"""The daemon's documents as text: goldens that a person can judge."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC
+
+from koala.cli.figures import places, reached, timeline_text
+from koala.cli.render import (
+    files_text,
+    job_text,
+    jobs_text,
+    metrics_text,
+    notice_text,
+    seconds,
+    sites_text,
+    size,
+    why_text,
+)
+from koala.cli.summary import summary_rows, summary_text
+from koala.cli.table import columns, table
+from tests.cli.pictures import a_job, a_part, a_site, a_timeline
+
+
+def test_the_timeline_shows_figure_1_of_the_paper() -> None:
+    assert timeline_text(a_job(), width=78, zone=UTC) == "\n".join(
+        [
+            "j1  Finished",
+            "",
+            "A          B              C     D                                            E",
+            "+----------+--------------+-----+============================================+",
+            "|<--------- TWT 6.2 s --------->|",
+            "           |< PGT 3.4 s ->|",
+            "                          |-----| PWT 0.7 s",
+            "           |<--- FTT 4.0 s ---->|",
+            "                                |<--------------- run 12.8 s --------------->|",
+            "",
+            "A    submitted  1970-01-01 00:16:40  +0.000 s",
+            "B    placed     1970-01-01 00:16:42  +2.100 s",
+            "C    claimed    1970-01-01 00:16:45  +5.500 s",
+            "D    started    1970-01-01 00:16:46  +6.200 s",
+            "E    ended      1970-01-01 00:16:59  +19.000 s",
+            "",
+            "TWT  total waiting time               6.2 s",
+            "FTT  file transfer time, estimated    4.0 s",
+            "     file transfer time, real         3.9 s",
+            "PGT  processor gained time            12.0 processor-seconds",
+            "PWT  processor wasted time            8.4 processor-seconds",
+            "ACT  additional claiming tries        1",
+            "     start delay                      0 ms",
+            "     start lateness                   0.1 s",
+            "     start skew                       2.1 ms",
+        ]
+    )
+
+
+def test_the_timeline_of_a_waiting_job_ends_where_it_is() -> None:
+    waiting = a_timeline(
+        placed_at=None,
+        claimed_at=None,
+        started_at=None,
+        ended_at=None,
+        transfer_estimate_s=None,
+        start_skew_s=None,
+    )
+    lines = timeline_text(a_job(phase="Placing", timeline=waiting), zone=UTC).splitlines()
+    assert lines[2:4] == ["A", "+  ..."]
+    assert len(reached(waiting)) == 1
+
+
+def test_points_at_one_instant_still_have_room_for_their_letters() -> None:
+    points = reached(a_timeline(placed_at=1000.0, claimed_at=1000.0, started_at=1000.0))
+    columns_ = places(points, 78)
+    assert all(b - a >= 4 for a, b in itertools.pairwise(columns_))
+    assert columns_[-1] == 77
+
+
+def test_a_job_shows_its_components_and_its_story() -> None:
+    assert job_text(a_job(), zone=UTC) == "\n".join(
+        [
+            "job        j1 of ann, low priority",
+            "phase      Finished",
+            "submitted  1970-01-01 00:16:40",
+            "attempt    1, after 1 placement try and 2 claiming tries",
+            "files      4.0 MB moved in 3.9 s (estimated 4.0 s)",
+            "start      skew 2.1 ms, lateness 0.1 s, delay 0 ms",
+            "held       8.4 processor-seconds before the start, 150.0 processor-seconds running",
+            "",
+            "COMPONENT  SITE   PROCESSORS  PROCESSES  FILE FROM  CLAIM          OUTCOME",
+            "west       delft           4          4  vu         j1/1/0/1 over  ended well",
+            "east       vu              4          4  -          j1/1/0/1 over  ended well",
+            "",
+            "1970-01-01 00:16:40  Placing: submitted",
+            "1970-01-01 00:16:59  Finished: every component ended well",
+        ]
+    )
+
+
+def test_a_waiting_component_shows_why_and_where_it_must_run() -> None:
+    part = a_part(
+        site=None, fixed_site="vu", end=None, claim=None, refusal="only 3 of 4 processors are idle"
+    )
+    text = job_text(a_job(phase="Placing", parts=[part]), zone=UTC)
+    assert "west       (vu)" in text
+    assert "only 3 of 4 processors are idle" in text
+
+
+def test_a_list_has_a_line_for_each_job() -> None:
+    jobs = [a_job(), a_job(job="j20", phase="Failed", sites=[], reason="exit status 3: it\nbroke")]
+    assert jobs_text(jobs, zone=UTC).splitlines() == [
+        "JOB  PHASE     PRIORITY  PARTS  PROCESSORS  SITES      SUBMITTED            OWNER  REASON",
+        "j1   Finished  low           2           8  delft, vu  1970-01-01 00:16:40  ann",
+        "j20  Failed    low           2           8  -          1970-01-01 00:16:40  ann    exit"
+        " status 3: it broke",
+    ]
+
+
+def test_sites_show_state_and_idle_processors() -> None:
+    sites = [a_site(), a_site(site="vu", state="drained", owner="ann", rtt_s=0.0)]
+    assert sites_text(sites).splitlines() == [
+        "SITE   STATE    PROCESSORS  IDLE  CLAIMED  ERRORS  ROUND TRIP  FOR",
+        "delft  usable           64    12       24       0      1.2 ms  everybody",
+        "vu     drained          64    12       24       0        0 ms  ann",
+    ]
+
+
+def test_files_show_their_replicas() -> None:
+    entry = {"file": "a.dat", "size_bytes": 3_000_000, "checksum": "", "sites": ["delft", "vu"]}
+    assert files_text([entry]).splitlines() == [
+        "FILE     SIZE  SITES      CHECKSUM",
+        "a.dat  3.0 MB  delft, vu  -",
+    ]
+
+
+def test_a_notice_begins_with_its_number() -> None:
+    notice = {"number": 7, "at": 1000.0, "job": "j1", "site": "", "phase": "Placing", "text": "x"}
+    assert notice_text(notice, zone=UTC) == "7  1970-01-01 00:16:40  j1  Placing  x"
+
+
+def test_metrics_are_flat_names_with_figures() -> None:
+    assert metrics_text({"jobs": {"Running": 2}, "commit_s": 0.00123456789}).splitlines() == [
+        "jobs.Running  2",
+        "commit_s      0.00123457",
+    ]
+
+
+def test_reasons_are_a_line_each() -> None:
+    assert why_text({"job": "j1", "why": ["first", "second\x1b[2J"]}) == "first\nsecond?[2J"
+
+
+def test_the_summary_names_what_did_not_finish() -> None:
+    bad_end = {"text": "exit status 3", "statuses": [0, 3]}
+    pictures = [
+        a_job(),
+        a_job(
+            job="j2",
+            phase="Failed",
+            reason="exit status 3",
+            timeline=a_timeline(start_skew_s=None, transfer_s=None, start_delay_s=None),
+            parts=[a_part(end=bad_end)],
+        ),
+    ]
+    rows = summary_rows({"j1": "hello", "j2": "poisson"}, pictures)
+    assert [row["status"] for row in rows] == [0, 3]
+    assert summary_text(rows).splitlines() == [
+        "JOB  EXAMPLE  PHASE     SITES     PLACED  CLAIMED  TRANSFER  DELAY  SKEW MS  HELD P*S"
+        "  STATUS",
+        "j1   hello    Finished  delft vu       1        2     3.9 s   0 ms     2.10       8.4"
+        "       0",
+        "j2   poisson  Failed    delft          1        2         -      -        -       8.4"
+        "       3",
+        "",
+        "PLACED and CLAIMED count tries; HELD is processors x seconds before the start.",
+        "j2 (poisson): exit status 3",
+    ]
+
+
+def test_lines_are_cut_at_the_width_and_coloured_only_on_demand() -> None:
+    rows = [["j1", "Failed", "a long reason"]]
+    heads = columns("JOB", "PHASE", "REASON")
+    assert table(heads, rows, width=15).splitlines() == ["JOB  PHASE   R…", "j1   Failed  a…"]
+    assert "\x1b[31mFailed\x1b[0m" in table(heads, rows, coloured=True)
+
+
+def test_durations_and_sizes_have_the_digits_that_matter() -> None:
+    assert [seconds(s) for s in (None, 0.0, 0.00214, 0.1, 12.34, 12345.6)] == [
+        "-",
+        "0 ms",
+        "2.1 ms",
+        "0.1 s",
+        "12.3 s",
+        "12,346 s",
+    ]
+    assert [size(n) for n in (None, 0, 999, 1000, 999_999, 10**13)] == [
+        "-",
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "1.0 MB",
+        "10.0 TB",
+    ]

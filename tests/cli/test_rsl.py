@@ -1,0 +1,65 @@
+"""`koala rsl`: the canonical tree on standard output, errors with a caret on standard error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.command import koala
+
+
+def test_the_tree_is_json_on_one_line() -> None:
+    run = koala("rsl", "-", stdin=b'+(&(count=4)(executable=$(BIN)/x))(a!="b c" (d))')
+    assert (run.returncode, run.stderr) == (0, "")
+    assert json.loads(run.stdout) == {
+        "bool": "+",
+        "operands": [
+            {
+                "bool": "&",
+                "operands": [
+                    {"attr": "count", "op": "=", "values": ["4"]},
+                    {"attr": "executable", "op": "=", "values": [{"cat": [{"var": "BIN"}, "/x"]}]},
+                ],
+            },
+            {"attr": "a", "op": "!=", "values": ["b c", {"seq": ["d"]}]},
+        ],
+    }
+
+
+def test_definitions_take_the_place_of_variables() -> None:
+    run = koala("rsl", "-", "--eval", "-D", "BIN=/opt=x", stdin=b"&(executable=$(BIN)/x)")
+    assert json.loads(run.stdout)["operands"][0]["values"] == ["/opt=x/x"]
+
+
+def test_a_syntax_error_points_at_its_place() -> None:
+    run = koala("rsl", "-", stdin=b"&(count=4)\n (executable=)")
+    assert (run.returncode, run.stdout) == (2, "")
+    first, source, caret = run.stderr.splitlines()
+    assert first.startswith("koala rsl: standard input: line 2, column 14: ")
+    assert source == " (executable=)"
+    assert caret == " " * 13 + "^"
+
+
+def test_a_variable_without_a_value_is_an_error_of_the_evaluation() -> None:
+    run = koala("rsl", "-", "--eval", stdin=b"&(a=$(X))")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "'X'" in run.stderr
+
+
+@pytest.mark.parametrize("text", [b"", b"\x00\xff\xfe", b"&(" * 3000, b"(" * 100_000])
+def test_garbage_is_an_error_and_no_crash(text: bytes) -> None:
+    run = koala("rsl", "-", stdin=text)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "Traceback" not in run.stderr
+
+
+def test_deep_nesting_is_printed_like_any_other() -> None:
+    run = koala("rsl", "-", stdin=b"&(a=" + b"(" * 3000 + b"x" + b")" * 3000 + b")")
+    assert run.returncode == 0
+    assert run.stdout.count('{"seq": [') == 3000
+
+
+def test_a_reader_that_goes_away_is_no_error_with_a_traceback() -> None:
+    run = koala("rsl", "-", stdin=b"&(a=b)" + b"(a=b)" * 20_000)
+    assert run.returncode == 0
