@@ -71,7 +71,7 @@ class RelaySettings:
     bytes_per_s: float | None = None
     offer_wait_s: float = 20.0
     stalled_s: float = 60.0
-    offers_max: int = 1000
+    offers_max: int = 4000
     readers_max: int = 32
     stores_max: int = 32
     output_bytes_max: int = 2**40
@@ -429,6 +429,7 @@ class RelayProcess:
 
     async def run(self) -> None:
         """Until cancelled. Raises UnreachableError when the first start fails."""
+        has_started = False
         pause_s = _RESTART_S
         while True:
             try:
@@ -436,11 +437,12 @@ class RelayProcess:
                     host = self._settings.listen.rpartition(":")[0]
                     self._settings = replace(self._settings, listen=f"{host}:{port}")
                     self._on_started(port)
+                    has_started = True
                     pause_s = _RESTART_S
                     status = await process.wait()
                     log.error("relay.ended", status=status)
             except UnreachableError as error:
-                if self._settings.listen.endswith(":0"):
+                if not has_started:
                     raise
                 log.warning("relay.not_started", error=str(error))
             await asyncio.sleep(pause_s)

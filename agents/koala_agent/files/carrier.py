@@ -47,7 +47,8 @@ class FilesSettings:
 
     `serve` (host:port, port 0: any) opens a port for others; None: what is served goes through the
     relay. `fetches_max` and `readers_max` bound copies in and out, `uploads_max` claims whose
-    outputs are sent at the same time. The store is looked through every `scan_s`.
+    outputs are sent at the same time. The store is looked through every `scan_s`. What is served is
+    forgotten `serve_idle_s` after its last reader, `serve_after_s` after it was read to its end.
     """
 
     site: str
@@ -59,6 +60,8 @@ class FilesSettings:
     readers_max: int = 8
     uploads_max: int = 4
     scan_s: float = 30.0
+    serve_idle_s: float = 7200.0
+    serve_after_s: float = 300.0
     transfers: TransferLimits = field(default_factory=TransferLimits)
     uploads: UploadLimits = field(default_factory=UploadLimits)
     certificates: Certificates | None = None
@@ -95,6 +98,8 @@ class Files:
             channels=self._channels,
             readers_max=settings.readers_max,
             stalled_s=2 * settings.transfers.stalled_s,
+            idle_s=settings.serve_idle_s,
+            after_s=settings.serve_after_s,
         )
         self._fetching = FetchPlace(
             site=settings.site,
@@ -119,6 +124,7 @@ class Files:
                     group.create_task(self._run(transfer, fetch))
                 for order in self._serving.orders.values():
                     self._offer(order)
+                group.create_task(self._forget_served())
                 self.is_ready.set()
                 await self._watch_store()
         finally:
@@ -139,11 +145,12 @@ class Files:
 
     def serve(self, order: ServeOrder) -> None:
         """Gives a part of a file to whoever shows the token, until cancelled."""
-        if self._serving.orders.get(order.transfer) == order:
-            return
-        self._withdraw(order.transfer)
-        self._serving.orders[order.transfer] = order
-        self._offer(order)
+        is_known = self._serving.orders.get(order.transfer) == order
+        if not is_known:
+            self._withdraw(order.transfer)
+        self._serving.take(order)
+        if not is_known:
+            self._offer(order)
 
     def cancel(self, transfer: str) -> None:
         """Ends a transfer, at either end; what is here of a copy is deleted."""
@@ -171,6 +178,10 @@ class Files:
         """The finished copy; None as long as it is not complete and checked."""
         fetch = self._fetches.get(transfer)
         return self._incoming.path(transfer) if fetch is not None and fetch.is_finished else None
+
+    def is_serving(self, transfer: str) -> bool:
+        """Whether somebody with the token would get something."""
+        return transfer in self._serving.orders
 
     def local_path(self, name: str) -> Path:
         """The site's own replica. Raises SpecError, UnusableFileError."""
@@ -231,13 +242,19 @@ class Files:
 
     def _fail_offer(self, report: TransferFailed) -> None:
         """The order is dropped, so that ordered again it is tried again."""
-        self._serving.orders.pop(report.transfer, None)
+        self._serving.drop(report.transfer)
         self._on_report(report)
 
     def _withdraw(self, transfer: str) -> None:
-        self._serving.orders.pop(transfer, None)
+        self._serving.drop(transfer)
         if (task := self._offers.pop(transfer, None)) is not None:
             task.cancel()
+
+    async def _forget_served(self) -> None:
+        while True:
+            await asyncio.sleep(min(15.0, self._settings.serve_after_s / 4))
+            for transfer in self._serving.expired():
+                self._withdraw(transfer)
 
     async def _watch_store(self) -> None:
         while True:

@@ -37,7 +37,11 @@ _RETRY_S_MAX = 10.0
 
 @dataclass(kw_only=True)
 class ServePlace:
-    """What all that is served from this site shares. `orders` are those that are wanted now."""
+    """What all that is served from this site shares. `orders` are those that are wanted now.
+
+    Nobody tells a source that its copy is complete. So an order is forgotten `idle_s` after anybody
+    last read it, and `after_s` after it was read to its end: then only a spoilt copy is read again.
+    """
 
     site: str
     store: FileStore
@@ -45,8 +49,31 @@ class ServePlace:
     channels: Channels
     readers_max: int
     stalled_s: float
+    idle_s: float
+    after_s: float
     orders: dict[str, ServeOrder] = field(default_factory=dict)
     readers: int = 0
+    _until: dict[str, float] = field(default_factory=dict)
+
+    def take(self, order: ServeOrder) -> None:
+        """The order is wanted (still)."""
+        self.orders[order.transfer] = order
+        self.touch(order.transfer)
+
+    def touch(self, transfer: str, *, is_complete: bool = False) -> None:
+        """The order was read from, or to its end."""
+        if transfer in self.orders:
+            self._until[transfer] = clock.now() + (self.after_s if is_complete else self.idle_s)
+
+    def drop(self, transfer: str) -> None:
+        """The order is not wanted any more."""
+        self.orders.pop(transfer, None)
+        self._until.pop(transfer, None)
+
+    def expired(self) -> tuple[str, ...]:
+        """The transfers whose orders should be forgotten now."""
+        now = clock.now()
+        return tuple(transfer for transfer, until in self._until.items() if until <= now)
 
 
 async def send_part(
@@ -64,8 +91,10 @@ async def send_part(
             await asyncio.sleep(place.links.take(order.target, len(block), clock.now()))
             if order.transfer not in place.orders:
                 return
+            place.touch(order.transfer)
             yield files_pb2.Chunk(data=block)
         yield files_pb2.Chunk(checksum=await in_thread(part.checksum))
+        place.touch(order.transfer, is_complete=True)
     finally:
         part.close()
 
