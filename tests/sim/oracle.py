@@ -1,0 +1,236 @@
+"""The oracle: it sees the truth at the sites and every event of the daemon, and holds both against
+the promises (design, 5). It knows nothing of how the core decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from dataclasses import dataclass, field
+
+from koala.core.actions import Action, Announce, ClaimProcessors, ReleaseClaim
+from koala.core.events import Event
+from koala.core.invariants import check
+from koala.core.job import ArmNumber, Finished, JobSpec, StartType
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.values import ClaimId, Instant, JobId, Priority, SiteName
+from koala.sim.engine import Engine
+from koala.sim.starters import Starter
+
+EVENTS_KEPT = 60
+
+
+class BreachError(AssertionError):
+    """A promise is broken."""
+
+
+def require(fact: bool, promise: int, text: str) -> None:
+    """The fact that a promise rests on."""
+    if not fact:
+        message = f"promise {promise}: {text}"
+        raise BreachError(message)
+
+
+def parts(claim: str) -> tuple[JobId, int, int]:
+    """Job, attempt and component of a claim."""
+    job, attempt, component, _ = claim.rsplit("/", 3)
+    return JobId(job), int(attempt), int(component)
+
+
+@dataclass
+class Truth:
+    """What really is, of one job."""
+
+    spec: JobSpec
+    is_accepted: bool = False
+    is_finished: bool = False
+    running: dict[ClaimId, Starter] = field(default_factory=dict)
+    passed: dict[tuple[int, int], ClaimId] = field(default_factory=dict)
+    newest_passed: int = 0
+
+
+class Oracle:
+    """Witness of the sites and overseer of the daemon."""
+
+    def __init__(self, parameters: Parameters, specs: dict[JobId, JobSpec]) -> None:
+        self.engine: Engine | None = None
+        self.parameters = parameters
+        self.jobs = {job: Truth(spec=spec) for job, spec in specs.items()}
+        self.alive: dict[SiteName, dict[str, int]] = {}
+        self.processors: dict[SiteName, int] = {}
+        self.promises: dict[ClaimId, list[ArmNumber]] = {}
+        self.releases: dict[tuple[JobId, int], ArmNumber] = {}
+        self.events = 0
+        self.replays = 0
+        self.last: deque[str] = deque(maxlen=EVENTS_KEPT)
+        self.seen: dict[str, int] = {}
+        self._hash = hashlib.sha256()
+
+    @property
+    def now(self) -> Instant:
+        return self.engine.now if self.engine is not None else 0.0
+
+    @property
+    def trace(self) -> str:
+        """A hash of everything that was seen, in order."""
+        return self._hash.hexdigest()
+
+    def note(self, text: str) -> None:
+        line = f"{self.now:12.4f} {text}"
+        self.last.append(line)
+        self._hash.update(line.encode())
+
+    def count(self, what: str) -> None:
+        """Something worth knowing happened: shows that a swarm reaches it."""
+        self.seen[what] = self.seen.get(what, 0) + 1
+
+    # --- the truth at the sites ---
+
+    def began(self, site: SiteName, starter: Starter) -> None:
+        """Promise 1: a starter takes processors that were idle."""
+        claim = starter.order.claim
+        self.note(f"{site}: {starter.nonce} begins")
+        used = self.alive.setdefault(site, {})
+        require(claim not in used, 1, f"{claim} runs twice at {site}")
+        used[claim] = starter.order.processors
+        total = sum(used.values())
+        require(total <= self.processors[site], 1, f"{site} runs {total}: {used}")
+
+    def armed(self, site: SiteName, starter: Starter) -> None:
+        """A promise was made."""
+        assert starter.armed is not None
+        self.note(f"{site}: {starter.nonce} arms {starter.armed}")
+        self.armed_list(starter.order.claim).append(starter.armed)
+
+    def armed_list(self, claim: ClaimId) -> list[ArmNumber]:
+        return self.promises.setdefault(claim, [])
+
+    def passed(self, site: SiteName, starter: Starter) -> None:
+        """Promise 3, at the instant of the pass."""
+        claim = starter.order.claim
+        job, attempt, component = parts(claim)
+        self.note(f"{site}: {starter.nonce} passes")
+        self.count("passes")
+        truth = self.jobs[job]
+        if starter.order.start_type is not StartType.NONE:
+            require(not truth.is_finished, 3, f"{claim} passes and {job} is Finished")
+        before = truth.passed.get((attempt, component))
+        require(before is None, 3, f"{claim} passes after {before}")
+        others = [other for other in truth.running if parts(other)[1] != attempt]
+        require(not others, 3, f"{claim} passes while {others} are alive")
+        newest = truth.newest_passed
+        require(attempt >= newest, 3, f"{claim} passes after attempt {newest} has passed")
+        if starter.order.start_type is not StartType.NONE:
+            self._require_armed(starter)
+        truth.passed[(attempt, component)] = claim
+        truth.newest_passed = attempt
+        truth.running[claim] = starter
+
+    def _require_armed(self, starter: Starter) -> None:
+        """All members that the bundle names have armed under the number that was released."""
+        number = starter.armed
+        assert number is not None
+        spec = self.jobs[parts(starter.order.claim)[0]].spec
+        for peer in starter.peers:
+            component = parts(peer)[2]
+            if spec.components[component].start_type is StartType.NONE:
+                continue
+            is_armed = number in self.promises.get(ClaimId(peer), [])
+            claim = starter.order.claim
+            require(is_armed, 3, f"{claim} passes and {peer} has not armed {number}")
+        strict = [
+            index
+            for index, component in enumerate(spec.components)
+            if component.start_type is StartType.STRICT
+        ]
+        named = {parts(peer)[2] for peer in starter.peers}
+        if spec.quorum is None:
+            missing = [index for index in strict if index not in named]
+            require(not missing, 3, f"{starter.order.claim} passes without {missing}")
+        else:
+            text = f"{starter.order.claim} passes with {sorted(named)}"
+            require(len(named) >= spec.quorum, 3, text)
+
+    def ended(self, site: SiteName, starter: Starter) -> None:
+        """Its processors are free again."""
+        claim = starter.order.claim
+        self.note(f"{site}: {starter.nonce} is gone")
+        del self.alive[site][claim]
+        self.jobs[parts(claim)[0]].running.pop(claim, None)
+
+    # --- the daemon ---
+
+    def accepted(self, job: JobId) -> None:
+        """Promise 4 begins."""
+        self.jobs[job].is_accepted = True
+
+    def handled(self, scheduler: Scheduler, event: Event, now: Instant) -> None:
+        """Every invariant of the core, after every event."""
+        self.events += 1
+        self.note(repr(event))
+        check(scheduler, now)
+
+    def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
+        """What is about to leave."""
+        for action in actions:
+            match action:
+                case ReleaseClaim():
+                    job, attempt, _ = parts(action.claim)
+                    known = self.releases.setdefault((job, attempt), action.number)
+                    text = f"{action.claim} is released under {action.number} after {known}"
+                    require(known == action.number, 3, text)
+                case ClaimProcessors(site=site):
+                    unusable = scheduler.sites[site].unusable_until
+                    is_resting = unusable is not None and not scheduler.sites[site].is_probing
+                    text = f"{action.claim} is asked of {site}, which rests"
+                    require(not is_resting or self._is_hit_now(scheduler, site), 7, text)
+                case Announce(job=job_id) if job_id is not None:
+                    self._hear(scheduler, action, job_id)
+                case _:
+                    pass
+
+    def _is_hit_now(self, scheduler: Scheduler, site: SiteName) -> bool:
+        """It became unusable in the same batch, after the claim was made."""
+        until = scheduler.sites[site].unusable_until
+        rest_s = self.parameters.probe_after_s
+        return until is not None and until - rest_s >= self.now - 4.0
+
+    def _hear(self, scheduler: Scheduler, said: Announce, job: JobId) -> None:
+        truth = self.jobs[job]
+        if said.phase:
+            self.count(said.phase)
+        if said.phase == "Finished":
+            free = StartType.NONE  # those end with the attempt; one that was dropped is owed a Stop
+            alive = [c for c, s in truth.running.items() if s.order.start_type is not free]
+            require(not alive, 3, f"{job} is Finished and {alive} run")
+            truth.is_finished = True
+        if said.phase == "Stopping":
+            self.count(said.text.split(":", 1)[0].split(" by ", 1)[0][:24])
+        if "preempted by" in said.text and said.phase == "Stopping":
+            other = JobId(said.text.rsplit(" ", 1)[1])
+            priorities = (truth.spec.priority, self.jobs[other].spec.priority)
+            text = f"{job} is preempted by {other}: {priorities}"
+            require(priorities == (Priority.LOW, Priority.HIGH), 6, text)
+            phases = [line.split(":", 1)[0] for _, line in scheduler.jobs[job].story]
+            before = [phase for phase in phases if phase[:1].isupper()]
+            is_releasing = "Stopping" in before and before[before.index("Stopping") - 1] == (
+                "Releasing"
+            )
+            require(not is_releasing or len(before) > 8, 6, f"{job} was preempted in Releasing")
+
+    def replayed(self, before: str | None, after: str) -> None:
+        """Promise 8."""
+        self.replays += 1
+        require(before in (None, after), 8, "a replay gave another state")
+
+    # --- at the end ---
+
+    def require_kept(self, scheduler: Scheduler) -> None:
+        """Promise 4: what was accepted is there; Finished stays Finished."""
+        for job, truth in self.jobs.items():
+            if truth.is_accepted:
+                require(job in scheduler.jobs, 4, f"{job} was accepted and is lost")
+            if truth.is_finished:
+                phase = scheduler.jobs[job].phase
+                require(isinstance(phase, Finished), 4, f"{job} was Finished and is {phase}")

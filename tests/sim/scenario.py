@@ -1,0 +1,369 @@
+"""A seed's whole story: grid, workload, parameters, faults; and the run of it.
+
+Parameters are often drawn at their bounds, because that is where rules meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+
+from koala.core.events import SiteResumed
+from koala.core.grid import SiteFacts
+from koala.core.job import (
+    ComponentSpec,
+    InputFile,
+    InputMode,
+    JobSpec,
+    StartType,
+)
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.snapshot import digest
+from koala.core.values import (
+    ClaimId,
+    FileName,
+    Instant,
+    JobId,
+    Priority,
+    Seconds,
+    SiteName,
+    UserName,
+)
+from koala.policies import chosen
+from koala.sim.faults import Chances, FaultPlan, Incident
+from koala.sim.pump import replay
+from koala.sim.sites import Setting
+from koala.sim.world import OPERATOR, World
+from koala_agent.lrm.model import Discipline
+from tests.sim.oracle import BreachError, Oracle, parts, require
+
+FAULTS_S = 240.0
+BANDWIDTH_BPS = 1_000_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything that the seed draws."""
+
+    seed: int
+    settings: tuple[Setting, ...]
+    parameters: Parameters
+    specs: dict[JobId, JobSpec]
+    arrivals: dict[JobId, Instant]
+    programs: dict[tuple[JobId, int], tuple[Seconds, int]]
+    replicas: tuple[tuple[FileName, SiteName, int], ...]
+    locals_: tuple[tuple[Instant, SiteName, int, Seconds], ...]
+    chances: Chances
+    kinds: tuple[Incident, ...]
+    placement: str
+    latency_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a run."""
+
+    trace: str
+    digest: str
+    events: int
+    replays: int
+    ended_at: Instant
+    seen: dict[str, int]
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    random = Random(seed)
+    settings = _settings(random)
+    names = [setting.name for setting in settings]
+    replicas = tuple(
+        (FileName(f"file{n}"), site, random.choice((0, 1000, 5_000_000, 40_000_000)))
+        for n in range(random.randrange(3))
+        for site in random.sample(names, k=random.choice((1, min(2, len(names)))))
+    )
+    sizes = {file: size for file, _, size in reversed(replicas)}
+    replicas = tuple((file, site, sizes[file]) for file, site, _ in replicas)
+    specs: dict[JobId, JobSpec] = {}
+    arrivals: dict[JobId, Instant] = {}
+    programs: dict[tuple[JobId, int], tuple[Seconds, int]] = {}
+    for n in range(random.randint(2, 7)):
+        job = JobId(f"j{n + 1}")
+        specs[job] = _spec(random, settings, tuple(sizes))
+        arrivals[job] = random.choice((0.0, 1.0, random.uniform(0, 100.0)))
+        run_s = random.choice((0.0, 0.5, 5.0, 20.0, 90.0))
+        for component in range(len(specs[job].components)):
+            status = 1 if random.random() < 0.04 else 0
+            programs[(job, component)] = (run_s * random.uniform(0.9, 1.1), status)
+    return Scenario(
+        seed=seed,
+        settings=settings,
+        parameters=_parameters(random),
+        specs=specs,
+        arrivals=arrivals,
+        programs=programs,
+        replicas=replicas,
+        locals_=_locals(random, settings),
+        chances=_chances(random),
+        kinds=_kinds(random),
+        placement=random.choice(("CF", "CF", "WF")),
+        latency_s=random.choice((0.001, 0.01, 0.05)),
+    )
+
+
+def _settings(random: Random) -> tuple[Setting, ...]:
+    rho = random.choice((0.0, 0.0005))
+    return tuple(
+        Setting(
+            name=SiteName(f"s{n + 1}"),
+            facts=SiteFacts(
+                processors=random.choice((1, 2, 4, 8)),
+                grace_s=random.choice((0.2, 1.0, 5.0, 20.0)),
+                starts_after_stop=random.random() < 0.6,
+            ),
+            discipline=random.choice((Discipline.FCFS, Discipline.EASY)),
+            rate=1.0 + random.choice((-rho, rho)),
+            offset_s=random.choice((0.0, -0.3, 0.02, 1.0)),
+        )
+        for n in range(random.choice((1, 2, 2, 3, 3, 4)))
+    )
+
+
+def _spec(random: Random, settings: tuple[Setting, ...], files: tuple[FileName, ...]) -> JobSpec:
+    total = sum(setting.facts.processors for setting in settings)
+    left = total
+    components: list[ComponentSpec] = []
+    is_odd = random.random() < 0.35
+    # The smallest that are drawn fit an empty grid: one component a site, in order.
+    sites = random.sample(settings, k=random.randint(1, len(settings)))
+    for setting in sites:
+        size = random.choice((1, 1, 2, setting.facts.processors))
+        size = min(size, setting.facts.processors, left)
+        left -= size
+        kind = random.choice(tuple(StartType)) if is_odd else StartType.STRICT
+        components.append(
+            ComponentSpec(
+                executable="/bin/true",
+                processors=size,
+                site=setting.name if random.random() < 0.2 else None,
+                start_type=kind,
+                wall_time_s=random.choice((None, None, None, 10.0)),
+            )
+        )
+    count = len(components)
+    file = random.choice(files) if files and random.random() < 0.5 else None
+    return JobSpec(
+        components=tuple(components),
+        owner=UserName(random.choice(("ann", "bob"))),
+        priority=random.choice(tuple(Priority)),
+        input_file=InputFile(name=file) if file is not None else None,
+        input_mode=random.choice(tuple(InputMode)),
+        max_hold_s=random.choice((None, None, 30.0, 300.0)),
+        quorum=random.randint(1, count) if count > 1 and random.random() < 0.2 else None,
+        retries=random.choice((0, 0, 1, 2)),
+        rerun=random.random() < 0.85,
+    )
+
+
+def _parameters(random: Random) -> Parameters:
+    choice = random.choice
+    fraction = choice((0.0, 0.5, 0.75, 1.0))
+    hold_lease_s = choice((5.0, 20.0, 60.0))
+    return Parameters(
+        scan=choice(("change", "change", "interval")),
+        scan_interval_s=choice((5.0, 30.0)),
+        high_scans_per_low=choice((1, 2, 5)),
+        queue_jobs_max=choice((1, 2, 10_000, 10_000)),
+        ageing_s=choice((0.0, 30.0, 3600.0, float("inf"))),
+        count_placed=random.random() < 0.2,
+        bandwidth_default_bps=BANDWIDTH_BPS,
+        claim_fraction=fraction,
+        claim_fraction_step=choice((0.0, 0.125, 1.0)),
+        claim_fraction_min=min(fraction, choice((0.0, 0.25))),
+        claim_threshold=choice((0.0, 0.0, 0.5, 1.0)),
+        claiming_step_min_s=choice((0.001, 1.0, 5.0)),
+        claiming_tries_max=choice((20, 100, 1000)),
+        hold_s=choice((60.0, 900.0)),
+        preempt=choice(("complete", "component", "none")),
+        preempt_rest_s=choice((0.0, 60.0, 600.0)),
+        hold_budget_user_s=choice((float("inf"),) * 5 + (50_000.0,)),
+        hold_budget_site_s=choice((float("inf"),) * 5 + (50_000.0,)),
+        late_max_s=min(choice((0.05, 2.0, 2.0, 10.0)), hold_lease_s / 4),  # else nobody can promise
+        lead_min_s=choice((0.05, 0.5)),
+        lead_max_s=choice((0.5, 2.0)),
+        arms_max=choice((1, 3, 20, 20)),
+        hold_lease_s=hold_lease_s,
+        run_lease_s=hold_lease_s * choice((1.0, 2.0, 10.0)),
+        kill_s=choice((0.0, 5.0)),
+        pause_max_s=choice((0.0, 5.0)),
+        consecutive_errors_max=choice((1, 3, 3)),
+        probe_after_s=choice((0.0, 30.0, 600.0)),
+    )
+
+
+def _locals(
+    random: Random, settings: tuple[Setting, ...]
+) -> tuple[tuple[Instant, SiteName, int, Seconds], ...]:
+    if random.random() < 0.5:
+        return ()
+    return tuple(
+        (
+            random.uniform(0.0, FAULTS_S),
+            (setting := random.choice(settings)).name,
+            random.randint(1, setting.facts.processors),
+            random.choice((1.0, 10.0, 100.0)),
+        )
+        for _ in range(random.randrange(12))
+    )
+
+
+def _chances(random: Random) -> Chances:
+    def some(*values: float) -> float:
+        return random.choice((0.0, *values))
+
+    return Chances(
+        cut=some(0.0, 0.002, 0.02),
+        double=some(0.0, 0.05),
+        late=some(0.0, 0.01, 0.1),
+        manager_error=some(0.0, 0.05, 0.3),
+        transfer_error=some(0.0, 0.1, 0.5),
+        transfer_stall=some(0.0, 0.2),
+        pause=some(0.0, 0.2, 1.0),
+        slow_commit=some(0.0, 0.02, 0.2),
+        requeue=some(0.5),
+        incidents_per_s=some(0.01, 0.05, 0.2),
+    )
+
+
+def _kinds(random: Random) -> tuple[Incident, ...]:
+    """Some seeds see every kind, others one or two in strength."""
+    every = tuple(Incident)
+    return every if random.random() < 0.5 else tuple(random.choices(every, k=2))
+
+
+class Run:
+    """One seed's world, run to its end."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        parameters = scenario.parameters
+        self.oracle = Oracle(parameters, scenario.specs)
+        plan = FaultPlan(
+            scenario.seed,
+            chances=scenario.chances,
+            kinds=scenario.kinds,
+            quiet_at=FAULTS_S,
+            lasts_s_max=90.0,
+            latency_s=scenario.latency_s,
+            pause_s_max=parameters.pause_max_s,
+        )
+        self.world = World(
+            scenario.settings,
+            parameters=parameters,
+            policies=chosen(placement=scenario.placement),
+            plan=plan,
+            onlooker=self.oracle,
+            program=self._program,
+            bandwidth=lambda _source, _target: BANDWIDTH_BPS,
+        )
+        self.oracle.engine = self.world.engine
+        self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}
+
+    def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
+        job, attempt, component = parts(claim)
+        run_s, status = self.scenario.programs[(job, component)]
+        return run_s, status if attempt < 3 else 0
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return self.world.daemon.scheduler
+
+    @property
+    def bound_s(self) -> Seconds:
+        """How long after the last fault all that fit have ended, and nothing is left."""
+        limits = self.scenario.parameters
+        leases_s = 4 * (limits.fence_s + limits.hold_fence_s)
+        return 7200.0 + 20 * leases_s + 8 * limits.probe_after_s
+
+    def play(self) -> Outcome:
+        """Run it. BreachError or AssertionError when a promise or an invariant breaks."""
+        world, scenario = self.world, self.scenario
+        world.begin()
+        for file, site, size_bytes in scenario.replicas:
+            world.add_replica(file, site, size_bytes)
+        for job, spec in scenario.specs.items():
+            world.submit(job, spec, scenario.arrivals[job])
+        for at, name, processors, run_s in scenario.locals_:
+            arrive = partial(world.sites[name].submit_local, processors, run_s)
+            world.engine.at(at, arrive)
+        world.engine.run(FAULTS_S + 15.0)
+        for name in world.sites:  # an operator whose last word was to drain comes back
+            world.insist(SiteResumed(site=name, by=OPERATOR))
+        self._play_out()
+        self._judge()
+        return Outcome(
+            trace=self.oracle.trace,
+            digest=digest(self.scheduler),
+            events=self.oracle.events,
+            replays=self.oracle.replays,
+            ended_at=world.engine.now,
+            seen=self.oracle.seen,
+        )
+
+    def _play_out(self) -> None:
+        """Until all is over and gone, or the bound is reached."""
+        engine = self.world.engine
+        until = FAULTS_S + self.bound_s
+        step_s = 5.0
+        while engine.now < until and not self._is_quiet():
+            engine.run(engine.now + step_s)
+            step_s = min(step_s * 1.2, 120.0)
+
+    def _is_quiet(self) -> bool:
+        jobs = self.scheduler.jobs
+        is_over = len(jobs) == len(self.scenario.specs) and all(j.is_over for j in jobs.values())
+        sites = self.world.sites.values()
+        is_empty = not any(site.starters or site.table for site in sites)
+        return is_over and not self.scheduler.ledger and is_empty and self.world.daemon.is_up
+
+    def _judge(self) -> None:
+        scheduler = self.scheduler
+        for job in scheduler.jobs.values():
+            story = "\n".join(f"{at:10.3f} {text}" for at, text in job.story[-12:])
+            require(job.is_over, 9, f"{job.id} is {job.phase} at the bound:\n{story}")
+        for job_id in self.scenario.specs:
+            require(job_id in scheduler.jobs, 4, f"{job_id} was submitted and is lost")
+        require(not scheduler.ledger, 5, f"claims are owed: {list(scheduler.ledger)}")
+        require(not scheduler.files.transfers, 5, "transfers are left")
+        for site in self.world.sites.values():
+            require(not site.starters, 5, f"{site.name} runs {list(site.starters)}")
+            require(not site.table, 5, f"{site.name} keeps {list(site.table)}")
+        self.oracle.require_kept(scheduler)
+        self._judge_replay()
+
+    def _judge_replay(self) -> None:
+        """Promise 8, over the whole journal, where the last commit is the last event."""
+        daemon = self.world.daemon
+        policies = chosen(placement=self.scenario.placement)
+        again = replay(daemon.journal, self.scenario.parameters, policies)
+        daemon.crash()
+        daemon.start()
+        require(
+            digest(again) == digest(replay(daemon.journal, self.scenario.parameters, policies)),
+            8,
+            "two replays differ",
+        )
+
+
+def run(seed: int) -> Outcome:
+    """The outcome of a seed. Raises BreachError or AssertionError with what broke."""
+    return Run(draw(seed)).play()
+
+
+def quiet(scenario: Scenario) -> Scenario:
+    """The same without faults."""
+    return replace(scenario, chances=Chances(), kinds=())
+
+
+__all__ = ["BreachError", "Outcome", "Run", "Scenario", "draw", "quiet", "run"]
