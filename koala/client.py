@@ -17,6 +17,7 @@ import getpass
 import json
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeAlias, cast
@@ -32,6 +33,7 @@ from koala.wire.v1.koala_pb2_grpc import KoalaStub
 DEFAULT_ADDRESS = "127.0.0.1:7740"
 ADDRESS_VARIABLE = "KOALA_ADDRESS"
 CONNECT_S = 2.0
+FAILING_S = 0.3  # how long a connection that failed before is given to come back
 CALL_S = 60.0
 BATCH_MAX = 500  # submissions in one message
 RETRY_MIN_S = 0.1
@@ -180,8 +182,9 @@ class Client:
         only = jobs[0] if len(jobs) == 1 else ""
         async for notice in self._watch(after=-1, job=only, is_marked=True):
             if not notice:  # watching: what happened before is asked for, what comes is told
-                for job in [job for job, phase in phases.items() if phase not in ENDS]:
-                    phases[job] = str((await self.show(job))["phase"])
+                with suppress(UnreachableError):  # the watch will begin anew, too
+                    for job in [job for job, phase in phases.items() if phase not in ENDS]:
+                        phases[job] = str((await self.show(job))["phase"])
             elif notice["job"] in phases and notice["phase"]:
                 phases[notice["job"]] = notice["phase"]
             if all(phase in ENDS for phase in phases.values()):
@@ -298,21 +301,22 @@ class Client:
     async def _reach(self) -> None:
         """Wait for the connection, for a bounded time. Raises UnreachableError."""
         assert self._channel is not None
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                await self._until_ready(self._channel)
-        except TimeoutError:
-            raise UnreachableError(self._nobody()) from None
+        await self._until_ready(self._channel)
 
     async def _until_ready(self, channel: grpc.aio.Channel) -> None:
         state = channel.get_state(try_to_connect=True)
-        failures = 0
+        was_failing = state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
         while state is not grpc.ChannelConnectivity.READY:
-            # The first failure may be the one that a daemon's restart left behind.
-            failures += state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
-            if failures > 1:
+            # gRPC stays in this state until a try succeeds; one that began now has just failed.
+            if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not was_failing:
                 raise UnreachableError(self._nobody())
-            await channel.wait_for_state_change(state)
+            limit_s = FAILING_S if was_failing else CONNECT_S
+            try:
+                async with asyncio.timeout(limit_s):
+                    await channel.wait_for_state_change(state)
+            except TimeoutError:
+                raise UnreachableError(self._nobody()) from None
+            was_failing = False
             state = channel.get_state(try_to_connect=True)
 
     def _nobody(self) -> str:

@@ -234,16 +234,25 @@ def _explain(error: str, tree: dict[str, Any]) -> str:
     what, place = found["what"], (found["path"] or "$").removeprefix("$").removeprefix(".")
     field = _FIELD.search(what)
     if field is not None and "unknown field" in what:
-        key = f"{place}.{field['name']}" if place else field["name"]
         table = _KNOWN.get(place, SiteTable)
+        place = place.replace("[...]", f".{_holder(tree.get('sites'), field['name'])}")
+        key = f"{place}.{field['name']}" if place else field["name"]
         return _unknown(key, field["name"], table.__struct_fields__)
     if field is not None:
         return f"{place}.{field['name']} is missing" if place else f"[{field['name']}] is missing"
-    value: object = tree
-    for key in place.removesuffix("[...]").split(".") if place else ():
-        value = value.get(key) if isinstance(value, dict) else None
     allowed = what.removeprefix("Expected ").replace("`", "")
+    if "[...]" in place:  # msgspec does not say which of them
+        return f"{place.replace('[...]', '.NAME')}: allowed is {allowed}"
+    value: object = tree
+    for key in place.split(".") if place else ():
+        value = value.get(key) if isinstance(value, dict) else None
     return f"{place or 'the file'} = {value!r}: allowed is {allowed}"
+
+
+def _holder(tables: object, key: str) -> str:
+    """The first of these tables that has the key."""
+    named = tables.items() if isinstance(tables, dict) else ()
+    return next((str(name) for name, table in named if key in table), "NAME")
 
 
 def _unknown(key: str, name: str, known: tuple[str, ...]) -> str:

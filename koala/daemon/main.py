@@ -108,7 +108,6 @@ class Daemon:
     def __init__(self, config: Config) -> None:
         self.address = ""  # where clients and agents reach it, once it serves
         self.started = asyncio.Event()
-        self._relayed = asyncio.Event()
         self._config = config
         self._publishing: asyncio.Queue[PublishOutputs] = asyncio.Queue()
         self._publish_notices: list[Callable[[Sequence[Notice]], None]] = []
@@ -167,9 +166,8 @@ class Daemon:
             pumping = group.create_task(pump.run())
             others = [group.create_task(desk.run()), group.create_task(self._publish(spool))]
             others += self._bus(group)
-            relay = group.create_task(self._relay(effects, secret))
+            relay = group.create_task(self._relay(effects, roster, secret))
             try:
-                await self._relayed.wait()  # agents are told its address when they register
                 await server.start()
                 self._write_endpoint()
                 log.info("daemon.started", address=self.address, epoch=scheduler.epoch)
@@ -188,13 +186,13 @@ class Daemon:
                 task.cancel()
         log.info("daemon.ended")
 
-    async def _relay(self, effects: Effects, secret: bytes) -> None:
+    async def _relay(self, effects: Effects, roster: Roster, secret: bytes) -> None:
         config = self._config
         host = config.relay_address or _reachable(config.relay_listen)
 
         def started(port: int) -> None:
             effects.relay = f"{host}:{port}"
-            self._relayed.set()
+            roster.open.set()
             log.info("relay.started", address=effects.relay)
 
         settings = RelaySettings(

@@ -121,6 +121,7 @@ class Roster(AgentLinkServicer):
         timing: Timing,
     ) -> None:
         self.sessions: dict[SiteName, Connection] = {}
+        self.open = asyncio.Event()  # agents are heard from then on: the relay's address is known
         self._scheduler = scheduler
         self._pump = pump
         self._clock = clock
@@ -192,6 +193,7 @@ class Roster(AgentLinkServicer):
 
     async def _read(self, connection: Connection, requests: AsyncIterator[pb.FromAgent]) -> None:
         session = connection.session
+        await self.open.wait()
         async for message in requests:
             await self._pump.has_room()
             try:

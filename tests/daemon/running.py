@@ -1,0 +1,42 @@
+"""Daemons in this process for tests: started in a TaskGroup, stopped or killed at will."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from koala.daemon.config import Config, parse_config
+from koala.daemon.main import Daemon
+
+FAST = """
+hold_lease_s = 5.0
+run_lease_s = 20.0
+claiming_step_min_s = 0.05
+"""
+
+
+def config_of(folder: Path, more: str = "", *, parameters: str = FAST) -> Config:
+    """A configuration with any free port and its state below `folder`."""
+    text = (
+        '[daemon]\nlisten = "127.0.0.1:0"\nstate_dir = "state"\nbeat_s = 0.2\nsilence_s = 5.0\n'
+        f"[parameters]\n{parameters}\n{more}"
+    )
+    return parse_config(text, source="test.toml", folder=folder)
+
+
+@asynccontextmanager
+async def running(config: Config) -> AsyncIterator[Daemon]:
+    """A daemon that serves; it ends in order when the block is left."""
+    daemon, stop = Daemon(config), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(daemon.serve(stop))
+        starting = group.create_task(daemon.started.wait())
+        await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
+        try:
+            if daemon.started.is_set():
+                yield daemon
+        finally:
+            stop.set()
+            async with asyncio.timeout(30):
+                await asyncio.wait({serving})

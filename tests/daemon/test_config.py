@@ -1,0 +1,95 @@
+"""A configuration is right, or its error names the file, the key and what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from koala.daemon.config import parse_config, read_config
+from koala.errors import ConfigError
+
+LEAST = '[daemon]\nstate_dir = "state"\n'
+
+
+def test_the_least_configuration_has_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.toml"
+    path.write_text(LEAST)
+    config = read_config(path)
+    assert config.listen == "127.0.0.1:7740"
+    assert config.state_dir == tmp_path / "state"
+    assert config.spool == tmp_path / "state" / "spool"
+    assert config.is_open
+    assert config.parameters.run_lease_s == 600.0
+
+
+def test_everything_that_can_be_said_is_taken(tmp_path: Path) -> None:
+    text = """
+[daemon]
+listen = "[::1]:0"
+state_dir = "/var/lib/koala"
+spool = "/scratch/spool"
+open = true
+[parameters]
+claim_fraction = 0.5
+run_lease_s = inf
+high_scans_per_low = 3
+[policies]
+placement = "WF"
+[sites.delft]
+[sites.leiden]
+owner = "ada"
+[links.bandwidth]
+delft = { leiden = 1_000_000 }
+[relay]
+listen = "0.0.0.0:7741"
+address = "koala.example.org"
+bytes_per_s = 1e8
+[bus]
+url = "mqtt://localhost"
+"""
+    config = parse_config(text, source="x.toml", folder=tmp_path)
+    assert config.spool == Path("/scratch/spool")
+    assert config.parameters.claim_fraction == 0.5
+    assert config.parameters.run_lease_s == float("inf")
+    assert config.sites == {"delft": None, "leiden": "ada"}
+    assert config.is_open
+    assert config.links == (("delft", "leiden", 1_000_000.0),)
+    assert config.bus_url == "mqtt://localhost"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[daemon", "not TOML"),
+        ("", r"\[daemon\] is missing"),
+        ("[daemon]\n", "daemon.state_dir is missing"),
+        (LEAST + 'listn = "x"\n', "daemon.listn is unknown: did you mean listen"),
+        (LEAST + 'listen = "here"\n', "daemon.listen = 'here': allowed is str matching regex"),
+        (LEAST + 'listen = "a:99999"\n', "daemon.listen = 'a:99999': allowed are ports"),
+        (LEAST + "beat_s = 10.0\n", r"silence_s = 15: allowed is at least 2 x daemon.beat_s = 20"),
+        (LEAST + "[parameters]\nclaim_fracton = 1\n", "did you mean claim_fraction"),
+        (
+            LEAST + "[parameters]\nclaim_fraction = 7.0\n",
+            "claim_fraction = 7.0: allowed are values",
+        ),
+        (LEAST + '[parameters]\nhold_s = "long"\n', "parameters.hold_s = 'long': allowed is float"),
+        (LEAST + "[parameters]\nhold_s = nan\n", "parameters.hold_s = nan"),
+        (LEAST + '[policies]\nplacement = "XX"\n', "policies.placement = 'XX': known are CF"),
+        (LEAST + "[sites.delft]\nowned = 1\n", "sites.delft.owned is unknown"),
+        (LEAST + "[links.bandwidth]\na = { b = -1.0 }\n", "allowed is float > 0"),
+        (LEAST + "[sitess]\n", "sitess is unknown: did you mean sites"),
+    ],
+)
+def test_a_wrong_one_is_explained(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=r"^x\.toml: ") as error:
+        parse_config(text, source="x.toml", folder=tmp_path)
+    assert error.match(said)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot be read"):
+        read_config(tmp_path / "nowhere.toml")
+
+
+def test_listed_sites_close_the_door_to_others(tmp_path: Path) -> None:
+    config = parse_config(LEAST + "[sites.delft]\n", source="x.toml", folder=tmp_path)
+    assert not config.is_open

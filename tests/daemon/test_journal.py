@@ -1,0 +1,257 @@
+"""The journal keeps what was committed, refuses what it cannot trust, and reads back the same."""
+
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala.core.events import EVENTS, Event, ParametersChanged, SiteDrained, Woken
+from koala.core.parameters import PAPER, Parameters
+from koala.core.values import SiteName, UserName
+from koala.daemon import journal as journal_module
+from koala.daemon.journal import (
+    Batch,
+    Journal,
+    Notice,
+    Record,
+    decode_event,
+    encode_event,
+    read_records,
+)
+from koala.errors import JournalError
+
+st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
+st.register_type_strategy(int, st.integers(min_value=-(2**60), max_value=2**60))
+st.register_type_strategy(str, st.text(max_size=20))
+st.register_type_strategy(Parameters, st.sampled_from([PAPER, Parameters(), Parameters(hold_s=7)]))
+
+
+@pytest.mark.parametrize("kind", EVENTS.values(), ids=EVENTS)
+def test_every_kind_of_event_reads_back_as_it_was(kind: type[Event]) -> None:
+    @given(event=st.from_type(kind))
+    def check(event: Event) -> None:
+        assert decode_event(kind.__name__, encode_event(event)) == event
+
+    check()
+
+
+def test_the_table_of_kinds_is_the_union_of_events() -> None:
+    assert set(EVENTS.values()) == set(get_args(Event))
+
+
+def test_infinite_parameters_read_back() -> None:
+    event = ParametersChanged(parameters=PAPER, links=((SiteName("a"), SiteName("b"), 1.5),))
+    text = encode_event(event)
+    json.loads(text, parse_constant=pytest.fail)  # plain JSON, for other programs
+    assert decode_event("ParametersChanged", text) == event
+
+
+def record(seq: int, *, answers: list[object] | None = None) -> Record:
+    event = SiteDrained(site=SiteName("delft"), by=UserName(f"user {seq}"))
+    return Record(seq=seq, at=100.0 + seq, event=event, answers=answers or [])
+
+
+def opened(folder: Path) -> tuple[Journal, list[Record]]:
+    journal = Journal.open(folder)
+    try:
+        return journal, list(journal.records())
+    except BaseException:
+        journal.close()
+        raise
+
+
+def written(folder: Path, count: int) -> Path:
+    """A closed journal with so many events, and its database file."""
+    journal, _ = opened(folder)
+    for seq in range(1, count + 1):
+        journal.append(Batch(records=[record(seq)]))
+    journal.close()
+    return folder / journal_module.FILE
+
+
+def test_what_was_committed_is_read_with_its_answers_in_order(tmp_path: Path) -> None:
+    journal, none = opened(tmp_path / "state")
+    assert none == []
+    answers = [3, ["placement", [[0, "delft", None, 0.0]]]]
+    records = [record(1), record(2, answers=answers), record(3)]
+    journal.append(Batch(records=records[:2], digest="d2"))
+    journal.append(Batch(records=records[2:]))
+    journal.close()
+    again, found = opened(tmp_path / "state")
+    assert found == records
+    assert (again.seq, again.last_at) == (3, 103.0)
+    assert again.last_digest() == (2, "d2")
+    again.append(Batch(records=[record(4)]))
+    again.close()
+    assert list(read_records(tmp_path / "state")) == [*records, record(4)]
+
+
+async def test_notices_keep_their_numbers_over_a_restart(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    notices = [Notice(number=n, at=1.0, job=f"j{n}", phase="Placing", text="t") for n in (1, 2, 3)]
+    journal.append(Batch(records=[record(1)], notices=notices))
+    assert await journal.notices(1, 10) == notices[1:]
+    assert await journal.notices(0, 2) == notices[:2]
+    journal.close()
+    again, _ = opened(tmp_path)
+    assert (again.first_notice, again.notice_number) == (1, 3)
+    again.close()
+
+
+async def test_only_the_newest_notices_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "NOTICES_MAX", 2000)
+    journal, _ = opened(tmp_path)
+    for first in range(1, 6001, 500):
+        numbers = range(first, first + 500)
+        journal.append(Batch(records=[], notices=[Notice(number=n, at=0.0) for n in numbers]))
+    kept = await journal.notices(0, 10_000)
+    assert [kept[0].number, kept[-1].number] == [journal.first_notice, 6000]
+    assert 2000 <= len(kept) < 3000
+    journal.close()
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    os.umask(0o022)
+    journal, _ = opened(tmp_path / "state")
+    journal.append(Batch(records=[record(1)]))
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "state").iterdir()}
+    assert {"journal.db", "journal.db-wal", "journal.mark", "lock"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    journal.close()
+
+
+def test_a_second_opener_is_told_who_has_the_state_directory(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    with pytest.raises(JournalError, match=rf"{tmp_path}.*another daemon.*pid {os.getpid()}"):
+        Journal.open(tmp_path)
+    journal.close()
+    opened(tmp_path)[0].close()
+
+
+def test_another_format_is_refused_with_both_numbers(tmp_path: Path) -> None:
+    file = written(tmp_path, 1)
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(JournalError, match="format 99; this version knows format 1"):
+        Journal.open(tmp_path)
+    with pytest.raises(JournalError, match="format 99"):
+        list(read_records(tmp_path))
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_bytes(b"what is this\n" * 100)
+    with pytest.raises(JournalError, match="damaged, or no journal"):
+        Journal.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE event SET body = replace(body, 'user 2', 'user 9') WHERE seq = 2", "event 2"),
+        ("DELETE FROM event WHERE seq = 2", "event 2 is missing"),
+        ("DELETE FROM event WHERE seq = 3", "ends with event 2, but event 3 had been committed"),
+        ("DELETE FROM event", "ends with event 0, but event 3 had been committed"),
+        ("UPDATE event SET at = 5.0 WHERE seq = 3", "event 3"),
+    ],
+)
+def test_a_changed_row_is_found(tmp_path: Path, change: str, said: str) -> None:
+    file = written(tmp_path, 3)
+    with sqlite3.connect(file) as connection:
+        connection.execute(change)
+    connection.close()
+    with pytest.raises(JournalError, match=said):
+        opened(tmp_path)
+
+
+def test_a_lost_write_ahead_log_is_found(tmp_path: Path) -> None:
+    """SQLite itself opens what is left and says that all is well."""
+    journal, _ = opened(tmp_path / "state")
+    for seq in range(1, 6):
+        journal.append(Batch(records=[record(seq)]))
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("journal.db", "journal.mark"):
+        copy.joinpath(name).write_bytes((tmp_path / "state" / name).read_bytes())
+    journal.close()
+    with pytest.raises(JournalError, match=r"damaged|format 0"):
+        opened(copy)
+
+
+def test_flipped_bits_never_give_a_shorter_or_another_past(tmp_path: Path) -> None:
+    """Whatever bit is flipped, the journal is read as it was or refused (promise 4)."""
+    file = written(tmp_path / "state", 40)
+    whole, expected = file.read_bytes(), list(read_records(file))
+    refused = 0
+    for number in range(60):
+        bit = number * len(whole) * 8 // 60 + number % 8
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(damaged)
+        try:
+            journal, found = opened(tmp_path / "state")
+        except JournalError:
+            refused += 1
+        else:
+            journal.close()
+            assert found == expected
+        for name in ("journal.db-wal", "journal.db-shm"):
+            (tmp_path / "state" / name).unlink(missing_ok=True)
+    assert refused > 0
+
+
+def test_a_database_deleted_under_the_daemon_is_noticed(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(Batch(records=[record(1)]))
+    journal.path.unlink()
+    with pytest.raises(JournalError, match="cannot be written"):
+        journal.append(Batch(records=[record(2)]))
+    journal.close()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from koala.core.events import Woken
+from koala.daemon.journal import Batch, Journal, Record
+journal = Journal.open(Path(sys.argv[1]))
+assert list(journal.records()) is not None
+seq = journal.seq
+while True:
+    seq += 1
+    journal.append(Batch(records=[Record(seq=seq, at=float(seq), event=Woken(), answers=[])]))
+    print(seq, flush=True)
+"""
+
+
+def test_a_killed_writer_loses_no_acknowledged_event(tmp_path: Path) -> None:
+    acknowledged = 0
+    for _ in range(5):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert writer.stdout is not None
+        for _ in range(30):
+            acknowledged = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+        acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
+        writer.wait(30)
+        writer.stdout.close()
+        journal, found = opened(tmp_path)
+        assert len(found) >= acknowledged
+        assert found[-1] == Record(seq=len(found), at=float(len(found)), event=Woken(), answers=[])
+        journal.close()

@@ -1,0 +1,141 @@
+"""When silence is proof, and what components may tell each other."""
+
+import pytest
+
+from koala.core.grid import Site, SiteFacts
+from koala.core.job import Claim, ClaimPhase, StartType
+from koala.core.values import ClaimId, JobId, SiteName
+from koala.daemon.exchange import NAMES_MAX, Exchange
+from koala.daemon.leases import Leases
+from koala.errors import RejectedError, SpecError
+
+CLAIM = ClaimId("j1/1/0/1")
+DELFT = SiteName("delft")
+JOB = JobId("j1")
+
+
+def ledger(
+    *, released: bool = True, granted_at: float | None = 10.0, asked_at: float = 5.0
+) -> dict[ClaimId, Claim]:
+    return {
+        CLAIM: Claim(
+            id=CLAIM,
+            job=JOB,
+            attempt=1,
+            component=0,
+            site=DELFT,
+            processors=1,
+            start_type=StartType.STRICT,
+            asked_at=asked_at,
+            ask_number=1,
+            hold_s=60.0,
+            grace_until=asked_at + 5.0,
+            phase=ClaimPhase.RELEASED,
+            granted_at=granted_at,
+            released=released,
+        )
+    }
+
+
+def sites(*, is_connected: bool = True) -> dict[SiteName, Site]:
+    facts = SiteFacts(processors=4, grace_s=5.0)
+    return {DELFT: Site(name=DELFT, facts=facts, is_connected=is_connected, disconnected_at=50.0)}
+
+
+def is_fenced(leases: Leases, claims: dict[ClaimId, Claim], now: float, **site: bool) -> bool:
+    return bool(leases.overdue(claims, sites(**site), fence_s=100.0, now=now))
+
+
+def test_a_released_claim_is_fenced_when_silent_since_its_last_answer() -> None:
+    leases = Leases(0.0)
+    leases.answer(CLAIM, 30.0)
+    assert not is_fenced(leases, ledger(), 129.9)
+    assert is_fenced(leases, ledger(), 130.0)
+
+
+def test_a_claim_that_was_never_released_is_never_fenced() -> None:
+    assert not is_fenced(Leases(0.0), ledger(released=False), 1e9)
+
+
+def test_a_daemons_start_counts_as_the_last_answer() -> None:
+    leases = Leases(1000.0)
+    assert not is_fenced(leases, ledger(), 1099.0)
+    assert is_fenced(leases, ledger(), 1100.0)
+
+
+def test_the_grant_counts_as_an_answer() -> None:
+    assert not is_fenced(Leases(0.0), ledger(granted_at=70.0), 169.0)
+    assert is_fenced(Leases(0.0), ledger(granted_at=70.0), 170.0)
+
+
+def test_a_claim_without_barrier_may_begin_as_long_as_its_agent_knows_it() -> None:
+    """It starts at check-in, which may come long after the ask: until then nothing is certain."""
+    asked = ledger(granted_at=None)
+    assert not is_fenced(Leases(0.0), asked, 1e6, is_connected=True)
+    assert not is_fenced(Leases(0.0), asked, 154.0, is_connected=False)
+    assert is_fenced(Leases(0.0), asked, 155.0, is_connected=False)
+
+
+def test_an_infinite_lease_fences_nothing() -> None:
+    leases = Leases(0.0)
+    assert leases.overdue(ledger(), sites(), fence_s=float("inf"), now=1e12) == []
+
+
+def test_answers_of_claims_that_are_gone_are_forgotten() -> None:
+    leases = Leases(0.0)
+    leases.answer(CLAIM, 500.0)
+    leases.overdue({}, sites(), fence_s=100.0, now=500.0)
+    assert is_fenced(leases, ledger(), 110.0)
+
+
+# --- key-values -----------------------------------------------------------------------------------
+
+
+def get(exchange: Exchange, name: str, *, attempt: int = 1, wait_s: float = 30.0) -> str | None:
+    return exchange.get(JOB, attempt, asker=name, name=name, wait_s=wait_s, now=0.0)
+
+
+def test_a_value_is_given_at_once_or_when_it_comes() -> None:
+    exchange = Exchange()
+    assert get(exchange, "addr/0") is None
+    assert [w.asker for w in exchange.put(JOB, 1, name="addr/0", value="a:1")] == ["addr/0"]
+    assert exchange.put(JOB, 1, name="addr/0", value="a:1") == []
+    assert get(exchange, "addr/0") == "a:1"
+
+
+def test_a_name_takes_no_second_value() -> None:
+    exchange = Exchange()
+    exchange.put(JOB, 1, name="addr/0", value="a:1")
+    with pytest.raises(RejectedError, match="'addr/0' has another value already: 'a:1'"):
+        exchange.put(JOB, 1, name="addr/0", value="b:2")
+
+
+def test_a_get_ends_after_its_wait() -> None:
+    exchange = Exchange()
+    get(exchange, "never", wait_s=5.0)
+    assert exchange.wake_at == 5.0
+    assert exchange.expire(4.9) == []
+    assert [w.name for w in exchange.expire(5.0)] == ["never"]
+    assert exchange.put(JOB, 1, name="never", value="x") == []
+
+
+def test_attempts_do_not_see_each_others_values() -> None:
+    exchange = Exchange()
+    exchange.put(JOB, 1, name="addr/0", value="old")
+    get(exchange, "addr/9", attempt=1)
+    assert get(exchange, "addr/0", attempt=2) is None
+    assert [w.name for w in exchange.forget({JOB: 2})] == ["addr/9"]
+    exchange.put(JOB, 2, name="addr/0", value="new")
+
+
+def test_limits_are_told() -> None:
+    exchange = Exchange()
+    with pytest.raises(SpecError, match="4097 bytes; at most 4096"):
+        exchange.put(JOB, 1, name="a", value="x" * 4097)
+    with pytest.raises(SpecError, match="allowed are 1 to 256 bytes"):
+        exchange.put(JOB, 1, name="", value="x")
+    for number in range(NAMES_MAX):
+        exchange.put(JOB, 1, name=str(number), value="x")
+    with pytest.raises(RejectedError, match="1000 names"):
+        exchange.put(JOB, 1, name="more", value="x")
+    exchange.put(JOB, 1, name="0", value="x")

@@ -1,0 +1,323 @@
+"""The daemon over real gRPC, with an agent of the tests: what clients see, and what survives."""
+
+import asyncio
+import socket
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from koala.client import Client, Submission
+from koala.errors import (
+    JournalError,
+    RejectedError,
+    SpecError,
+    UnknownJobError,
+    UnknownSiteError,
+    UnreachableError,
+)
+from koala.wire.v1 import koala_pb2, koala_pb2_grpc
+from tests.daemon.fake_agent import FakeAgent
+from tests.daemon.running import config_of, running
+
+pytestmark = pytest.mark.live
+
+ONE = "&(executable=/bin/true)(count=4)"
+TWO = """+(&(executable=/bin/true)(count=4)(resourceManagerContact=delft))
+(&(executable=/bin/true)(count=2)(resourceManagerContact=leiden))"""
+
+
+async def test_a_job_of_two_sites_runs_to_its_end(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agents = [FakeAgent(daemon.address, site=site) for site in ("delft", "leiden")]
+        staying = [group.create_task(agent.stay()) for agent in agents]
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            for agent in agents:
+                await agent.until("wanted_end")
+            submitted = await client.submit(TWO)
+            assert await client.wait(submitted.job) == "Finished"
+            shown = await client.show(submitted.job)
+            assert [part["site"] for part in shown["parts"]] == ["delft", "leiden"]
+            assert shown["timeline"]["start_skew_s"] == 0.0
+            for agent in agents:
+                await agent.until("acknowledge")
+            (hold,) = agents[0].heard_of("hold")
+            assert hold.hold.processors == 4
+            assert hold.hold.program.executable == "/bin/true"
+            (arm,) = agents[1].heard_of("arm")[-1:]
+            assert [peer.site for peer in arm.arm.peers] == ["delft", "leiden"]
+        for task in staying:
+            task.cancel()
+
+
+async def test_a_job_goes_on_over_a_restart_in_its_middle(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    agent = FakeAgent("", ends_at_once=False)
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        agent.address = daemon.address
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client:
+            job = (await client.submit(ONE, key="once")).job
+            await agent.until("release")
+        staying.cancel()
+    agent.heard.clear()
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        agent.address = daemon.address
+        staying = group.create_task(agent.stay())
+        await agent.until("wanted_end")
+        kinds = [message.WhichOneof("kind") for message in agent.heard]
+        order = [kind for kind in kinds if kind != "beat"]
+        assert order[:4] == ["welcome", "hold", "release", "wanted_end"]
+        assert agent.heard_of("hold")[0].hold.is_granted
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            again = await client.submit(ONE, key="once")
+            assert (again.job, again.is_known) == (job, True)
+            (claim,) = agent.claims
+            agent.end(claim)
+            assert await client.wait(job) == "Finished"
+            assert (await client.hello())["epoch"] == 2
+            await agent.until("acknowledge")
+        staying.cancel()
+
+
+async def test_a_watch_resumes_over_a_restart_without_gap_or_double(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    async with running(config) as daemon, Client(daemon.address) as client:
+        for _ in range(3):
+            await client.submit(ONE)
+        first = await take(client, after=0, count=2)
+    async with running(config) as daemon, Client(daemon.address) as client:
+        await client.submit(ONE)
+        rest = await take(client, after=first[-1]["number"], count=2)
+    assert [notice["number"] for notice in [*first, *rest]] == [1, 2, 3, 4]
+    assert [notice["job"] for notice in [*first, *rest]] == ["j1", "j2", "j3", "j4"]
+
+
+async def test_a_watch_goes_on_by_itself_when_the_daemon_comes_back(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    config = config_of(tmp_path)
+    config = type(config)(**{**{f: getattr(config, f) for f in config.__struct_fields__},
+                             "listen": address})  # fmt: skip
+    async with Client(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(30):
+        async with running(config):
+            await client.submit(ONE)
+            seen = group.create_task(take(client, after=0, count=2))
+            job = (await client.submit(ONE)).job
+            assert len(await seen) == 2
+            waiting = group.create_task(client.wait(job))
+            async with aclosing(client.watch(after=0)) as watch:  # type: ignore[type-var]
+                assert (await anext(watch))["number"] == 1
+                while (await client.metrics())["watchers"] < 2:
+                    pass
+        async with running(config), Client(address) as other:
+            await other.cancel(job)
+            assert await waiting == "Cancelled"
+
+
+async def take(client: Client, *, after: int, count: int) -> list[dict[str, Any]]:
+    notices = []
+    async for notice in client.watch(after=after):
+        notices.append(notice)
+        if len(notices) == count:
+            break
+    return notices
+
+
+async def test_errors_come_back_as_they_were_raised(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+        with pytest.raises(SpecError, match="unknown attribute 'cuont'") as wrong:
+            await client.submit("&(executable=/bin/true)\n(cuont=4)")
+        assert wrong.value.position is not None
+        assert (wrong.value.position.line, wrong.value.position.column) == (2, 2)
+        with pytest.raises(UnknownJobError, match="j7"):
+            await client.show("j7")
+        with pytest.raises(UnknownSiteError, match=r"nowhere.*known are none"):
+            await client.drain("nowhere")
+        with pytest.raises(SpecError, match="drain, resume, lost"):
+            await client.change_site("delft", "burn")
+        with pytest.raises(UnknownJobError, match="j7"):
+            await anext(aiter(client.logs("j7")))
+        await client.submit(ONE, key="k")
+        with pytest.raises(RejectedError, match="another text"):
+            await client.submit("&(executable=/bin/false)", key="k")
+        (cancelled, unknown) = await client.cancel(["j1", "j2"])
+        assert cancelled == {"job": "j1", "phase": "Cancelled", "error": ""}
+        assert unknown["error"] == "no job 'j2'"
+
+
+async def test_each_submission_of_many_has_its_own_result(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+        results = await client.submit_many([ONE, "&(", Submission(rsl=ONE, key="a"),
+                                            Submission(rsl=ONE, key="a")])  # fmt: skip
+        jobs = [result if isinstance(result, SpecError) else result.job for result in results]  # type: ignore[union-attr]
+        assert jobs[0] == "j1"
+        assert isinstance(jobs[1], SpecError)
+        assert jobs[2:] == ["j2", "j2"]
+        assert [job["job"] for job in await client.list_jobs()] == ["j1", "j2"]
+        assert [job["job"] for job in await client.list_jobs(last=1)] == ["j2"]
+        assert await client.list_jobs(phases=["Running"]) == []
+
+
+async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+        assert (await client.submit(ONE, dry_run=True)).job == ""
+        with pytest.raises(SpecError):
+            await client.submit("&(count=1)", dry_run=True)
+        assert await client.list_jobs() == []
+
+
+async def test_a_full_queue_delays_or_refuses_as_the_client_wants(tmp_path: Path) -> None:
+    config = config_of(tmp_path, parameters="queue_jobs_max = 1")
+    async with running(config) as daemon, Client(daemon.address) as client:
+        await client.submit(ONE)
+        with pytest.raises(RejectedError, match="full"):
+            await client.submit(ONE, no_wait=True)
+        delayed = await client.submit(ONE)
+        assert (await client.show(delayed.job))["phase"] == "Delayed"
+
+
+async def test_a_job_that_no_site_can_take_is_refused_at_once(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address)
+        staying = group.create_task(agent.stay())
+        await agent.until("wanted_end")
+        async with Client(daemon.address) as client:
+            with pytest.raises(SpecError, match="wants 9 processors: the largest site is delft"):
+                await client.submit("&(executable=/bin/true)(count=9)")
+            with pytest.raises(SpecError, match="'utrecht': known sites are delft"):
+                await client.submit(
+                    "&(executable=/bin/true)(count=1)(resourceManagerContact=utrecht)"
+                )
+            with pytest.raises(SpecError, match="'big' is not in the catalogue"):
+                await client.submit("&(executable=/bin/true)(inputFile=big)")
+        staying.cancel()
+
+
+async def test_a_client_of_another_protocol_is_told_which_one_is_spoken(tmp_path: Path) -> None:
+    async with (
+        running(config_of(tmp_path)) as daemon,
+        grpc.aio.insecure_channel(daemon.address) as channel,
+    ):
+        stub = koala_pb2_grpc.KoalaStub(channel)
+        for metadata, said in (
+            ((("koala-protocol", "2"),), "protocol 2"),
+            ((), "no protocol version"),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.Hello(koala_pb2.HelloRequest(), metadata=metadata)
+            assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+            assert said in (refused.value.details() or "")
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.Watch(koala_pb2.WatchRequest(), metadata=metadata).read()
+            assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+        host, _, port = daemon.address.rpartition(":")
+        for garbage in (b"\0" * 4096, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 64):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(garbage)
+            async with asyncio.timeout(30):
+                with suppress(ConnectionError):
+                    await reader.read()
+            writer.close()
+        async with grpc.aio.insecure_channel(daemon.address) as raw:
+            call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = raw.stream_stream(
+                "/koala.wire.v1.AgentLink/Connect"
+            )
+            with pytest.raises(grpc.aio.AioRpcError):
+                async for _ in call(iter([b"\xff\xff\xff\xff"])):
+                    pass
+        assert (await client.hello())["protocol"] == 1
+
+
+async def test_nobody_there_is_told_soon() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    async with Client(address) as client, asyncio.timeout(5):
+        with pytest.raises(UnreachableError, match=address):
+            await client.sites()
+        with pytest.raises(UnreachableError, match=address):
+            await anext(aiter(client.watch()))
+
+
+async def test_a_second_daemon_on_the_same_state_is_refused(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    async with running(config) as daemon, Client(daemon.address) as client:
+        with pytest.raises(ExceptionGroup) as refused:
+            async with running(config):
+                pass
+        (error,) = refused.value.exceptions
+        assert isinstance(error, JournalError)
+        assert "another daemon runs" in str(error)
+        assert (await client.hello())["epoch"] == 1
+        assert (config.state_dir / "endpoint").read_text().strip() == daemon.address
+
+
+async def test_the_newest_session_of_a_site_wins(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        old, new = FakeAgent(daemon.address), FakeAgent(daemon.address, session="s2")
+        group.create_task(old.connect())
+        await old.until("wanted_end")
+        staying = group.create_task(new.connect())
+        await new.until("wanted_end")
+        (rejected,) = await old.until("reject")
+        assert "newer session" in rejected.reject.reason
+        async with Client(daemon.address) as client:
+            (site,) = await client.sites()
+            assert site["state"] == "usable"
+        staying.cancel()
+
+
+@pytest.mark.parametrize(
+    ("agent", "more", "said", "is_final"),
+    [
+        (FakeAgent("", protocol=7), "", "protocol 7", True),
+        (FakeAgent("", site="leiden"), "[sites.delft]\n", "unknown site 'leiden'", True),
+    ],
+)
+async def test_an_agent_that_cannot_be_served_is_told_why(
+    tmp_path: Path, agent: FakeAgent, more: str, said: str, is_final: bool
+) -> None:
+    async with running(config_of(tmp_path, more)) as daemon, asyncio.timeout(30):
+        agent.address = daemon.address
+        agent.changed, agent.outbox = asyncio.Event(), asyncio.Queue()
+        await agent.connect()
+        (rejected,) = agent.heard_of("reject")
+        assert said in rejected.reject.reason
+        assert rejected.reject.is_final is is_final
+
+
+async def test_logs_come_from_the_agent_while_the_program_runs(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address, ends_at_once=False)
+        agent.logs = {"stdout.0": b"zero\n", "stdout.1": b"one\n" * 100_000, "stderr.1": b"oh\n"}
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            job = (await client.submit("&(executable=/bin/true)(count=2)(label=left)")).job
+            await agent.until("release")
+            found: dict[tuple[int, str], bytes] = {}
+            async for part in client.logs(job):
+                assert part.label == "left"
+                place = (part.process, part.stream)
+                found[place] = found.get(place, b"") + part.data
+            assert found == {
+                (0, "stdout"): b"zero\n",
+                (1, "stdout"): b"one\n" * 100_000,
+                (1, "stderr"): b"oh\n",
+            }
+            with pytest.raises(SpecError, match="has 0 to 1"):
+                await anext(aiter(client.logs(job, process=2)))
+            with pytest.raises(SpecError, match=r"'right'.*has left"):
+                await anext(aiter(client.logs(job, component="right")))
+            following = client.logs(job, stream="stderr", process=1, follow=True)
+            assert (await anext(aiter(following))).data == b"oh\n"
+            agent.logs["stderr.1"] += b"more\n"
+            assert (await anext(aiter(following))).data == b"more\n"
+        staying.cancel()

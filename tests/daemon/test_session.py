@@ -1,0 +1,155 @@
+"""Scripts of sessions: what the daemon's end believes and answers."""
+
+from koala.core.grid import SiteFacts
+from koala.core.job import ClaimPhase
+from koala.core.values import ClaimId, SiteName
+from koala.daemon.session import End, Guests, Hear, Join, Measured, Output, Send, Session, Timing
+from koala.wire import codec
+from koala.wire.codec import BeatEcho, ClaimNews, Goodbye, InventoryEnd, News, Registration
+
+GUESTS = Guests(epoch=5, sites={SiteName("delft"): None}, is_open=False)
+GRANTED = ClaimNews(claim=ClaimId("j1/1/0/1"), phase=ClaimPhase.GRANTED, nonce="n")
+
+
+def registration(*, site: str = "delft", protocol: int = 1, epoch_seen: int = 5) -> Registration:
+    return Registration(
+        protocol=protocol,
+        version="1",
+        site=SiteName(site),
+        session="s",
+        epoch_seen=epoch_seen,
+        facts=SiteFacts(processors=4),
+        idle=4,
+    )
+
+
+def session() -> Session:
+    return Session(GUESTS, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
+
+
+def live() -> Session:
+    machine = session()
+    machine.receive(registration(), 0.0)
+    machine.receive(InventoryEnd(), 0.0)
+    machine.join([], 0.0)
+    return machine
+
+
+def kinds(outputs: list[Output]) -> list[str]:
+    """Messages by their kind, other outputs by their class."""
+    said: list[str] = []
+    for output in outputs:
+        if isinstance(output, Send):
+            said += [str(message.WhichOneof("kind")) for message in output.messages]
+        else:
+            said.append(type(output).__name__)
+    return said
+
+
+def rejection(outputs: list[Output]) -> tuple[str, bool]:
+    send, end = outputs
+    assert isinstance(send, Send)
+    assert isinstance(end, End)
+    (message,) = send.messages
+    return message.reject.reason, message.reject.is_final
+
+
+def test_the_inventory_is_kept_together_until_its_end() -> None:
+    machine = session()
+    assert machine.receive(registration(), 0.0) == []
+    assert machine.receive(GRANTED, 0.0) == []
+    (join,) = machine.receive(InventoryEnd(), 0.0)
+    assert join == Join(registration=registration(), inventory=[GRANTED])
+    assert not machine.is_live
+
+
+def test_what_comes_while_the_core_takes_the_inventory_is_heard_after_it() -> None:
+    machine = session()
+    machine.receive(registration(), 0.0)
+    machine.receive(InventoryEnd(), 0.0)
+    assert machine.receive(GRANTED, 0.1) == []
+    outputs = machine.join([codec.stop(ClaimId("j1/1/0/1"))], 0.2)
+    assert kinds(outputs) == ["stop", "wanted_end", "beat", "Hear"]
+    assert machine.is_live
+    assert machine.receive(GRANTED, 0.3) == [Hear(GRANTED)]
+
+
+def test_another_protocol_is_refused_for_good() -> None:
+    reason, is_final = rejection(session().receive(registration(protocol=2), 0.0))
+    assert reason == "the agent speaks protocol 2 (version 1), this daemon 1"
+    assert is_final
+
+
+def test_an_unknown_site_is_told_the_known_ones() -> None:
+    reason, is_final = rejection(session().receive(registration(site="leiden"), 0.0))
+    assert reason == "unknown site 'leiden': the configuration lists delft"
+    assert is_final
+
+
+def test_an_open_daemon_takes_any_site() -> None:
+    guests = Guests(epoch=5, sites={}, is_open=True)
+    machine = Session(guests, Timing(), now=0.0)
+    assert machine.receive(registration(site="leiden"), 0.0) == []
+    assert machine.site == "leiden"
+
+
+def test_an_agent_that_served_a_later_epoch_is_refused_but_may_come_again() -> None:
+    reason, is_final = rejection(session().receive(registration(epoch_seen=6), 0.0))
+    assert "epoch 6" in reason
+    assert not is_final
+
+
+def test_words_at_a_wrong_place_end_the_session() -> None:
+    scripts: tuple[list[News], ...] = (
+        [GRANTED],
+        [InventoryEnd()],
+        [registration(), registration()],
+        [registration(), InventoryEnd(), InventoryEnd()],
+    )
+    for script in scripts:
+        machine = session()
+        for news in script[:-1]:
+            machine.receive(news, 0.0)
+        assert kinds(machine.receive(script[-1], 0.0)) == ["reject", "End"]
+        assert machine.receive(GRANTED, 0.0) == []
+        assert machine.wake_at is None
+
+
+def test_a_goodbye_ends_the_session_without_fault() -> None:
+    outputs = live().receive(Goodbye(reason="maintenance"), 1.0)
+    assert outputs == [End(reason="the agent said goodbye: maintenance", is_fault=False)]
+
+
+def test_a_beat_goes_out_in_time_and_measures_the_round_trip() -> None:
+    machine = live()
+    assert machine.wake_at == 2.0
+    assert kinds(machine.wake(2.0)) == ["beat"]
+    assert machine.receive(BeatEcho(number=2), 2.25) == [Measured(0.25)]
+    assert machine.receive(BeatEcho(number=2), 9.0) == []  # said twice, measured once
+    assert machine.receive(BeatEcho(number=77), 9.0) == []
+    machine.wake(9.0)
+    (measured,) = machine.receive(BeatEcho(number=3), 9.05)
+    assert isinstance(measured, Measured)
+    assert 0.05 < measured.rtt_s < 0.25
+
+
+def test_a_silent_agent_is_cut_and_a_beating_one_is_not() -> None:
+    machine = live()
+    machine.receive(BeatEcho(number=1), 10.0)
+    assert kinds(machine.wake(24.9)) == ["beat"]
+    assert machine.wake(25.0) == [End(reason="silent for 15 s", is_fault=True)]
+
+
+def test_a_stream_that_never_registers_is_cut() -> None:
+    machine = session()
+    assert machine.wake_at == 15.0
+    assert kinds(machine.wake(15.0)) == ["End"]
+
+
+def test_a_session_that_ended_is_not_joined_any_more() -> None:
+    machine = session()
+    machine.receive(registration(), 0.0)
+    machine.receive(InventoryEnd(), 0.0)
+    assert kinds(machine.close("the daemon stops")) == ["goodbye", "End"]
+    assert machine.join([codec.beat(1, 0.0)], 1.0) == []
+    assert machine.close("again") == []
