@@ -91,7 +91,8 @@ class LRMTable(Table, frozen=True):
 class LoadTable(Table, frozen=True):
     """Synthetic local users of an emulated site, before `lrm.speed`; no arrivals means none.
 
-    Sizes are drawn from D(q) between `size_min` and `size_max`, run times are exponential.
+    Sizes are drawn from D(q) between `size_min` and `size_max` (8, or all processors when the site
+    has fewer), run times are exponential.
     """
 
     arrivals_per_hour: Amount = 0.0
@@ -99,7 +100,7 @@ class LoadTable(Table, frozen=True):
     run_max_s: Positive = 36_000.0
     size_q: Positive = 0.9
     size_min: Count = 1
-    size_max: Count = 8
+    size_max: Count | None = None
     estimate_factor_max: Annotated[float, msgspec.Meta(ge=1)] = 3.0
     waiting_max: Count = 100
 
@@ -176,13 +177,7 @@ def _check(config: Config, source: str) -> None:
     for table, key, value in _numbers(config):
         if math.isnan(value) or (math.isinf(value) and key != "longest_hold_s"):
             _refuse(source, key=f"{table}.{key}", value=value, allowed="a finite number")
-    load = config.load
-    if load.size_min > load.size_max:
-        allowed = f"at most load.size_max = {load.size_max}"
-        _refuse(source, key="load.size_min", value=load.size_min, allowed=allowed)
-    if load.arrivals_per_hour and load.size_max > config.site.processors:
-        allowed = f"at most site.processors = {config.site.processors}"
-        _refuse(source, key="load.size_max", value=load.size_max, allowed=allowed)
+    _check_sizes(config, source)
     for key, endpoint in (
         ("agent.daemon", config.agent.daemon),
         ("files.serve", config.files.serve),
@@ -196,6 +191,24 @@ def _check(config: Config, source: str) -> None:
             value=config.tls.key,
             allowed="certificate and key together, or neither",
         )
+
+
+def _check_sizes(config: Config, source: str) -> None:
+    """The sizes of local jobs, as far as they are given."""
+    load, processors = config.load, config.site.processors
+    if load.size_max is not None and load.size_max > processors:
+        allowed = f"at most site.processors = {processors}"
+        _refuse(source, key="load.size_max", value=load.size_max, allowed=allowed)
+    size_max = largest_local_job(config)
+    if load.size_min > size_max:
+        allowed = f"at most load.size_max = {size_max}"
+        _refuse(source, key="load.size_min", value=load.size_min, allowed=allowed)
+
+
+def largest_local_job(config: Config) -> int:
+    """`load.size_max`, or what it is when it is not given."""
+    given = config.load.size_max
+    return min(8, config.site.processors) if given is None else given
 
 
 def _numbers(config: Config) -> Iterator[tuple[str, str, float]]:

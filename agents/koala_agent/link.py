@@ -121,6 +121,7 @@ class Wire:
     decode: Decode
     credentials: Credentials = None
     server_name: str = ""
+    queue_max: int = SEND_QUEUE_MAX
 
     def channel(self) -> grpc.aio.Channel:
         """A new channel, not connected yet."""
@@ -270,7 +271,7 @@ class _Stream:
         self.connection = connection
         self._wire = wire
         self._handle = handle
-        self._outbox: asyncio.Queue[object] = asyncio.Queue(SEND_QUEUE_MAX)
+        self._outbox: asyncio.Queue[object] = asyncio.Queue(wire.queue_max)
         self._ended = asyncio.Event()
         self._is_orderly = False
         self._reason = "hung up"

@@ -19,7 +19,7 @@ import structlog
 from koala.errors import ConfigError
 from koala_agent import clock, codec, values
 from koala_agent.carrier import Claims, Ports, check_outputs
-from koala_agent.config import Config, LRMTable
+from koala_agent.config import Config, LRMTable, largest_local_job
 from koala_agent.files.carrier import Files, FilesSettings
 from koala_agent.files.channels import Certificates
 from koala_agent.files.incoming import Incoming
@@ -331,7 +331,8 @@ def _load(config: Config) -> LoadParameters | None:
     load = config.load
     if load.arrivals_per_hour == 0:
         return None
-    return LoadParameters(**msgspec.structs.asdict(load), speed=config.lrm.speed)
+    given = {**msgspec.structs.asdict(load), "size_max": largest_local_job(config)}
+    return LoadParameters(**given, speed=config.lrm.speed)
 
 
 def _files_settings(config: Config) -> FilesSettings:

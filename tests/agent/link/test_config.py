@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError
-from koala_agent.config import Config, parse_config, read_config
+from koala_agent.config import Config, largest_local_job, parse_config, read_config
 
 MINIMAL = """
 [agent]
@@ -36,6 +36,12 @@ def test_six_lines_are_enough_and_folders_are_absolute() -> None:
     assert config.files.store == "/etc/koala/state/files"
     assert config.site.longest_hold_s == math.inf
     assert config.load.arrivals_per_hour == 0, "no synthetic local users unless asked for"
+
+
+def test_local_jobs_are_no_larger_than_a_small_site() -> None:
+    small = MINIMAL.replace("16", "4")
+    assert largest_local_job(parse(small + "[load]\narrivals_per_hour = 60")) == 4
+    assert largest_local_job(parse(MINIMAL)) == 8
 
 
 def test_every_key_can_be_set() -> None:
@@ -104,7 +110,7 @@ server_name = "koala"
         (MINIMAL + "[files]\nrates = { a = -1 }", "files.rates = {'a': -1}: allowed is"),
         (MINIMAL + "[files]\nserve = 'here:70000'", "allowed is a port from 0 to 65535"),
         (MINIMAL + "[load]\nsize_min = 9", "load.size_min = 9: allowed is at most load.size_max"),
-        (MINIMAL + "[load]\nsize_max = 17\narrivals_per_hour = 1", "load.size_max = 17"),
+        (MINIMAL + "[load]\nsize_max = 17", "load.size_max = 17: allowed is at most site"),
         (MINIMAL + "[tls]\nauthority = 'a'\nkey = 'b'", "certificate and key together"),
         (MINIMAL + "[network]", "network is not known: allowed are agent, site"),
         (MINIMAL.replace("daemon", "deamon"), "agent.deamon is not known"),

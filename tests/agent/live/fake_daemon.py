@@ -50,6 +50,7 @@ class FakeSession:
         self.register = register
         self.goodbye: str | None = None
         self.is_over = asyncio.Event()
+        self.is_reading = True  # may be set to False: then nothing more is read
         self.beats: list[link_pb2.Beat] = []
         self._daemon = daemon
         self._waiting: dict[str, list[Any]] = {}
@@ -215,6 +216,8 @@ class FakeSession:
     async def _read(self, context: Context) -> None:
         while isinstance(message := await context.read(), link_pb2.FromAgent):  # else EOF
             await self.take(message)
+            if not self.is_reading:
+                await asyncio.Event().wait()
 
     async def _write(self, context: Context) -> None:
         while (message := await self._outbox.get()) is not None:

@@ -12,6 +12,7 @@ import pytest
 from koala.wire.v1 import link_pb2
 from koala_agent import clock, codec, values
 from koala_agent.link import Link, Wire
+from koala_agent.logs import LogChunk
 from koala_agent.session import Order, Session, SiteFigures, Timing, Welcome
 from tests.agent.live.fake_daemon import GRANTED, FakeDaemon, fake_daemon, hold, patiently
 
@@ -66,7 +67,12 @@ class NotedAgent:
 
 @asynccontextmanager
 async def linked(
-    daemon: FakeDaemon, agent: NotedAgent, *, epoch: int = 0, silence_s: float = 15.0
+    daemon: FakeDaemon,
+    agent: NotedAgent,
+    *,
+    epoch: int = 0,
+    silence_s: float = 15.0,
+    queue_max: int = 10_000,
 ) -> AsyncIterator[Link]:
     timing = Timing(silence_s=silence_s)
     session = Session(epoch=epoch, timing=timing, random=Random(0), now=clock.now())
@@ -74,6 +80,7 @@ async def linked(
         target=daemon.target,
         encode=lambda message: codec.encode(message, FACTS),
         decode=codec.decode,
+        queue_max=queue_max,
     )
     link = Link(session, wire, agent, clock=clock.now)
     async with asyncio.TaskGroup() as group:
@@ -203,3 +210,20 @@ async def test_a_final_refusal_ends_the_link_with_its_reason() -> None:
             finish = await patiently(running)
     assert finish.is_refused
     assert finish.reason == "unknown site 'delft'"
+
+
+async def test_a_daemon_that_does_not_read_is_left_before_memory_is() -> None:
+    agent = NotedAgent()
+    async with fake_daemon() as daemon, linked(daemon, agent, queue_max=100) as link:
+        session = await daemon.live()
+        await agent.until(lambda: link.is_live)
+        session.is_reading = False
+        told = 0
+        while link.is_live:  # gRPC itself takes some megabytes
+            link.tell(LogChunk(request=told, offset=0, data=bytes(100_000)))
+            told += 1
+            assert told < 1_000
+            await asyncio.sleep(0)
+        assert told > 100
+        await daemon.live()
+        await agent.until(lambda: link.is_live)
