@@ -1,0 +1,118 @@
+"""Where a claim's program finds its input, and that a part of a replica is there before it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koala.errors import LocalManagerError, SpecError
+from koala_agent.inputs import InputManager, Inputs
+from koala_agent.lrm.port import Idle, Listed, Placeholder
+from koala_agent.values import ClaimId, Hold, Program
+
+CLAIM = ClaimId("j1/1/0/1")
+
+
+def a_hold(**fields: object) -> Hold:
+    base: dict[str, object] = {
+        "claim": CLAIM,
+        "processors": 1,
+        "hold_s": 60.0,
+        "program": Program(executable="/bin/true"),
+    }
+    return Hold(**{**base, **fields})  # type: ignore[arg-type]  # fields of any type
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Inputs:
+    tmp_path.joinpath("data").write_bytes(b"0123456789")
+
+    def replica(name: str) -> Path:
+        if name != "data":
+            raise SpecError(f"file name {name!r} is not here")
+        return tmp_path / name
+
+    return Inputs(
+        replica=replica,
+        copy=lambda transfer: tmp_path / "spool" / transfer.replace("/", "-"),
+        folder=lambda claim: tmp_path / claim.replace("/", "-"),
+    )
+
+
+class NotedManager:
+    """Notes what is submitted, and whether the input was there then."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.found: list[bytes] = []
+        self.starts_after_stop = True
+
+    async def run(self) -> None:
+        pass
+
+    async def opened(self) -> None:
+        pass
+
+    async def close(self, *, kill: bool = False) -> None:
+        pass
+
+    async def submit(self, placeholder: Placeholder) -> None:
+        self.found.append(self.path.read_bytes())
+
+    async def withdraw(self, claim: str) -> None:
+        pass
+
+    async def listing(self) -> tuple[Listed, ...]:
+        return ()
+
+    async def idle(self) -> Idle:
+        return Idle(processors=4, idle=4, startable=4, queued_jobs=0, local_processors=0)
+
+
+def test_a_job_without_input_is_told_nothing(inputs: Inputs) -> None:
+    assert inputs.path(a_hold()) == ""
+
+
+def test_a_fetched_copy_is_read_from_the_spool(inputs: Inputs, tmp_path: Path) -> None:
+    hold = a_hold(inputs=("j1/1/t1",))
+    assert inputs.path(hold) == str(tmp_path / "spool" / "j1-1-t1")
+
+
+def test_a_whole_replica_is_read_where_it_lies(inputs: Inputs, tmp_path: Path) -> None:
+    assert inputs.path(a_hold(local_input="data")) == str(tmp_path / "data")
+
+
+def test_a_replica_that_is_not_here_is_an_error_that_names_it(inputs: Inputs) -> None:
+    with pytest.raises(LocalManagerError, match="j1/1/0/1 reads 'other'"):
+        inputs.path(a_hold(local_input="other"))
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "expected"),
+    [(0, 4, b"0123"), (4, 4, b"4567"), (8, 2, b"89"), (6, 0, b"6789")],
+)
+async def test_a_part_of_a_replica_is_there_before_the_batch_job(
+    inputs: Inputs, tmp_path: Path, offset: int, size: int, expected: bytes
+) -> None:
+    hold = a_hold(local_input="data", chunk_offset=offset, chunk_bytes=size)
+    path = Path(inputs.path(hold))
+    assert path.parent == tmp_path / "j1-1-0-1"
+    manager = NotedManager(path)
+    placeholder = Placeholder(
+        claim=CLAIM, processors=1, time_limit_s=1.0, argv=("true",), directory=tmp_path
+    )
+    await InputManager(manager, inputs, lambda _: hold).submit(placeholder)
+    assert manager.found == [expected]
+
+
+async def test_a_part_beyond_the_end_fails_the_claim(inputs: Inputs, tmp_path: Path) -> None:
+    hold = a_hold(local_input="data", chunk_offset=8, chunk_bytes=4)
+    with pytest.raises(LocalManagerError, match="the file ends 2 bytes before"):
+        await inputs.prepare(hold)
+    assert parts_in(tmp_path) == []
+
+
+def parts_in(folder: Path) -> list[Path]:
+    """Copied parts that a program could find."""
+    return list(folder.glob("*/input"))

@@ -1,0 +1,136 @@
+"""Two real agents, a copy from one to the other, and a program that reads it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from koala.wire.v1 import link_pb2
+from tests.agent.live.agent_process import a_job, agent_process, until
+from tests.agent.live.fake_daemon import (
+    ARMED,
+    GONE,
+    GRANTED,
+    FakeDaemon,
+    FakeSession,
+    fake_daemon,
+    hold,
+)
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+CONTENT = b"0123456789" * 50_000
+
+
+async def by_site(daemon: FakeDaemon, count: int) -> dict[str, FakeSession]:
+    """That many sessions, live and told that nothing is wanted."""
+    sessions = [await daemon.live() for _ in range(count)]
+    return {session.register.site: session for session in sessions}
+
+
+def copy(
+    source: FakeSession, target: FakeSession, transfer: str, *, offset: int, size_bytes: int
+) -> None:
+    """Orders a copy of a part of `data`, at both ends."""
+    serve = link_pb2.Serve(transfer=transfer, file="data", target="utrecht", token="t")
+    serve.offset, serve.size_bytes = offset, size_bytes
+    source.say(serve=serve)
+    address = source.register.facts.serves
+    fetch = link_pb2.Fetch(
+        transfer=transfer, file="data", source="delft", address=address, token="t"
+    )
+    fetch.offset, fetch.size_bytes = offset, size_bytes
+    target.say(fetch=fetch)
+
+
+async def test_a_copy_goes_from_site_to_site_and_is_gone_with_the_claim_that_read_it(
+    tmp_path: Path,
+) -> None:
+    job = a_job()
+    claim, transfer = f"{job}/1/0/1", f"{job}/1/t1"
+    source_folder, target_folder = tmp_path / "delft", tmp_path / "utrecht"
+    store = source_folder / "state" / "files"
+    store.mkdir(parents=True)
+    target_folder.mkdir()
+    store.joinpath("data").write_bytes(CONTENT)
+    serve = '[files]\nserve = "127.0.0.1:0"'
+    async with (
+        fake_daemon() as daemon,
+        agent_process(source_folder, daemon.target, job=job, rest=serve),
+        agent_process(target_folder, daemon.target, job=job, site="utrecht") as agent,
+    ):
+        sessions = await by_site(daemon, 2)
+        source, target = sessions["delft"], sessions["utrecht"]
+        assert source.register.facts.serves.startswith("127.0.0.1:")
+        assert target.register.facts.serves == ""
+        found = await source.next("file")
+        assert (found.file, found.size_bytes) == ("data", len(CONTENT))
+        copy(source, target, transfer, offset=10, size_bytes=100_000)
+        told = await target.next("transfer")
+        assert (told.transfer, told.is_finished, told.size_bytes) == (transfer, True, 100_000)
+
+        wanted = hold(claim, "-c", 'sha256sum < "$KOALA_INPUT"; echo "$KOALA_INPUT" >&2')
+        wanted.hold.inputs.append(transfer)
+        target.want_more(wanted)
+        await target.claim(claim, GRANTED)
+        release_at = target.arm(claim)
+        await target.claim(claim, ARMED)
+        target.release(claim, release_at=release_at)
+        gone = await target.claim(claim, GONE)
+        assert list(gone.end.statuses) == [0]
+
+        # A session that names only the claim keeps what the claim reads.
+        target.end()
+        target = await daemon.session()
+        await target.inventory()
+        assert [told.transfer for told in target.waiting("transfer")] == [transfer]
+        target.welcome()
+        again = hold(claim, is_granted=True)
+        again.hold.inputs.append(transfer)
+        target.want(again)
+        summed, path = await a_log(target, claim, "stdout"), await a_log(target, claim, "stderr")
+        assert summed.split()[0] == hashlib.sha256(CONTENT[10:100_010]).hexdigest()
+        spooled = Path(path.strip())
+        assert spooled.parent == agent.state_dir / "transfers" / "incoming"
+        await until(spooled.exists)
+        target.say(acknowledge=link_pb2.Acknowledge(claim=claim))
+        await until(lambda: not spooled.exists())
+
+
+async def test_copies_that_nobody_wants_are_deleted(tmp_path: Path) -> None:
+    job = a_job()
+    source_folder, target_folder = tmp_path / "delft", tmp_path / "utrecht"
+    store = source_folder / "state" / "files"
+    store.mkdir(parents=True)
+    target_folder.mkdir()
+    store.joinpath("data").write_bytes(CONTENT)
+    serve = '[files]\nserve = "127.0.0.1:0"'
+    async with (
+        fake_daemon() as daemon,
+        agent_process(source_folder, daemon.target, job=job, rest=serve),
+        agent_process(target_folder, daemon.target, job=job, site="utrecht") as agent,
+    ):
+        sessions = await by_site(daemon, 2)
+        source, target = sessions["delft"], sessions["utrecht"]
+        for transfer in (f"{job}/1/t1", f"{job}/1/t2"):
+            copy(source, target, transfer, offset=0, size_bytes=len(CONTENT))
+            told = await target.next("transfer")
+            assert (told.transfer, told.is_finished) == (transfer, True)
+        spool = agent.state_dir / "transfers" / "incoming"
+        size = len(CONTENT)
+        assert sum(path.stat().st_size == size for path in spool.iterdir()) == 2
+        target.say(cancel_transfer=link_pb2.CancelTransfer(transfer=f"{job}/1/t1"))
+        await until(lambda: sum(path.stat().st_size == size for path in spool.iterdir()) == 1)
+        target.end()
+        await daemon.live()
+        await until(lambda: not any(spool.iterdir()))
+
+
+async def a_log(session: FakeSession, claim: str, stream: str) -> str:
+    """The whole of a short log."""
+    session.say(log_request=link_pb2.LogRequest(claim=claim, request=1, stream=stream))
+    chunk = await session.next("log")
+    assert chunk.is_over
+    return str(chunk.data.decode())
