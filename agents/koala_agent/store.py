@@ -54,13 +54,26 @@ class Store:
         except OSError as error:
             message = f"state directory {folder}: {error.strerror}"
             raise ConfigError(message) from error
+        try:
+            self._open()
+        except JournalError:
+            os.close(self._lock)
+            raise
+
+    def _open(self) -> None:
         with self._translated():
+            # SQLite gives its other files the mode of this one.
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
             self._path.chmod(0o600)
             self._connection = sqlite3.connect(
                 self._path, isolation_level=None, check_same_thread=False
             )
-            self._prepare()
+        try:
+            with self._translated():
+                self._prepare()
+        except JournalError:
+            self._connection.close()
+            raise
 
     def _prepare(self) -> None:
         run = self._connection.execute

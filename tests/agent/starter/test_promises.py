@@ -115,8 +115,8 @@ class Model:
                 assert isinstance(event, Received)
                 late_s = event.message["late_s"]
                 assert isinstance(late_s, float)
-                self.until.setdefault(_number(event), now + late_s)
-                assert lease_until > now + late_s, "promised beyond its lease"
+                until = self.until.setdefault(_number(event), now + late_s)
+                assert lease_until > until, "promised beyond its lease"
 
     def is_promised(self, now: float) -> bool:
         return any(now < until for until in self.until.values())

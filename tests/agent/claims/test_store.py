@@ -1,0 +1,106 @@
+"""What the agent must not forget, and who may have it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from koala.errors import ConfigError, JournalError
+from koala_agent.claim_events import Forget, Record
+from koala_agent.claim_states import Asked, Claim, Passed
+from koala_agent.store import Store
+from koala_agent.values import ArmNumber, ClaimId, Hold, Leases, Program, Release
+
+
+def a_claim(name: str = "j1/1/0/1") -> Claim:
+    claim = ClaimId(name)
+    program = Program(
+        executable="/bin/echo", arguments=("a b", "ü\n"), environment=(("X", "1"),), processes=3
+    )
+    return Claim(
+        hold=Hold(claim=claim, processors=3, hold_s=60.0, program=program, inputs=("t1",)),
+        secret="s",
+        state=Passed(nonce="n", passed_at=12.5),
+        release=Release(claim=claim, number=ArmNumber(epoch=2, counter=3), release_at=12.0),
+        values={"addr/0": "127.0.0.1:1"},
+    )
+
+
+def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.commit([Record(claim=a_claim()), Record(claim=a_claim("j2/1/0/1"))])
+    store.commit([Forget(claim=ClaimId("j2/1/0/1"))])
+    store.set_epoch(7)
+    store.set_epoch(5)
+    store.set_port(4711)
+    leases = Leases(hold_lease_s=1.0, run_lease_s=float("inf"), kill_s=0.5)
+    store.set_leases(leases)
+    store.close()
+    store = Store(tmp_path)
+    assert store.claims() == [a_claim()]
+    assert store.forgotten() == ["j2/1/0/1"]
+    assert (store.epoch, store.port, store.leases) == (7, 4711, leases)
+    store.close()
+
+
+def test_the_last_write_of_a_turn_counts(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    asked = Claim(hold=a_claim().hold, secret="s", state=Asked(grace_until=1.0))
+    store.commit([Record(claim=asked), Record(claim=a_claim())])
+    assert store.claims() == [a_claim()]
+    store.commit([Record(claim=asked), Forget(claim=asked.id)])
+    assert store.claims() == []
+    store.close()
+
+
+def test_only_this_user_can_read_it(tmp_path: Path) -> None:
+    """It holds the secrets of the claims; SQLite by itself makes its files readable to all."""
+    store = Store(tmp_path / "state")
+    store.commit([Record(claim=a_claim())])
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in store.folder.iterdir()}
+    assert modes
+    assert all(mode == 0o600 for mode in modes.values()), modes
+    assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
+    store.close()
+
+
+def test_a_second_agent_is_refused_and_told_who_has_the_folder(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(ConfigError, match=rf"{tmp_path}: another agent .*pid {os.getpid()}"):
+        Store(tmp_path)
+    store.close()
+    Store(tmp_path).close()
+
+
+def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "agent.db")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    for _ in range(2):  # and what could not be opened is not held
+        with pytest.raises(JournalError, match="format 99"):
+            Store(tmp_path)
+
+
+def test_a_damaged_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "agent.db").write_bytes(b"this is no database, but it is long enough" * 100)
+    with pytest.raises(JournalError, match=r"agent\.db"):
+        Store(tmp_path)
+
+
+def test_a_claim_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.commit([Record(claim=a_claim())])
+    store.close()
+    connection = sqlite3.connect(tmp_path / "agent.db")
+    connection.execute("UPDATE claim SET body = '{}'")
+    connection.commit()
+    connection.close()
+    store = Store(tmp_path)
+    with pytest.raises(JournalError, match="a claim cannot be read"):
+        store.claims()
+    store.close()

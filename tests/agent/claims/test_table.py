@@ -1,0 +1,592 @@
+"""The claim table as scripts: events in, outputs out."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from koala_agent.claim_events import (
+    Adopted,
+    BatchEnded,
+    BatchFound,
+    BatchUnlisted,
+    CheckedIn,
+    Collect,
+    Collected,
+    Dismissed,
+    EndNoted,
+    Event,
+    Forget,
+    HoldOrdered,
+    LeasesSet,
+    Output,
+    Record,
+    SiteRuled,
+    StarterArmed,
+    StarterEnded,
+    StarterGet,
+    StarterLost,
+    StarterPassed,
+    StarterPinged,
+    StarterPut,
+    Submit,
+    SubmitFailed,
+    TellDaemon,
+    TellStarter,
+    WantedComplete,
+    Withdraw,
+    Woken,
+)
+from koala_agent.claim_states import Claim
+from koala_agent.claims import ClaimTable
+from koala_agent.lrm.port import EndCause
+from koala_agent.values import (
+    Acknowledge,
+    Arm,
+    ArmNumber,
+    ClaimId,
+    End,
+    EndKind,
+    Hold,
+    KvAnswer,
+    KvGet,
+    KvPut,
+    Leases,
+    Limits,
+    Peer,
+    Ping,
+    Pong,
+    Program,
+    Release,
+    Report,
+    ReportState,
+    StarterRecord,
+    Stop,
+)
+
+CLAIM = ClaimId("j1/1/0/1")
+NUMBER = ArmNumber(epoch=1, counter=1)
+RELEASE = Release(claim=CLAIM, number=NUMBER, release_at=100.0)
+WELL = End(kind=EndKind.EXITED, statuses=(0,))
+STOP = Stop(claim=CLAIM)
+
+
+def a_hold(claim: ClaimId = CLAIM, *, is_granted: bool = False, **program: object) -> HoldOrdered:
+    wanted = Program(**{"executable": "/bin/true", **program})  # type: ignore[arg-type]
+    hold = Hold(claim=claim, processors=4, hold_s=60.0, program=wanted, is_granted=is_granted)
+    return HoldOrdered(hold=hold, secret="s")
+
+
+def an_arm(counter: int = 1) -> Arm:
+    peer = Peer(
+        component=0, label="", site="x", processors=1, processes=1, address="a", claim=CLAIM
+    )
+    number = ArmNumber(epoch=1, counter=counter)
+    return Arm(claim=CLAIM, number=number, release_at=100.0, late_s=2.0, peers=(peer,))
+
+
+class Script:
+    """A table with a grace of 5 s; `at` is the instant of what follows."""
+
+    def __init__(self, restored: list[Claim] | None = None, **limits: object) -> None:
+        self.at = 0.0
+        self.stored: dict[ClaimId, Claim] = {}
+        self.limits = Limits(**limits)  # type: ignore[arg-type]
+        self.table = self._table(restored or [])
+
+    def _table(self, restored: list[Claim]) -> ClaimTable:
+        return ClaimTable(limits=self.limits, leases=Leases(), now=self.at, restored=restored)
+
+    def tell(self, *events: Event) -> list[Output]:
+        """The outputs of the last event but what is stored, which is kept apart."""
+        outputs: list[Output] = []
+        for event in events:
+            outputs = self.table.handle(event, self.at)
+            for output in outputs:
+                if isinstance(output, Record):
+                    self.stored[output.claim.id] = output.claim
+                elif isinstance(output, Forget):
+                    del self.stored[output.claim]
+        return [output for output in outputs if not isinstance(output, Record)]
+
+    def wake(self) -> list[Output]:
+        """At the very instant that the table asked for."""
+        wake_at = self.table.wake_at
+        assert wake_at is not None
+        self.at = wake_at
+        return self.tell(Woken())
+
+    def restarted(self) -> None:
+        """The agent dies and another one reads what was stored, from JSON."""
+        body = msgspec.json.encode(list(self.stored.values()))
+        self.table = self._table(msgspec.json.decode(body, type=list[Claim]))
+
+    def held(self) -> None:
+        self.tell(a_hold(), CheckedIn(claim=CLAIM, nonce="n"))
+
+    def armed(self) -> None:
+        self.held()
+        self.tell(an_arm(), StarterArmed(claim=CLAIM, nonce="n", number=NUMBER))
+
+    def passed(self, **program: object) -> None:
+        self.tell(a_hold(**program), CheckedIn(claim=CLAIM, nonce="n"))  # type: ignore[arg-type]
+        self.tell(an_arm(), StarterArmed(claim=CLAIM, nonce="n", number=NUMBER), RELEASE)
+        self.tell(StarterPassed(claim=CLAIM, nonce="n", passed_at=100.0))
+
+
+def batch_ended(cause: EndCause = EndCause.EXITED, **fields: object) -> BatchEnded:
+    return BatchEnded(claim=CLAIM, cause=cause, **fields)  # type: ignore[arg-type]
+
+
+def reports(outputs: list[Output]) -> list[Report]:
+    told = [output.message for output in outputs if isinstance(output, TellDaemon)]
+    return [message for message in told if isinstance(message, Report)]
+
+
+def told(outputs: list[Output]) -> list[object]:
+    """What the starter is told."""
+    return [output.message for output in outputs if isinstance(output, TellStarter)]
+
+
+def gone(outputs: list[Output]) -> End:
+    (report,) = reports(outputs)
+    assert report.state is ReportState.GONE
+    assert report.end is not None
+    return report.end
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+# Hold and check in --------------------------------------------------------------------------------
+
+
+def test_a_hold_is_written_down_and_then_submitted(script: Script) -> None:
+    outputs = script.table.handle(a_hold(), 0.0)
+    assert [type(output) for output in outputs] == [Record, Submit]
+
+
+def test_a_hold_said_twice_is_submitted_once(script: Script) -> None:
+    script.tell(a_hold())
+    outputs = script.tell(a_hold())
+    assert [report.state for report in reports(outputs)] == [ReportState.ASKED]
+    assert len(outputs) == 1
+
+
+def test_a_check_in_is_written_before_it_is_told(script: Script) -> None:
+    script.tell(a_hold())
+    outputs = script.table.handle(CheckedIn(claim=CLAIM, nonce="n"), 1.0)
+    assert [type(output) for output in outputs] == [Record, TellDaemon, TellStarter]
+    (report,) = reports(outputs)
+    assert (report.state, report.nonce) == (ReportState.GRANTED, "n")
+    assert told(outputs) == [Adopted(leases=Leases())]
+
+
+def test_another_starter_of_a_bound_claim_is_sent_away(script: Script) -> None:
+    """A batch job that the site started again must not run."""
+    script.held()
+    (dismissed,) = script.tell(CheckedIn(claim=CLAIM, nonce="other"))
+    assert isinstance(dismissed, TellStarter)
+    assert dismissed.nonce == "other"
+    assert isinstance(dismissed.message, Dismissed)
+
+
+def test_a_starter_of_an_unknown_claim_is_sent_away(script: Script) -> None:
+    assert isinstance(told(script.tell(CheckedIn(claim=CLAIM, nonce="n")))[0], Dismissed)
+
+
+def test_a_claim_that_nobody_checks_in_for_is_refused_when_nothing_is_left(
+    script: Script,
+) -> None:
+    script.tell(a_hold())
+    assert script.table.wake_at == 5.0
+    assert script.wake() == [Withdraw(claim=CLAIM)]
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.REFUSED
+
+
+def test_a_check_in_after_the_withdrawal_was_written_is_sent_away(script: Script) -> None:
+    script.tell(a_hold())
+    script.wake()
+    assert isinstance(told(script.tell(CheckedIn(claim=CLAIM, nonce="n")))[0], Dismissed)
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.REFUSED
+
+
+def test_a_check_in_before_the_grace_time_ends_wins(script: Script) -> None:
+    script.tell(a_hold())
+    script.at = 4.9
+    script.tell(CheckedIn(claim=CLAIM, nonce="n"))
+    script.at = 6.0
+    assert script.tell(Woken()) == []
+
+
+def test_a_withdrawal_that_is_not_confirmed_is_ordered_again(script: Script) -> None:
+    script.tell(a_hold())
+    script.wake()
+    assert script.wake() == [Withdraw(claim=CLAIM)]
+
+
+def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
+    for limits in ({"processors_max": 3}, {"hold_max_s": 59.0}):
+        end = gone(Script(**limits).tell(a_hold()))
+        assert end.kind is EndKind.REFUSED
+        assert "this site allows" in end.reason
+
+
+# Unknown claims -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [STOP, RELEASE, an_arm(), a_hold(is_granted=True)])
+def test_an_order_about_an_unknown_claim_is_answered_gone(script: Script, order: Event) -> None:
+    assert gone(script.tell(order)).kind is EndKind.UNKNOWN
+    assert script.stored == {}
+
+
+def test_a_claim_that_is_over_never_comes_back(script: Script) -> None:
+    script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no", is_transient=False))
+    assert script.tell(Acknowledge(claim=CLAIM)) == [Forget(claim=CLAIM)]
+    assert gone(script.tell(a_hold())).kind is EndKind.UNKNOWN
+
+
+# The local manager --------------------------------------------------------------------------------
+
+
+def test_an_error_of_the_local_manager_fails_the_claim(script: Script) -> None:
+    outputs = script.tell(
+        a_hold(), SubmitFailed(claim=CLAIM, reason="sbatch: invalid account", is_transient=False)
+    )
+    end = gone(outputs)
+    assert (end.kind, end.reason) == (EndKind.FAILED, "sbatch: invalid account")
+
+
+def test_a_transient_error_is_tried_again_until_the_grace_time_ends(script: Script) -> None:
+    script.tell(a_hold())
+    failed = SubmitFailed(claim=CLAIM, reason="controller down", is_transient=True)
+    tries = 0
+    while True:
+        script.tell(failed)
+        (output,) = script.wake()
+        if isinstance(output, Withdraw):
+            break
+        assert isinstance(output, Submit)
+        tries += 1
+    assert tries == 4
+    end = gone(script.tell(batch_ended(EndCause.WITHDRAWN)))
+    assert end.kind is EndKind.REFUSED
+    assert "controller down" in end.reason
+
+
+def test_a_batch_job_that_ends_before_the_check_in_fails_the_claim(script: Script) -> None:
+    end = gone(script.tell(a_hold(), batch_ended(exit_status=127)))
+    assert end.kind is EndKind.FAILED
+    assert "127" in end.reason
+
+
+def test_a_foreign_cancel_in_the_queue_is_the_sites(script: Script) -> None:
+    end = gone(script.tell(a_hold(), batch_ended(EndCause.CANCELLED_BY_SITE)))
+    assert end.kind is EndKind.SITE
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (EndCause.EXITED, EndKind.VANISHED),
+        (EndCause.LOST, EndKind.VANISHED),
+        (EndCause.CANCELLED_BY_SITE, EndKind.SITE),
+        (EndCause.TIME_LIMIT, EndKind.SITE),
+    ],
+)
+def test_a_batch_job_that_ends_without_a_word_of_its_starter(
+    script: Script, cause: EndCause, kind: EndKind
+) -> None:
+    script.passed()
+    outputs = script.tell(StarterLost(claim=CLAIM, nonce="n"), batch_ended(cause))
+    assert gone(outputs).kind is kind
+    assert reports(outputs)[0].passed_at == 100.0
+
+
+def test_what_the_starter_wrote_down_says_how_it_ended(script: Script) -> None:
+    """It passed and ended while the agent was away."""
+    script.armed()
+    record = StarterRecord(nonce="n", passed_at=100.0, end=End(kind=EndKind.EXITED, statuses=(4,)))
+    outputs = script.tell(batch_ended(record=record))
+    assert [type(output) for output in outputs if not isinstance(output, TellStarter)] == [
+        TellDaemon,
+        Collect,
+    ]
+    assert gone(script.tell(Collected(claim=CLAIM))).statuses == (4,)
+
+
+def test_what_another_starter_wrote_down_says_nothing(script: Script) -> None:
+    script.armed()
+    record = StarterRecord(nonce="other", passed_at=100.0, end=WELL)
+    assert gone(script.tell(batch_ended(record=record))).kind is EndKind.VANISHED
+
+
+def test_a_batch_job_that_nobody_knows_is_withdrawn(script: Script) -> None:
+    assert script.tell(BatchFound(claim=CLAIM)) == [Withdraw(claim=CLAIM)]
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.UNKNOWN
+
+
+# The barrier --------------------------------------------------------------------------------------
+
+
+def test_arm_and_release_are_passed_on_and_armed_is_written_first(script: Script) -> None:
+    script.held()
+    assert told(script.tell(an_arm())) == [an_arm()]
+    outputs = script.table.handle(StarterArmed(claim=CLAIM, nonce="n", number=NUMBER), 1.0)
+    assert [type(output) for output in outputs] == [Record, TellDaemon]
+    assert reports(outputs)[0].armed == NUMBER
+    assert told(script.tell(RELEASE)) == [RELEASE]
+
+
+def test_a_release_waits_here_for_a_starter_that_is_away(script: Script) -> None:
+    script.armed()
+    script.tell(StarterLost(claim=CLAIM, nonce="n"), RELEASE)
+    script.restarted()
+    back = CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER)
+    assert told(script.tell(back)) == [Adopted(leases=Leases()), RELEASE]
+
+
+def test_a_pass_is_heard_from_a_starter_that_comes_back(script: Script) -> None:
+    script.armed()
+    script.restarted()
+    outputs = script.tell(CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER, passed_at=100.0))
+    assert [report.state for report in reports(outputs)] == [ReportState.PASSED]
+
+
+def test_armed_from_another_nonce_is_not_believed(script: Script) -> None:
+    script.held()
+    outputs = script.tell(StarterArmed(claim=CLAIM, nonce="other", number=NUMBER))
+    assert reports(outputs) == []
+    assert isinstance(told(outputs)[0], Dismissed)
+
+
+# Stop ---------------------------------------------------------------------------------------------
+
+
+def test_a_stop_before_the_check_in_withdraws(script: Script) -> None:
+    assert script.tell(a_hold(), STOP) == [Withdraw(claim=CLAIM)]
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
+
+
+def test_a_stop_is_told_to_the_starter_and_gone_waits_for_the_local_manager(
+    script: Script,
+) -> None:
+    script.passed()
+    assert told(script.tell(STOP)) == [STOP]
+    stopped = End(kind=EndKind.STOPPED, statuses=(-15,))
+    outputs = script.tell(StarterEnded(claim=CLAIM, nonce="n", end=stopped))
+    assert reports(outputs) == []
+    assert told(outputs) == [EndNoted()]
+    end = gone(script.tell(batch_ended()))
+    assert (end.kind, end.statuses) == (EndKind.STOPPED, (-15,))
+
+
+def test_a_stop_for_a_starter_that_is_away_goes_through_the_local_manager(script: Script) -> None:
+    """Its starter then tells the signal of the site, which is none: it was ours."""
+    script.passed()
+    outputs = script.tell(StarterLost(claim=CLAIM, nonce="n"), STOP)
+    assert Withdraw(claim=CLAIM) in outputs
+    script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0, end=End(kind=EndKind.SITE)))
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
+
+
+def test_a_starter_that_does_not_obey_a_stop_is_withdrawn(script: Script) -> None:
+    script.passed()
+    script.tell(STOP)
+    assert script.wake() == [Withdraw(claim=CLAIM)]
+    assert script.at == 10.0
+
+
+def test_a_program_that_ended_by_itself_before_the_stop_keeps_its_end(script: Script) -> None:
+    script.passed()
+    script.tell(STOP, StarterEnded(claim=CLAIM, nonce="n", end=WELL))
+    assert gone(script.tell(batch_ended())) == WELL
+
+
+def test_a_starter_that_comes_back_hears_the_stop(script: Script) -> None:
+    script.passed()
+    script.tell(STOP)
+    script.restarted()
+    assert told(script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0))) == [STOP]
+
+
+def test_a_pass_that_a_stop_did_not_prevent_is_told(script: Script) -> None:
+    script.armed()
+    script.tell(RELEASE, STOP)
+    outputs = script.tell(StarterPassed(claim=CLAIM, nonce="n", passed_at=100.0))
+    assert reports(outputs)[0].passed_at == 100.0
+    stopped = End(kind=EndKind.STOPPED)
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=stopped))
+    assert reports(script.tell(batch_ended()))[0].passed_at == 100.0
+
+
+def test_what_the_daemon_does_not_name_is_stopped(script: Script) -> None:
+    script.held()
+    assert script.tell(WantedComplete(claims=frozenset([CLAIM]))) == []
+    assert told(script.tell(WantedComplete(claims=frozenset()))) == [STOP]
+
+
+def test_the_sites_rule_ends_a_claim(script: Script) -> None:
+    script.held()
+    assert told(script.tell(SiteRuled(claim=CLAIM, reason="drain"))) == [STOP]
+    stopped = End(kind=EndKind.STOPPED)
+    end = gone(script.tell(StarterEnded(claim=CLAIM, nonce="n", end=stopped), batch_ended()))
+    assert (end.kind, end.reason) == (EndKind.SITE, "drain")
+
+
+# The end ------------------------------------------------------------------------------------------
+
+
+def test_gone_is_told_again_until_it_is_acknowledged(script: Script) -> None:
+    script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no", is_transient=False))
+    assert gone(script.wake()).kind is EndKind.FAILED
+    assert gone(script.tell(STOP)).kind is EndKind.FAILED
+    script.restarted()
+    (report,) = script.table.inventory()
+    assert isinstance(report, Report)
+    assert report.state is ReportState.GONE
+    assert script.tell(Acknowledge(claim=CLAIM)) == [Forget(claim=CLAIM)]
+    assert script.table.wake_at is None
+
+
+def test_an_acknowledgement_of_what_is_not_gone_changes_nothing(script: Script) -> None:
+    script.held()
+    assert script.tell(Acknowledge(claim=CLAIM)) == []
+    assert CLAIM in script.stored
+
+
+def test_outputs_are_brought_back_before_gone_is_told(script: Script) -> None:
+    script.passed()
+    assert reports(script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL))) == []
+    (collect,) = script.tell(batch_ended())
+    assert isinstance(collect, Collect)
+    assert gone(script.tell(Collected(claim=CLAIM))) == WELL
+
+
+def test_an_output_that_is_missing_is_the_end_of_a_program_that_ended_well(
+    script: Script,
+) -> None:
+    script.passed()
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
+    end = gone(script.tell(Collected(claim=CLAIM, reason="missing: a")))
+    assert (end.kind, end.reason, end.statuses) == (EndKind.OUTPUT, "missing: a", (0,))
+
+
+def test_an_output_that_is_missing_does_not_hide_a_failure(script: Script) -> None:
+    script.passed()
+    failed = End(kind=EndKind.EXITED, statuses=(1,))
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
+    assert gone(script.tell(Collected(claim=CLAIM, reason="missing: a"))) == failed
+
+
+def test_outputs_are_not_waited_for_for_ever(script: Script) -> None:
+    script.passed()
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
+    assert script.table.wake_at == 300.0
+    assert gone(script.wake()).kind is EndKind.OUTPUT
+    assert script.tell(Collected(claim=CLAIM)) == []
+
+
+def test_outputs_are_not_brought_back_after_a_stop(script: Script) -> None:
+    script.passed()
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
+    assert gone(script.tell(STOP)) == WELL
+
+
+def test_collecting_begins_again_after_a_restart(script: Script) -> None:
+    script.passed()
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
+    script.restarted()
+    (collect,) = script.tell(BatchUnlisted(claim=CLAIM))
+    assert isinstance(collect, Collect)
+
+
+def test_a_batch_job_that_lingers_after_its_end_is_withdrawn(script: Script) -> None:
+    script.passed()
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL))
+    assert script.wake() == [Withdraw(claim=CLAIM)]
+    assert script.at == 30.0
+
+
+def test_a_claim_written_but_not_submitted_is_submitted_after_a_restart(script: Script) -> None:
+    script.tell(a_hold())
+    script.at = 1_000.0
+    script.restarted()
+    (submit,) = script.tell(BatchUnlisted(claim=CLAIM))
+    assert isinstance(submit, Submit)
+    assert script.table.wake_at == 1_005.0
+
+
+# Pings and values ---------------------------------------------------------------------------------
+
+
+def test_pings_of_the_bound_starter_are_passed_on_and_answered(script: Script) -> None:
+    script.held()
+    (output,) = script.tell(StarterPinged(claim=CLAIM, nonce="n", sent_at=7.0))
+    assert output == TellDaemon(message=Ping(claim=CLAIM, nonce="n", sent_at=7.0))
+    assert script.tell(StarterPinged(claim=CLAIM, nonce="other", sent_at=7.0)) == []
+    pong = Pong(claim=CLAIM, nonce="n", sent_at=7.0, now=100.0)
+    assert told(script.tell(pong)) == [pong]
+
+
+def test_new_leases_reach_the_starters_that_are_there(script: Script) -> None:
+    script.held()
+    leases = Leases(hold_lease_s=10.0, run_lease_s=20.0, kill_s=1.0)
+    assert told(script.tell(LeasesSet(leases=leases))) == [Adopted(leases=leases)]
+    assert script.tell(LeasesSet(leases=leases)) == []
+
+
+def test_a_value_is_stored_and_said_again_in_the_inventory(script: Script) -> None:
+    script.held()
+    script.tell(StarterPut(claim=CLAIM, nonce="n", request=3, name="a", value="x"))
+    script.restarted()
+    put = KvPut(claim=CLAIM, request=0, name="a", value="x")
+    assert put in script.table.inventory()
+
+
+def test_an_answer_goes_back_under_the_starters_own_number(script: Script) -> None:
+    script.held()
+    script.tell(StarterPut(claim=CLAIM, nonce="n", request=9, name="a", value="x"))
+    answer = KvAnswer(claim=CLAIM, request=1, ok=True)
+    (told_back,) = told(script.tell(answer))
+    assert told_back == KvAnswer(claim=CLAIM, request=9, ok=True)
+    assert script.tell(answer) == []
+
+
+def test_questions_are_asked_again_in_the_next_session(script: Script) -> None:
+    script.held()
+    (asked,) = script.tell(StarterGet(claim=CLAIM, nonce="n", request=1, name="a", wait_s=5.0))
+    assert asked == TellDaemon(message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
+    assert script.tell(LeasesSet(leases=Leases())) == [asked]
+
+
+def test_a_value_that_was_refused_is_not_said_again(script: Script) -> None:
+    script.held()
+    script.tell(StarterPut(claim=CLAIM, nonce="n", request=1, name="a", value="x"))
+    script.tell(KvAnswer(claim=CLAIM, request=1, ok=False, error="has another value"))
+    assert not any(isinstance(said, KvPut) for said in script.table.inventory())
+
+
+def test_every_state_survives_the_way_to_disk() -> None:
+    story: list[Event] = [
+        a_hold(output_files=("a",), wall_time_s=60.0),
+        CheckedIn(claim=CLAIM, nonce="n"),
+        StarterArmed(claim=CLAIM, nonce="n", number=NUMBER),
+        RELEASE,
+        StarterPassed(claim=CLAIM, nonce="n", passed_at=100.0),
+        StarterEnded(claim=CLAIM, nonce="n", end=WELL),
+        batch_ended(),
+        Collected(claim=CLAIM, reason="missing: a"),
+    ]
+    script = Script()
+    for event in story:
+        script.tell(event)
+        before = script.table.inventory()
+        assert before
+        script.restarted()
+        assert script.table.inventory() == before
+        if isinstance(event, BatchEnded):
+            script.tell(batch_ended())  # collecting begins again
