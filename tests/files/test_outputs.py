@@ -3,14 +3,17 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc import aio
 
 from koala.daemon.spool import Place, Purpose, Spool, place_of, token
 from koala.errors import RejectedError, SpecError
+from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent.files.orders import Uploaded, UploadOrder
 from koala_agent.files.outputs import UploadLimits
 from tests.files.stage import (
@@ -21,6 +24,7 @@ from tests.files.stage import (
     a_relay,
     a_site,
     running,
+    sha256,
     some_bytes,
 )
 
@@ -144,6 +148,51 @@ async def test_an_upload_that_is_cut_is_tried_again(tmp_path: Path) -> None:
     assert list(spool.incoming.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ((b"whole",), grpc.StatusCode.OK),
+        ((b"who",), grpc.StatusCode.DATA_LOSS),  # as when the sender was killed
+        ((b"whole", b"more"), grpc.StatusCode.INVALID_ARGUMENT),
+        ((b"while",), grpc.StatusCode.DATA_LOSS),
+    ],
+)
+async def test_only_what_came_as_it_was_announced_is_kept(
+    tmp_path: Path, sent: tuple[bytes, ...], code: grpc.StatusCode
+) -> None:
+    start = files_pb2.StoreStart(
+        claim=CLAIM,
+        token=token(SECRET, Purpose.STORE, CLAIM),
+        name="model.bin",
+        size_bytes=5,
+        checksum=sha256(b"whole"),
+    )
+    assert await stored(tmp_path / "spool", start, *sent) == code
+    spool = Spool(tmp_path / "spool")
+    assert spool.outputs(PLACE).exists() == (code == grpc.StatusCode.OK)
+    assert list(spool.incoming.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        files_pb2.StoreStart(name="../../../../out"),
+        files_pb2.StoreStart(name="/out"),
+        files_pb2.StoreStart(name=""),
+        files_pb2.StoreStart(name="out", label="x" * 2000),
+        files_pb2.StoreStart(name="out", size_bytes=2**41),
+        files_pb2.StoreStart(name="stdout.0", is_log=True, size_bytes=2**24),
+    ],
+)
+async def test_a_hostile_start_is_refused_for_good_before_anything_is_sent(
+    tmp_path: Path, start: files_pb2.StoreStart
+) -> None:
+    start.MergeFrom(files_pb2.StoreStart(claim=CLAIM, token=token(SECRET, Purpose.STORE, CLAIM)))
+    code = await stored(tmp_path / "spool", start)
+    assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
+    assert everything_in(tmp_path) == ["spool", "incoming"]
+
+
 async def test_an_upload_to_nobody_is_given_up_in_time_and_names_the_file(tmp_path: Path) -> None:
     async with a_finished_claim(tmp_path, limits=IMPATIENT) as (delft, order):
         order.folder.joinpath("good").write_bytes(b"good")
@@ -231,6 +280,24 @@ def test_tokens_differ_by_secret_purpose_and_identity() -> None:
         for identity in ("j1/1/t1", "j1/1/t2")
     }
     assert len(tokens) == 12
+
+
+def everything_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob("*")]
+
+
+async def stored(
+    spool: Path, start: files_pb2.StoreStart, *blocks: bytes
+) -> grpc.StatusCode | None:
+    """What a relay answers to a stream of these messages."""
+    async with a_relay(spool) as address, aio.insecure_channel(address) as channel:
+        call = files_pb2_grpc.RelayStub(channel).Store()
+        with suppress(asyncio.InvalidStateError):  # the relay has answered already
+            await call.write(files_pb2.StoreUp(start=start))
+            for block in blocks:
+                await call.write(files_pb2.StoreUp(data=block))
+            await call.done_writing()
+        return await call.code()
 
 
 def store(spool: Spool, name: str, content: bytes, *, claim: str = CLAIM) -> None:
