@@ -155,6 +155,7 @@ class Link:
         self._streams: dict[int, _Stream] = {}
         self._changed = asyncio.Event()
         self._finish: Finish | None = None
+        self._cut_reason = ""
         self._taking: list[asyncio.Task[None]] = []
 
     async def run(self) -> Finish:
@@ -231,6 +232,7 @@ class Link:
                 self._agent.store_epoch(epoch)
             case TakeWelcome(welcome):
                 log.info("link.welcomed", epoch=welcome.epoch)
+                self._cut_reason = ""
                 self._agent.take_welcome(welcome)
             case Apply(order):
                 self._agent.apply(order)
@@ -260,7 +262,9 @@ class Link:
         log.debug("link.dialled", daemon=self._wire.target)
         reason = await stream.run(self._agent.startable)
         del self._streams[stream.connection]
-        log.info("link.cut", reason=reason)
+        if reason != self._cut_reason:  # a daemon that is away for a night is one line
+            log.info("link.cut", reason=reason)
+        self._cut_reason = reason
         self._handle(Cut(connection=stream.connection, reason=reason))
 
 
@@ -309,9 +313,22 @@ class _Stream:
         while state in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING):
             await channel.wait_for_state_change(state)
             state = channel.get_state(try_to_connect=True)
-        if state is not grpc.ChannelConnectivity.READY:
-            self._reason = f"nobody answers at {self._wire.target}"
-        return state is grpc.ChannelConnectivity.READY
+        if state is grpc.ChannelConnectivity.READY:
+            return True
+        await self._ask_why(channel)
+        return False
+
+    async def _ask_why(self, channel: grpc.aio.Channel) -> None:
+        """A channel does not tell why it failed (nobody listens, a wrong certificate); a call on it
+        fails at once and does."""
+        self._reason = f"nobody answers at {self._wire.target}"
+        call = AgentLinkStub(channel).Connect()
+        try:
+            await call.read()
+        except grpc.aio.AioRpcError as error:
+            self._reason += f": {error.details()}"
+        finally:
+            call.cancel()
 
     async def _converse(
         self, channel: grpc.aio.Channel, startable: Callable[[], int], ending: asyncio.Task[bool]
