@@ -241,6 +241,7 @@ def claim(
     hold_s = hold_max_s(state, job)
     if not charge(state, job, site, identity, component.processors * hold_s, now):
         member.refusal = "the hold budget is used up"
+        job.not_before = now + state.parameters.scan_interval_s  # a budget comes back slowly
         return
     member.claims += 1
     member.claim = identity

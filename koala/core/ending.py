@@ -95,7 +95,7 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
         step=state.parameters.claim_fraction_step,
         fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
     )
-    job.not_before = now + state.parameters.claiming_step_min_s
+    job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
     requeue_if_fenced(state, job, now)
 
 

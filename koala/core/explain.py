@@ -64,7 +64,11 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     ]
     answer = state.policies.place(whole_request(state, job), picture_of(state, now))
     tries = f"{job.placement_tries} placement tries"
-    if isinstance(answer, Unplaceable):
+    if now < job.not_before:
+        lines.append(
+            f"not tried again for {_span(job.not_before - now)} after its setback; {tries}"
+        )
+    elif isinstance(answer, Unplaceable):
         size = job.spec.components[answer.component].processors
         label = job.spec.label(answer.component)
         lines.append(f"component {label} ({size} processors): {answer.reason}; {tries}")

@@ -68,6 +68,18 @@ class Parameters:
                 f"claim_fraction_min = {self.claim_fraction_min}: allowed is at most"
                 f" claim_fraction = {self.claim_fraction}"
             )
+        promise_s = self.late_max_s + self.lead_min_s
+        lease_s = self.hold_lease_s * 5 / 6  # what is left of one just before the next ping
+        if promise_s >= lease_s:
+            raise ConfigError(
+                f"late_max_s + lead_min_s = {promise_s:g}: no starter could promise that;"
+                f" allowed is less than {lease_s:g}, five sixths of hold_lease_s"
+            )
+        if self.run_lease_s < self.hold_lease_s:
+            raise ConfigError(
+                f"run_lease_s = {self.run_lease_s:g}: allowed is at least"
+                f" hold_lease_s = {self.hold_lease_s:g}"
+            )
 
     @property
     def fence_s(self) -> Seconds:
