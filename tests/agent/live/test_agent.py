@@ -139,6 +139,43 @@ async def test_a_claim_that_passes_while_the_agent_is_away_tells_it_afterwards(
         assert report.passed_at == pytest.approx(release_at, abs=1.0)
 
 
+async def test_an_agent_killed_at_every_step_runs_the_program_exactly_once(tmp_path: Path) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    count = tmp_path / "count"
+    wanted = hold(claim, "-c", f"echo started >> {count}")
+    known = hold(claim, is_granted=True)
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
+
+        async def again(*what: link_pb2.ToAgent) -> FakeSession:
+            await agent.kill()
+            await agent.start()
+            return await daemon.live(*what)
+
+        session = await daemon.live(wanted)
+        await session.next("site", lambda report: report.through == 1)  # submitted
+        session = await again(wanted)
+        await session.claim(claim, GRANTED)
+        session = await again(known)
+        await session.next("ping")  # its starter has found the new agent; an Arm would be lost
+        release_at = session.arm(claim, release_in_s=1.0, late_s=25.0)
+        await session.claim(claim, ARMED)
+        session = await again(known, a_release(claim, epoch=1, release_at=release_at))
+        await session.claim(claim, PASSED)
+        session = await again(known, a_release(claim, epoch=1, release_at=release_at))
+        gone = await session.claim(claim, GONE)
+        assert list(gone.end.statuses) == [0]
+        session = await again(known)
+        assert (await session.claim(claim, GONE)).end == gone.end
+        await agent.nothing_left()
+    assert lines(count) == ["started"]
+
+
+def lines(path: Path) -> list[str]:
+    """Of a text file."""
+    return path.read_text(encoding="utf-8").splitlines()
+
+
 async def test_a_restarted_daemon_finds_everything_as_it_was(tmp_path: Path) -> None:
     job = a_job()
     first, second = f"{job}/1/0/1", f"{job}/1/1/1"
