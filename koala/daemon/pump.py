@@ -31,6 +31,9 @@ from koala.errors import KoalaError
 INBOX_MAX = 10_000
 BATCH_S_MAX = 0.02  # of handling; then the batch is committed and others get their turn
 WOKEN_MAX = 16  # in one batch: a timer that is always due again must not keep others out
+WOKEN_REST = 2.0  # rest after Woken in shares of what it took: a scan of a long queue is long, and
+# what comes meanwhile shares the next one
+WOKEN_REST_S_MAX = 0.1
 DIGEST_EVERY = 1_000
 DIGEST_SHARE_MAX = 0.02  # of the time: digests of a large state come less often
 COMMIT_S_MAX = 10.0  # of a commit: after that we do not vouch for leases any more
@@ -123,6 +126,7 @@ class Pump:
         self._notice_number = journal.notice_number
         self._digest_seq = journal.seq
         self._digest_due_at: Instant = 0.0
+        self._wake_not_before: Instant = 0.0
         self._committing_since: Instant | None = None
         self._is_closing = False
         self._has_failed = False
@@ -207,6 +211,8 @@ class Pump:
             return
         self._arrived.clear()
         wake_at = self._scheduler.wake_at
+        if wake_at is not None:
+            wake_at = max(wake_at, self._wake_not_before)
         try:
             async with asyncio.timeout(
                 None if wake_at is None else max(0.0, wake_at - self._clock.now())
@@ -228,15 +234,22 @@ class Pump:
                 item.error = error
             items.append(item)
             now = self._clock.now()
+        self._wake(now)
+        if len(self._inbox) < self.inbox_max:
+            self._room.set()
+        self.counters.handled_s += self._clock.now() - begun_at
+        return items
+
+    def _wake(self, now: Instant) -> None:
+        if now < self._wake_not_before:
+            return
         for _ in range(WOKEN_MAX):
             wake_at = self._scheduler.wake_at
             if wake_at is None or wake_at > now:
                 break
             self._handle(Woken(), now)
-        if len(self._inbox) < self.inbox_max:
-            self._room.set()
-        self.counters.handled_s += self._clock.now() - begun_at
-        return items
+        after = self._clock.now()
+        self._wake_not_before = after + min(WOKEN_REST_S_MAX, WOKEN_REST * (after - now))
 
     def _handle(self, event: Event, now: Instant) -> None:
         actions = self._scheduler.handle(event, now)

@@ -1,0 +1,97 @@
+"""A job that no waiting helps is refused at submission, with what is there instead."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from koala.core.events import ReplicaAdded, SiteDisconnected, SiteRegistered
+from koala.core.grid import SiteFacts
+from koala.core.job import ComponentSpec, InputFile, JobSpec, StartType
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.values import FileName, SiteName, UserName
+from koala.daemon.admission import check
+from koala.errors import SpecError
+from koala.policies import chosen
+
+DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
+NOBODY_LISTED: Mapping[SiteName, UserName | None] = {}
+
+
+def grid(**processors: int) -> Scheduler:
+    """Sites with these processors; `adas` belongs to ada."""
+    scheduler = Scheduler(Parameters(), chosen())
+    for name, count in processors.items():
+        owner = UserName("ada") if name == "adas" else None
+        facts = SiteFacts(processors=count, owner=owner)
+        scheduler.handle(SiteRegistered(site=SiteName(name), facts=facts, idle=count), 1.0)
+    return scheduler
+
+
+def job(*components: ComponentSpec, owner: str = "bob", quorum: int | None = None,
+        file: InputFile | None = None) -> JobSpec:  # fmt: skip
+    return JobSpec(components=components, owner=UserName(owner), quorum=quorum, input_file=file)
+
+
+def part(
+    processors: int, site: SiteName | None = None, start: StartType = StartType.STRICT
+) -> ComponentSpec:
+    return ComponentSpec(executable="x", processors=processors, site=site, start_type=start)
+
+
+def test_without_any_site_everything_may_wait() -> None:
+    check(job(part(10_000)), grid(), NOBODY_LISTED)
+    check(job(part(1, DELFT)), grid(), NOBODY_LISTED)
+
+
+def test_a_component_larger_than_every_site_is_refused() -> None:
+    check(job(part(8), part(8)), grid(delft=8, leiden=4), NOBODY_LISTED)
+    with pytest.raises(SpecError, match=r"component 1 wants 9 .* largest site is delft with 8"):
+        check(job(part(1), part(9)), grid(delft=8, leiden=4), NOBODY_LISTED)
+
+
+def test_a_site_that_is_away_still_counts() -> None:
+    scheduler = grid(delft=8)
+    scheduler.handle(SiteDisconnected(site=DELFT), 2.0)
+    check(job(part(8, DELFT)), scheduler, NOBODY_LISTED)
+
+
+def test_a_listed_site_that_never_came_may_be_large() -> None:
+    check(job(part(100)), grid(delft=8), {DELFT: None, LEIDEN: None})
+    check(job(part(100, LEIDEN)), grid(delft=8), {DELFT: None, LEIDEN: None})
+    with pytest.raises(SpecError, match="100"):
+        check(job(part(100)), grid(delft=8), {DELFT: None, LEIDEN: UserName("ada")})
+
+
+def test_a_site_of_another_owner_is_not_there() -> None:
+    scheduler = grid(delft=8, adas=64)
+    check(job(part(64), owner="ada"), scheduler, NOBODY_LISTED)
+    with pytest.raises(SpecError, match="largest site is delft"):
+        check(job(part(64)), scheduler, NOBODY_LISTED)
+    with pytest.raises(SpecError, match="known sites are delft"):
+        check(job(part(1, SiteName("adas"))), scheduler, NOBODY_LISTED)
+
+
+def test_an_unknown_or_too_small_fixed_site_is_refused() -> None:
+    with pytest.raises(SpecError, match="wants site 'utrecht': known sites are delft, leiden"):
+        check(job(part(1, SiteName("utrecht"))), grid(delft=8, leiden=4), NOBODY_LISTED)
+    with pytest.raises(SpecError, match="wants 5 processors at leiden, which has 4"):
+        check(job(part(5, LEIDEN)), grid(delft=8, leiden=4), NOBODY_LISTED)
+
+
+def test_components_fixed_to_one_site_must_fit_together() -> None:
+    scheduler = grid(delft=8)
+    with pytest.raises(SpecError, match="at delft want 10 processors together, which has 8"):
+        check(job(part(5, DELFT), part(5, DELFT)), scheduler, NOBODY_LISTED)
+    check(job(part(5, DELFT), part(5, DELFT), quorum=1), scheduler, NOBODY_LISTED)
+    check(job(part(5, DELFT), part(5, DELFT, StartType.LOOSE)), scheduler, NOBODY_LISTED)
+
+
+def test_an_unknown_file_needs_its_size() -> None:
+    scheduler = grid(delft=8)
+    with pytest.raises(SpecError, match="inputFile 'big' is not in the catalogue"):
+        check(job(part(1), file=InputFile(name=FileName("big"))), scheduler, NOBODY_LISTED)
+    check(job(part(1), file=InputFile(name=FileName("big"), size_bytes=9)), scheduler,
+          NOBODY_LISTED)  # fmt: skip
+    scheduler.handle(ReplicaAdded(file=FileName("big"), site=DELFT, size_bytes=9), 2.0)
+    check(job(part(1), file=InputFile(name=FileName("big"))), scheduler, NOBODY_LISTED)

@@ -1,0 +1,270 @@
+"""The pump: one order of events, nothing before its commit, and limits that hold."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from koala.core.actions import Action, ClaimProcessors
+from koala.core.events import (
+    DaemonStarted,
+    Event,
+    JobSubmitted,
+    SiteRegistered,
+    Woken,
+)
+from koala.core.grid import SiteFacts
+from koala.core.job import ComponentSpec, JobSpec
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.snapshot import digest
+from koala.core.values import JobId, SiteName
+from koala.daemon.clock import Clock
+from koala.daemon.config import Config
+from koala.daemon.journal import FILE, Journal, Notice
+from koala.daemon.pump import Pump, Turn
+from koala.daemon.recovery import recover
+from koala.errors import JournalError, RejectedError
+from koala.policies import chosen
+from tests.daemon.running import config_of
+
+SPEC = JobSpec(components=(ComponentSpec(executable="/bin/true", processors=2),))
+REGISTERED = SiteRegistered(site=SiteName("delft"), facts=SiteFacts(processors=4), idle=4)
+
+
+@dataclass
+class Recording:
+    """What was delivered, with the number of events that were durable then."""
+
+    journal: Journal
+    actions: list[tuple[int, Action]] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+    def carry_out(self, actions: Sequence[Action]) -> None:
+        self.actions += [(self.journal.seq, action) for action in actions]
+
+    def publish(self, notices: Sequence[Notice]) -> None:
+        self.notices += notices
+
+
+@dataclass
+class Bench:
+    """A pump over a real scheduler and journal, in a task of the test."""
+
+    scheduler: Scheduler
+    journal: Journal
+    pump: Pump
+    received: Recording
+    running: asyncio.Task[None]
+
+
+@asynccontextmanager
+async def bench(folder: Path) -> AsyncIterator[Bench]:
+    journal = Journal.open(folder)
+    assert list(journal.records()) == []
+    scheduler = Scheduler(Parameters(), chosen())
+    clock = Clock()
+    pump = Pump(scheduler, journal, clock, digest=digest, jobs=0)
+    received = Recording(journal)
+    pump.deliver_to(received)
+    running = asyncio.get_running_loop().create_task(pump.run())
+    try:
+        yield Bench(scheduler, journal, pump, received, running)
+    finally:
+        pump.close()
+        async with asyncio.timeout(30):
+            await asyncio.wait({running})
+        journal.close()
+
+
+def submit(turn: Turn) -> JobId:
+    job = turn.new_job()
+    turn.tell(JobSubmitted(job=job, spec=SPEC))
+    return job
+
+
+def kinds(folder: Path) -> list[str]:
+    journal = Journal.open(folder)
+    found = [type(record.event).__name__ for record in journal.records()]
+    journal.close()
+    return found
+
+
+async def test_an_answer_comes_when_its_event_is_durable(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        job = await the.pump.ask(submit)
+        assert job == "j1"
+        assert the.journal.seq >= 1
+        assert [notice.job for notice in the.received.notices] == ["j1"]
+    assert kinds(tmp_path)[0] == "JobSubmitted"
+
+
+async def test_an_action_leaves_after_the_commit_of_its_event(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        await the.pump.tell(REGISTERED)
+        await the.pump.ask(submit)
+        async with asyncio.timeout(30):
+            while not the.received.actions:
+                await the.pump.ask(lambda turn: None)
+        durable, action = the.received.actions[0]
+        assert isinstance(action, ClaimProcessors)
+        assert durable == the.journal.seq == 3
+    assert kinds(tmp_path) == ["SiteRegistered", "JobSubmitted", "Woken"]
+
+
+async def test_what_came_is_handled_before_woken_of_the_same_instant(tmp_path: Path) -> None:
+    """Both submissions wait when the scan that the first one asks for is due."""
+    async with bench(tmp_path) as the, asyncio.TaskGroup() as group:
+        group.create_task(the.pump.ask(submit))
+        group.create_task(the.pump.ask(submit))
+    assert kinds(tmp_path)[:3] == ["JobSubmitted", "JobSubmitted", "Woken"]
+
+
+async def test_a_failed_commit_ends_the_pump_before_any_answer_or_action(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        await the.pump.tell(REGISTERED)
+        await the.pump.ask(lambda turn: None)
+        (tmp_path / FILE).unlink()
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(the.pump.ask(submit))
+            with pytest.raises(JournalError, match="cannot be written"):
+                await the.running
+            assert not asking.done()
+            assert the.received.actions == []
+            assert not the.pump.vouches(0.0)
+            asking.cancel()
+
+
+async def test_a_tripped_assertion_is_not_in_the_journal_to_trip_it_again(tmp_path: Path) -> None:
+    def trip(turn: Turn) -> None:
+        turn.tell(REGISTERED)
+        raise AssertionError("a bug")
+
+    async with bench(tmp_path) as the:
+        the.pump.post(trip)
+        with pytest.raises(AssertionError, match="a bug"):
+            await the.running
+    assert kinds(tmp_path) == []
+
+
+async def test_an_error_of_ours_goes_to_who_asked_and_to_nobody_else(tmp_path: Path) -> None:
+    def refuse(turn: Turn) -> None:
+        raise RejectedError(f"not at {turn.now:.0f}")
+
+    async with bench(tmp_path) as the:
+        with pytest.raises(RejectedError, match="not at"):
+            await the.pump.ask(refuse)
+        assert await the.pump.ask(submit) == "j1"
+
+
+async def test_a_cancelled_asker_does_not_take_its_event_back(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the, asyncio.TaskGroup() as group:
+        asking = group.create_task(the.pump.ask(submit))
+        await asyncio.sleep(0)
+        asking.cancel()
+    assert kinds(tmp_path)[0] == "JobSubmitted"
+
+
+async def test_a_full_inbox_makes_askers_wait_and_loses_none(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        the.pump.inbox_max = 3
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(the.pump.ask(submit)) for _ in range(50)]
+            await asyncio.sleep(0)
+            assert the.pump.waiting <= 3
+        assert sorted(task.result() for task in asked) == sorted(f"j{n}" for n in range(1, 51))
+
+
+async def test_a_hanging_commit_stops_vouching_for_leases(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        blocking = asyncio.Event()
+        commit = the.journal.commit
+
+        async def slow(batch: object) -> None:
+            blocking.set()
+            await released.wait()
+            await commit(batch)  # type: ignore[arg-type]
+
+        released = asyncio.Event()
+        the.journal.commit = slow  # type: ignore[method-assign]
+        clock = Clock()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(the.pump.ask(submit))
+            await blocking.wait()
+            assert the.pump.vouches(clock.now())
+            assert not the.pump.vouches(clock.now() + 11.0)
+            released.set()
+        the.journal.commit = commit  # type: ignore[method-assign]
+        assert the.pump.vouches(clock.now() + 11.0)
+
+
+async def test_a_digest_is_written_every_thousand_events(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        for _ in range(3):
+            await the.pump.ask(lambda turn: [submit(turn) for _ in range(500)])
+        seq, found = the.journal.last_digest() or (0, "")
+        assert seq >= 1000
+    journal = Journal.open(tmp_path)
+    scheduler = Scheduler(Parameters(), chosen())
+    for record in journal.records():
+        scheduler.replay(record.event, record.at, record.answers)
+        if record.seq == seq:
+            assert digest(scheduler) == found
+    assert len(scheduler.jobs) == 1500
+    journal.close()
+
+
+# --- recovery -------------------------------------------------------------------------------------
+
+
+def recovered(config: Config) -> tuple[Scheduler, int, list[Event]]:
+    journal = Journal.open(config.state_dir)
+    try:
+        found = recover(journal, config)
+        return found.scheduler, found.jobs, [r.event for r in list(journal.records())]
+    finally:
+        journal.close()
+
+
+def test_each_start_is_a_new_epoch_and_says_parameters_only_when_they_changed(
+    tmp_path: Path,
+) -> None:
+    first, _, events = recovered(config_of(tmp_path))
+    assert first.epoch == 1
+    assert [type(event).__name__ for event in events] == ["ParametersChanged", "DaemonStarted"]
+    second, _, events = recovered(config_of(tmp_path))
+    assert second.epoch == 2
+    assert events[2:] == [DaemonStarted(epoch=2)]
+    third, _, events = recovered(config_of(tmp_path, parameters="hold_s = 5.0"))
+    assert [type(event).__name__ for event in events[3:]] == ["ParametersChanged", "DaemonStarted"]
+    assert third.parameters.hold_s == 5.0
+
+
+def test_a_clock_never_runs_behind_the_journal(tmp_path: Path) -> None:
+    from koala.daemon.journal import Batch, Record
+
+    journal = Journal.open(tmp_path / "state")
+    assert list(journal.records()) == []
+    far_at = Clock().now() + 1e6
+    journal.append(Batch(records=[Record(seq=1, at=far_at, event=Woken(), answers=[])]))
+    journal.close()
+    journal = Journal.open(tmp_path / "state")
+    found = recover(journal, config_of(tmp_path))
+    assert found.clock.now() >= far_at
+    journal.close()
+
+
+def test_a_replay_to_another_state_refuses_to_start_and_says_where(tmp_path: Path) -> None:
+    from koala.daemon.journal import Batch
+
+    config = config_of(tmp_path)
+    recovered(config)
+    journal = Journal.open(config.state_dir)
+    assert len(list(journal.records())) == 2
+    journal.append(Batch(records=[], digest="0" * 64))
+    journal.close()
+    with pytest.raises(JournalError, match="up to event 2 gives another state"):
+        recovered(config)

@@ -1,0 +1,241 @@
+"""Messages to values and errors to statuses: whatever comes, a value or an error of ours."""
+
+from contextlib import suppress
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala.core.actions import ClaimProcessors, StartTransfer
+from koala.core.job import ArmNumber, ClaimPhase, ComponentSpec, EndKind, JobType, StartType
+from koala.core.values import ClaimId, FileName, SiteName, TransferId, UserName
+from koala.errors import (
+    ConfigError,
+    JournalError,
+    KoalaError,
+    LocalManagerError,
+    Position,
+    RejectedError,
+    SpecError,
+    UnknownJobError,
+    UnknownSiteError,
+    UnreachableError,
+)
+from koala.wire import codec, status
+from koala.wire.v1 import link_pb2 as pb
+
+ERRORS: list[KoalaError] = [
+    SpecError("wrong"),
+    SpecError("wrong", Position(line=3, column=7, source="&(é=1)")),
+    UnknownJobError("no job 'j9'"),
+    UnknownSiteError("no site"),
+    RejectedError("full"),
+    ConfigError("key"),
+    JournalError("disk"),
+    UnreachableError("away"),
+    LocalManagerError("qsub", transient=True),
+    KoalaError("other"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_comes_back_as_itself(error: KoalaError) -> None:
+    code, details, trailing = status.to_status(error)
+    again = status.from_status(code, details, trailing)
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    if isinstance(error, SpecError) and isinstance(again, SpecError):
+        assert again.position == error.position
+    if isinstance(error, LocalManagerError) and isinstance(again, LocalManagerError):
+        assert again.transient
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, UnreachableError),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, UnreachableError),
+        (grpc.StatusCode.INVALID_ARGUMENT, SpecError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, RejectedError),
+        (grpc.StatusCode.INTERNAL, KoalaError),
+    ],
+)
+def test_a_status_of_grpcs_own_becomes_the_nearest_error(
+    code: grpc.StatusCode, kind: type[KoalaError]
+) -> None:
+    for trailing in (None, [(status.ERROR_KEY, b"garbage")], [(status.ERROR_KEY, b"{}")]):
+        assert type(status.from_status(code, "text", trailing)) is kind
+
+
+@pytest.mark.parametrize("error", ERRORS[:2] + ERRORS[4:5], ids=lambda error: type(error).__name__)
+def test_one_submissions_error_comes_back_as_itself(error: KoalaError) -> None:
+    again = status.from_submitted(status.submitted_error(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+
+
+@given(st.binary(max_size=200))
+def test_whatever_bytes_an_agent_sends_are_a_value_or_an_error_of_ours(data: bytes) -> None:
+    from google.protobuf.message import DecodeError
+
+    try:
+        message = pb.FromAgent.FromString(data)
+    except DecodeError:
+        return
+    with suppress(SpecError):
+        codec.read(message)
+
+
+texts = st.text(max_size=12)
+floats = st.floats()
+counts = st.integers(0, 2**32 - 1)
+large = st.integers(0, 2**64 - 1)
+claims = st.sampled_from(["j1/1/0/1", "", "../..", "j/1/0/x"])
+reports = st.builds(
+    pb.ClaimReport,
+    claim=claims,
+    state=st.integers(0, 7),
+    nonce=texts,
+    armed=st.none() | st.builds(pb.ArmNumber, epoch=large, counter=large),
+    passed_at=floats,
+    end=st.builds(
+        pb.End,
+        kind=st.sampled_from(["exited", "fenced", "refused", "", "x"]),
+        reason=texts,
+        statuses=st.lists(st.integers(-(2**31), 2**31 - 1), max_size=3),
+        ended_at=floats,
+        cpu_s=floats,
+        memory_bytes=large,
+    ),
+)
+messages = st.one_of(
+    st.builds(pb.FromAgent, claim=reports),
+    st.builds(
+        pb.FromAgent,
+        register=st.builds(
+            pb.Register,
+            protocol=st.integers(0, 2),
+            site=st.sampled_from(["delft", "", "a b", "x" * 65]),
+            epoch_seen=large,
+            idle=counts,
+            facts=st.builds(pb.Facts, processors=counts, grace_s=floats, owner=texts),
+        ),
+    ),
+    st.builds(
+        pb.FromAgent,
+        transfer=st.builds(
+            pb.TransferReport,
+            transfer=st.sampled_from(["j1/1/t1", "j1"]),
+            is_finished=st.booleans(),
+            is_failed=st.booleans(),
+            size_bytes=large,
+            took_s=floats,
+            at=st.sampled_from(["", "delft", " "]),
+        ),
+    ),
+    st.builds(pb.FromAgent, ping=st.builds(pb.Ping, claim=claims, sent_at=floats)),
+    st.builds(pb.FromAgent, kv_get=st.builds(pb.KvGet, claim=claims, wait_s=floats)),
+    st.builds(pb.FromAgent, file=st.builds(pb.FileReport, file=texts, size_bytes=large)),
+)
+
+
+@given(messages)
+def test_what_passes_the_codec_can_be_journaled(message: pb.FromAgent) -> None:
+    """Finite numbers, known kinds: an agent cannot make the journal unreadable."""
+    import msgspec
+
+    try:
+        news = codec.read(message)
+    except SpecError:
+        return
+    if news is None:
+        return
+    if isinstance(news, codec.Ping):  # its instant is the starter's own and only given back
+        return
+    text = msgspec.json.encode(news)
+    assert msgspec.json.decode(text, type=type(news)) == news
+
+
+def test_a_claims_end_is_read_whole() -> None:
+    message = pb.FromAgent(
+        claim=pb.ClaimReport(
+            claim="j1/2/0/1",
+            state=pb.CLAIM_STATE_GONE,
+            nonce="n",
+            passed_at=12.5,
+            end=pb.End(kind="wall-time", reason="over", statuses=[-15, 0], ended_at=20.0),
+        )
+    )
+    news = codec.read(message)
+    assert isinstance(news, codec.ClaimNews)
+    assert (news.claim, news.phase, news.passed_at) == ("j1/2/0/1", ClaimPhase.GONE, 12.5)
+    assert news.end is not None
+    assert (news.end.kind, news.end.statuses) == (EndKind.WALL_TIME, (-15, 0))
+
+
+def test_an_agent_cannot_say_that_a_claim_was_fenced() -> None:
+    """Only the daemon concludes that from silence."""
+    report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GONE, end=pb.End(kind="fenced"))
+    with pytest.raises(SpecError, match="'fenced': allowed are exited"):
+        codec.read(pb.FromAgent(claim=report))
+
+
+def test_a_hold_says_all_that_the_component_asks_for() -> None:
+    component = ComponentSpec(
+        executable="/bin/x",
+        arguments=("a", "b c"),
+        environment=(("A", "1"), ("A", "2")),
+        processors=6,
+        job_type=JobType.SINGLE,
+        memory_max_mb=2**40,
+        output_files=("out",),
+        wall_time_s=60.0,
+    )
+    action = ClaimProcessors(
+        claim=ClaimId("j1/1/0/1"),
+        site=SiteName("delft"),
+        ask_number=3,
+        is_granted=False,
+        owner=UserName("ada"),
+        processors=6,
+        hold_s=900.0,
+        start_type=StartType.NONE,
+        component=component,
+        label="left",
+        inputs=(TransferId("j1/1/t1"),),
+        local_input=FileName("data"),
+        chunk=(10, 20),
+    )
+    hold = codec.hold(action).hold
+    assert (hold.claim, hold.ask_number, hold.no_barrier) == ("j1/1/0/1", 3, True)
+    assert (hold.chunk_offset, hold.chunk_bytes, hold.local_input) == (10, 20, "data")
+    assert [(v.name, v.value) for v in hold.program.environment] == [("A", "1"), ("A", "2")]
+    assert (hold.program.processes, hold.program.job_type) == (1, "single")
+    assert hold.program.memory_max_mb == 2**32 - 1
+
+
+def test_numbers_and_addresses_arrive_as_they_left() -> None:
+    action = StartTransfer(
+        transfer=TransferId("j1/1/t1"),
+        file=FileName("data"),
+        source=SiteName("delft"),
+        target=SiteName("leiden"),
+        offset=1,
+        size_bytes=2,
+        checksum="c",
+    )
+    fetch = codec.fetch(action, address="h:1", token="t").fetch
+    assert (fetch.address, fetch.token, fetch.source, fetch.offset) == ("h:1", "t", "delft", 1)
+    serve = codec.serve(action, relay="r:2", token="u").serve
+    assert (serve.relay, serve.token, serve.target, serve.size_bytes) == ("r:2", "u", "leiden", 2)
+    armed = pb.FromAgent(
+        claim=pb.ClaimReport(
+            claim="j1/1/0/1",
+            state=pb.CLAIM_STATE_ARMED,
+            armed=pb.ArmNumber(epoch=4, counter=9),
+        )
+    )
+    news = codec.read(armed)
+    assert isinstance(news, codec.ClaimNews)
+    assert news.armed == ArmNumber(epoch=4, counter=9)
