@@ -21,6 +21,7 @@ they are set anew when a table is restored, because the machine may have started
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -105,6 +106,9 @@ from koala_agent.values import (
 FORGOTTEN_MAX = 10_000
 """Names of forgotten claims that are kept. One that fell out could be asked for again only by a
 daemon that has lost its journal."""
+
+
+_SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -544,6 +548,8 @@ class ClaimTable:
                 if record is not None and record.nonce == nonce and record.end is not None:
                     end = _merged(end, record.end)
                 self._go(claim, end)
+            case Ended(end=end) if event.cause is EndCause.CANCELLED_BY_SITE and _was_killed(end):
+                self._go(claim, _with(end, kind=EndKind.SITE, reason=event.reason))
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
                 due_at = self._now + self._limits.collect_max_s
                 state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)
@@ -678,11 +684,17 @@ def _with(end: End, *, kind: EndKind, reason: str) -> End:
 
 def _merged(ordered: End, told: End) -> End:
     """The end of a claim that was being stopped: the program's own when it came first, else what
-    was ordered, with the figures that the starter told. (A withdrawal reaches a starter as the
-    site's signal, which is then no foreign one.)"""
-    if told.kind in (EndKind.SITE, EndKind.STOPPED):
+    was ordered, with the figures that the starter told. (A withdrawal reaches a starter and its
+    processes as the site's signals, which are then no foreign ones.)"""
+    if told.kind in (EndKind.SITE, EndKind.STOPPED) or _was_killed(told):
         return _with(told, kind=ordered.kind, reason=ordered.reason)
     return told
+
+
+def _was_killed(end: End) -> bool:
+    """Whether a program ended by signals that batch systems send to all that they end."""
+    bad = [status for status in end.statuses if status != 0]
+    return end.kind is EndKind.EXITED and bool(bad) and all(s in _SITE_SIGNALS for s in bad)
 
 
 def _end_unbound(event: BatchEnded) -> End:

@@ -21,7 +21,7 @@ barrier is one write a process. All instants are CLOCK_BOOTTIME but those in the
 (`release_at`, `passed_at`, `ended_at`); durations are seconds.
 """
 # Without pathlib: it takes as long to import as all the rest.
-# ruff: noqa: PTH102, PTH105, PTH112, PTH113, PTH118, PTH123, PTH208
+# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH113, PTH118, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -87,6 +87,10 @@ PUT_LIMIT_S = 60.0
 ANSWER_SLACK_S = 1.0
 LINE_MAX_BYTES = 4 * 1024 * 1024
 REFORKS_MAX = 3
+FOREIGN_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
+FOREIGN_S = 0.25
+"""A site that ends a batch job signals all its processes: the program's death may be seen before
+the starter's own signal, which is waited for so long before the death counts as the program's."""
 
 # What it works with ------------------------------------------------------------------------------
 
@@ -372,6 +376,7 @@ class StarterMachine:
         self._problem = ""
         self._reforks = 0
         self._statuses: dict[int, int] = {}
+        self._settled_at = now
         self._end: dict[str, object] | None = None
         self._ended_at = now
         self._questions: dict[int, _Question] = {}
@@ -596,10 +601,16 @@ class StarterMachine:
         elif isinstance(event, ProcessEnded):
             self._process_ended(event)
         elif isinstance(event, SiteSignalled):
-            if isinstance(self.phase, (Holding, Running)):
-                self._begin_end("site", event.reason)
+            self._signalled_by_site(event.reason)
         elif isinstance(event, Looked):
             self._looked(event)
+
+    def _signalled_by_site(self, reason: str) -> None:
+        phase = self.phase
+        if isinstance(phase, (Holding, Running)):
+            self._begin_end("site", reason)
+        elif isinstance(phase, Ending) and self._now < self._settled_at:
+            self._begin_end("site", reason, is_dismissed=phase.is_dismissed)
 
     def _opened(self, at: float) -> None:
         assert isinstance(self.phase, Holding), self.phase
@@ -644,6 +655,8 @@ class StarterMachine:
         if isinstance(phase, Ending):
             self._say(Look())
         elif isinstance(phase, Running):
+            if event.status in FOREIGN_SIGNALS:
+                self._settled_at = self._now + FOREIGN_S
             if event.status != 0 and self._settings.processes > 1:
                 reason = f"process {event.index} ended with {_status_text(event.status)}"
                 self._begin_end("exited", reason)
@@ -655,7 +668,8 @@ class StarterMachine:
         if not isinstance(phase, Ending):
             return
         if event.left == 0:
-            self._over(phase, event)
+            if self._now >= self._settled_at:
+                self._over(phase, event)
         elif phase.kill_at is None:
             self._begin_end(phase.kind, phase.reason, is_dismissed=phase.is_dismissed)
         elif self._now >= phase.kill_at:
@@ -836,6 +850,7 @@ def _arm_number(message: dict[str, object]) -> tuple[int, int]:
 # The carrier -------------------------------------------------------------------------------------
 
 KV_LINE_MAX_BYTES = 64 * 1024
+SOCKET_PATH_MAX_BYTES = 107
 KV_CONNECTIONS_MAX = 512
 WAIT_MAX_S = 3600.0
 OUTBOX_MAX_BYTES = 4 * 1024 * 1024
@@ -864,6 +879,7 @@ class Program:
         self.environment.update(_pairs(spec["environment"]))
         self.environment["KOALA_CLAIM"] = str(spec["claim"])
         self.solo = _object(spec["bundle"])
+        self.open_files = 1024
         self._executable = str(spec["executable"])
         self._streams = [str(spec[name]) for name in ("stdin", "stdout", "stderr")]
         if spec["input"]:
@@ -953,7 +969,7 @@ class Processes:
         """Forks what is missing. Raises OSError when the machine has no room for a process."""
         if not self._is_subreaper:
             self._is_subreaper = _become_subreaper()
-            _raise_open_files(8 * self._program.processes + 256)
+            self._program.open_files = _raise_open_files(2 * self._program.processes + 1024)
         for index in range(self._program.processes):
             if index in self._go:
                 continue
@@ -1089,6 +1105,8 @@ def _limit(program: Program) -> None:
     (RLIMIT_DATA): address space would forbid programs that only reserve it."""
     import resource  # noqa: PLC0415 - late: the check-in does not wait for it
 
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (program.open_files, hard))
     wanted = (
         (resource.RLIMIT_CPU, math.ceil(program.cpu_time_s)),
         (resource.RLIMIT_DATA, int(program.memory_max_mb * 1024 * 1024)),
@@ -1100,13 +1118,15 @@ def _limit(program: Program) -> None:
             resource.setrlimit(kind, (allowed, hard))
 
 
-def _raise_open_files(wanted: int) -> None:
+def _raise_open_files(wanted: int) -> int:
+    """Room for a pipe a process; answers the limit that programs are to have, the one before."""
     import resource  # noqa: PLC0415 - late: the check-in does not wait for it
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return soft
 
 
 def _become_subreaper() -> bool:
@@ -1183,23 +1203,34 @@ def _write_quietly(descriptor: int, data: bytes) -> None:
 class Exchange:
     """The UNIX socket on which processes put and get values: one JSON line a request and answer."""
 
-    def __init__(self, nonce: str, watch: Watch) -> None:
-        # Not in the work folder: the path of such a socket has 107 bytes at most.
-        self._folder = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"koala-{nonce}")
-        if len(self._folder) > 80:
-            self._folder = f"/tmp/koala-{nonce}"
-        os.mkdir(self._folder, 0o700)
-        self.path = os.path.join(self._folder, "kv")
+    def __init__(self, folder: str, nonce: str, watch: Watch) -> None:
+        self._folder = ""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.path = self._bind(folder, nonce)
         self.asked: list[Asked] = []
         self._watch = watch
         self._callers: dict[int, _Caller] = {}
         self._numbers: dict[int, _Caller] = {}
         self._asked = 0
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(self.path)
         self._socket.listen(64)
         self._socket.settimeout(0)
         watch.add(self._socket.fileno(), select.POLLIN, self._accept)
+
+    def _bind(self, folder: str, nonce: str) -> str:
+        """In the claim's folder if that is possible: the path has 107 bytes at most, and some file
+        systems have no sockets. Raises OSError."""
+        path = os.path.join(folder, "kv")
+        if len(os.fsencode(path)) <= SOCKET_PATH_MAX_BYTES:
+            try:
+                self._socket.bind(path)
+                return path
+            except OSError as error:
+                _log(f"{path}: {error.strerror}; a socket in /tmp instead")
+        self._folder = f"/tmp/koala-{nonce}"
+        os.mkdir(self._folder, 0o700)
+        path = os.path.join(self._folder, "kv")
+        self._socket.bind(path)
+        return path
 
     def answer(self, question: int, answer: dict[str, object]) -> None:
         """Answers a question, and turns to the next line of the same caller."""
@@ -1212,11 +1243,12 @@ class Exchange:
     def close(self) -> None:
         """Removes the socket and its folder."""
         self._socket.close()
-        for remove, path in ((os.unlink, self.path), (os.rmdir, self._folder)):
-            try:
-                remove(path)
-            except OSError as error:
-                _log(f"{path} cannot be removed: {error.strerror}")
+        try:
+            os.unlink(self.path)
+            if self._folder:
+                os.rmdir(self._folder)
+        except OSError as error:
+            _log(f"{self.path} cannot be removed: {error.strerror}")
 
     def _accept(self, _events: int) -> None:
         try:
@@ -1535,7 +1567,7 @@ class Carrier:
     def _fork(self) -> list[Event]:
         try:
             if self._exchange is None:
-                self._exchange = Exchange(self._nonce, self._watch)
+                self._exchange = Exchange(self._program.state_folder, self._nonce, self._watch)
                 self._watch.add(self._processes.trouble, select.POLLIN, self._troubled)
             self._processes.fork()
         except OSError as error:

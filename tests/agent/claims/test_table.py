@@ -429,6 +429,20 @@ def test_what_the_daemon_does_not_name_is_stopped(script: Script) -> None:
     assert told(script.tell(WantedComplete(claims=frozenset()))) == [STOP]
 
 
+def test_a_program_that_the_sites_cancel_killed_did_not_fail(script: Script) -> None:
+    script.passed()
+    killed = End(kind=EndKind.EXITED, statuses=(-15, 0))
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=killed))
+    assert gone(script.tell(batch_ended(EndCause.CANCELLED_BY_SITE))).kind is EndKind.SITE
+
+
+def test_a_program_that_our_withdrawal_killed_did_not_fail(script: Script) -> None:
+    script.passed()
+    killed = End(kind=EndKind.EXITED, statuses=(-15,))
+    script.tell(STOP, StarterEnded(claim=CLAIM, nonce="n", end=killed))
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
+
+
 def test_the_sites_rule_ends_a_claim(script: Script) -> None:
     script.held()
     assert told(script.tell(SiteRuled(claim=CLAIM, reason="drain"))) == [STOP]

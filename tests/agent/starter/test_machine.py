@@ -462,3 +462,23 @@ def test_a_value_that_is_too_long_is_refused_here() -> None:
     (answer,) = script.tell(Asked(question=1, name="a", value="x" * 4097), 3.0)
     assert isinstance(answer, Answer)
     assert "4097 bytes: 4096 are allowed" in str(answer.answer["error"])
+
+
+def test_a_death_that_the_sites_signal_explains_is_the_sites() -> None:
+    """A batch system signals the program and its starter at once; either is seen first."""
+    script = Script()
+    script.running()
+    script.tell(ProcessEnded(index=0, status=-signal.SIGTERM), 5.0)
+    assert said(script.tell(Looked(left=0), 5.0)) == []
+    script.tell(SiteSignalled(reason="SIGTERM from the site"), 5.1)
+    end = the_end(script.tell(Looked(left=0), 5.3))
+    assert (end["kind"], end["statuses"]) == ("site", [-15])
+
+
+def test_a_death_by_a_signal_that_nothing_explains_is_the_programs() -> None:
+    script = Script()
+    script.running()
+    script.tell(ProcessEnded(index=0, status=-signal.SIGKILL), 5.0)
+    script.tell(Looked(left=0), 5.0)
+    assert Look() in script.woken(5.3)
+    assert the_end(script.tell(Looked(left=0), 5.3))["kind"] == "exited"
