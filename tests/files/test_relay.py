@@ -92,13 +92,14 @@ async def test_a_killed_relay_is_started_again_and_the_copy_goes_on(tmp_path: Pa
     ports: asyncio.Queue[int] = asyncio.Queue()
     process = RelayProcess(settings, ports.put_nowait)
     slow = RateLimits(default=1_500_000)
+    patient = replace(QUICK, tries_max=10_000)  # a process may take seconds to start
     async with asyncio.TaskGroup() as group:
         task = group.create_task(process.run())
         async with asyncio.timeout(LIMIT_S):
             port = await ports.get()
         async with (
             running(a_site(tmp_path, "delft", serve=False)) as delft,
-            running(a_site(tmp_path, "leiden", rates=slow)) as leiden,
+            running(a_site(tmp_path, "leiden", rates=slow, transfers=patient)) as leiden,
         ):
             delft.put("input.dat", content)
             serve, fetch = relayed(*orders(content, address=f"127.0.0.1:{port}"))

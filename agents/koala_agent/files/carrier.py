@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -35,7 +34,7 @@ from koala_agent.files.outputs import UploadLimits, upload
 from koala_agent.files.rates import Links, RateLimits
 from koala_agent.files.server import FileServer, Offer, ServePlace
 from koala_agent.files.store import FileStore
-from koala_agent.files.threads import in_stoppable_thread, in_thread
+from koala_agent.files.threads import in_thread
 from koala_agent.files.transfer import TransferLimits
 
 log = structlog.get_logger(__name__)
@@ -277,7 +276,7 @@ class Files:
             for name, stamp in listing.files.items():
                 self._hold(self._store.found(name, stamp))
             for name in listing.unread:
-                self._hold(await in_stoppable_thread(partial(self._store.read, name)))
+                self._hold(await self._store.read(name))
             await in_thread(self._store.remember, listing)
         except OSError as error:
             log.warning("store.unreadable", site=self._settings.site, error=str(error))

@@ -23,10 +23,10 @@ from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent import clock
 from koala_agent.files.channels import Channels
 from koala_agent.files.folders import Descriptor
-from koala_agent.files.incoming import Incoming, Remains
+from koala_agent.files.incoming import Incoming, Remains, Summing
 from koala_agent.files.orders import FetchOrder, TransferFailed, TransferFinished, TransferReport
 from koala_agent.files.rates import Links
-from koala_agent.files.threads import in_thread
+from koala_agent.files.threads import in_steps, in_thread
 from koala_agent.files.transfer import (
     Action,
     Admitted,
@@ -196,7 +196,14 @@ class Fetch:
             return self._handle(self._own_fault(error))
 
     async def _check(self) -> Event:
-        return Checked(checksum=await in_thread(self._place.incoming.check, self.order))
+        part = await in_thread(self._place.incoming.open, self.order.transfer)
+        try:
+            await in_thread(part.sync)
+            summing = Summing(part, size_bytes=self.order.size_bytes)
+            await in_steps(summing.step)
+            return Checked(checksum=summing.digest.value())
+        finally:
+            part.close()
 
     async def _keep(self, took_s: float) -> Event:
         await in_thread(self._place.incoming.keep, self.order, took_s)

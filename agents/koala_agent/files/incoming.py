@@ -21,6 +21,7 @@ from koala_agent.files.names import escape
 from koala_agent.files.orders import FetchOrder
 
 BLOCK_BYTES = 1024 * 1024
+_STEP_BLOCKS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +76,6 @@ class Incoming:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         return Descriptor(os.open(self.part(transfer), flags, 0o600))
 
-    def check(self, order: FetchOrder) -> str:
-        """The checksum of the bytes so far, which are then durable."""
-        part = self.open(order.transfer)
-        try:
-            part.sync()
-            return checksum(part, order.size_bytes)
-        finally:
-            part.close()
-
     def keep(self, order: FetchOrder, took_s: float) -> None:
         """The part, whose bytes are durable and right, becomes the finished copy."""
         _write_record(self._record(order.transfer), {"part": _identity(order), "took_s": took_s})
@@ -132,14 +124,28 @@ class Digest:
         return self._digest.hexdigest()
 
 
-def checksum(descriptor: Descriptor, size_bytes: int) -> str:
-    """The sha256 of the first bytes of an open file; of fewer when it ends before."""
-    digest = Digest()
-    while block := descriptor.read(
-        min(BLOCK_BYTES, size_bytes - digest.size_bytes), digest.size_bytes
-    ):
-        digest.update(block)
-    return digest.value()
+class Summing:
+    """Reads a part of an open file into a digest, step by step; ends early where the file does."""
+
+    def __init__(
+        self, descriptor: Descriptor, *, offset: int = 0, size_bytes: int, head: bytes = b""
+    ) -> None:
+        self.digest = Digest()
+        self.digest.update(head)
+        self._descriptor = descriptor
+        self._offset = offset
+        self._end = offset + size_bytes
+
+    def step(self) -> bool:
+        """Reads some MiB; False when there is nothing more."""
+        for _ in range(_STEP_BLOCKS):
+            size_bytes = min(BLOCK_BYTES, self._end - self._offset)
+            block = self._descriptor.read(size_bytes, self._offset)
+            if not block:
+                return False
+            self.digest.update(block)
+            self._offset += len(block)
+        return True
 
 
 def _name(transfer: str) -> str:

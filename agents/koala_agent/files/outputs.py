@@ -24,11 +24,11 @@ from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent import clock
 from koala_agent.files.channels import Channels
 from koala_agent.files.folders import Descriptor, Folder, UnusableFileError, open_beside
-from koala_agent.files.incoming import BLOCK_BYTES, Digest
+from koala_agent.files.incoming import Summing
 from koala_agent.files.names import check_name, shown
 from koala_agent.files.orders import Uploaded, UploadOrder
 from koala_agent.files.rates import CHUNK_BYTES
-from koala_agent.files.threads import in_thread
+from koala_agent.files.threads import in_steps, in_thread
 
 log = structlog.get_logger(__name__)
 
@@ -85,15 +85,14 @@ class _Payload:
         self.size_bytes = len(self._note) + self._file_bytes - self._start
         self.checksum = ""
 
-    def compute(self) -> None:
-        """Reads all of it for the checksum. Blocks."""
-        digest = Digest()
-        digest.update(self._note)
-        offset = self._start
-        while block := self._read(offset, BLOCK_BYTES):
-            digest.update(block)
-            offset += len(block)
-        self.checksum = digest.value()
+    async def compute(self) -> None:
+        """Reads all of it for the checksum."""
+        size_bytes = self._file_bytes - self._start
+        summing = Summing(
+            self._descriptor, offset=self._start, size_bytes=size_bytes, head=self._note
+        )
+        await in_steps(summing.step)
+        self.checksum = summing.digest.value()
 
     async def blocks(self) -> AsyncGenerator[bytes, None]:
         """The bytes in messages' size."""
@@ -143,7 +142,7 @@ class _Sender:
         try:
             bytes_max = self.limits.log_bytes_max if self.is_log else None
             payload = _Payload(descriptor, bytes_max=bytes_max)
-            await in_thread(payload.compute)
+            await payload.compute()
             stored_bytes = await self._call(payload, until)
             return Uploaded(name=self.name, is_log=self.is_log, size_bytes=stored_bytes)
         finally:

@@ -11,6 +11,7 @@ import hmac
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import grpc
@@ -25,7 +26,7 @@ from koala_agent.files.folders import UnusableFileError
 from koala_agent.files.orders import ServeOrder, TransferFailed
 from koala_agent.files.rates import Links
 from koala_agent.files.store import FileStore, PartReader
-from koala_agent.files.threads import in_thread
+from koala_agent.files.threads import in_steps, in_thread
 
 _Context: TypeAlias = "aio.ServicerContext[files_pb2.ReadRequest, files_pb2.Chunk]"
 
@@ -85,7 +86,7 @@ async def send_part(
     """
     part = await in_thread(_open, place.store, order)
     try:
-        await in_thread(part.skip, offset)
+        await in_steps(partial(part.skip, offset))
         chunk_bytes = place.links.chunk_bytes(order.target)
         while block := await in_thread(part.read, chunk_bytes):
             await asyncio.sleep(place.links.take(order.target, len(block), clock.now()))

@@ -1,21 +1,22 @@
 """The replicas that a site holds: every regular file below one folder, under its relative path.
 
 Checksums are expensive, so they are kept in a file beside, by size, time of change and inode: a
-file that has the same three is taken for unchanged. All calls block; carriers make them in threads.
+file that has the same three is taken for unchanged. Calls block, but for `read`; carriers make them
+in threads.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from koala_agent.files.folders import Descriptor, FileStamp, Folder, UnusableFileError
-from koala_agent.files.incoming import BLOCK_BYTES, Digest
+from koala_agent.files.incoming import BLOCK_BYTES, Digest, Summing
 from koala_agent.files.names import shown
 from koala_agent.files.orders import FileFound
+from koala_agent.files.threads import in_steps, in_thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,26 +58,26 @@ class FileStore:
             return None
         return FileFound(file=name, size_bytes=stamp.size_bytes, checksum=known[1])
 
-    def read(self, name: str, stop: threading.Event) -> FileFound | None:
-        """Reads a file for its checksum. None when it changes meanwhile, is gone, or `stop` is set:
-        the next look finds it as it then is."""
+    async def read(self, name: str) -> FileFound | None:
+        """Reads a file for its checksum. None when it is gone, cannot be read, or changes
+        meanwhile: the next look finds it as it then is."""
         try:
-            descriptor = self.open(name)
+            descriptor = await in_thread(self.open, name)
         except UnusableFileError:
             return None
         try:
-            before = descriptor.stamp()
-            digest = Digest()
-            while not stop.is_set() and (block := descriptor.read(BLOCK_BYTES, digest.size_bytes)):
-                digest.update(block)
-            if descriptor.stamp() != before or digest.size_bytes != before.size_bytes:
-                return None
+            before = await in_thread(descriptor.stamp)
+            summing = Summing(descriptor, size_bytes=before.size_bytes)
+            await in_steps(summing.step)
+            after = await in_thread(descriptor.stamp)
         except OSError:
             return None
         finally:
             descriptor.close()
-        self._known[name] = (before, digest.value())
-        return FileFound(file=name, size_bytes=before.size_bytes, checksum=digest.value())
+        if after != before or summing.digest.size_bytes != before.size_bytes:
+            return None
+        self._known[name] = (before, summing.digest.value())
+        return self.found(name, before)
 
     def remember(self, listing: Listing) -> None:
         """Writes the known checksums down, without those of files that are gone."""
@@ -110,11 +111,13 @@ class PartReader:
                 f" ends at {offset + size_bytes}"
             )
 
-    def skip(self, size_bytes: int) -> None:
-        """Counts bytes that the reader has already. Raises UnusableFileError."""
+    def skip(self, size_bytes: int) -> bool:
+        """Counts some of the first bytes, which the reader has already; False when all of them are
+        counted. Raises UnusableFileError."""
         assert size_bytes <= self._size_bytes, (size_bytes, self._size_bytes)
-        while self._digest.size_bytes < size_bytes:
-            self.read(min(BLOCK_BYTES, size_bytes - self._digest.size_bytes))
+        if self._digest.size_bytes < size_bytes:
+            self.read(min(16 * BLOCK_BYTES, size_bytes - self._digest.size_bytes))
+        return self._digest.size_bytes < size_bytes
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes, at most so many; empty at the end. Raises UnusableFileError."""
