@@ -257,13 +257,13 @@ async def test_nothing_outlives_its_lease_while_the_daemon_is_away(tmp_path: Pat
         session = await daemon.live(
             hold(held, *FOREVER),
             hold(runs, *FOREVER, ask_number=2),
-            hold_lease_s=1.5,
-            run_lease_s=2.5,
+            hold_lease_s=3.0,
+            run_lease_s=3.0,
             kill_s=0.5,
         )
         await session.claim(held, GRANTED)
         await session.claim(runs, GRANTED)
-        await passed(session, runs, late_s=0.7)
+        await passed(session, runs, late_s=1.5)
         await daemon.stop()
         await agent.nothing_left()
         await daemon.start()
@@ -281,7 +281,7 @@ async def test_no_program_outlives_its_lease_when_the_agent_is_gone_as_well(
     job = a_job()
     claim = f"{job}/1/0/1"
     async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
-        await running(daemon, claim, hold_lease_s=1.5, run_lease_s=1.5, kill_s=0.5)
+        await running(daemon, claim, hold_lease_s=3.0, run_lease_s=3.0, kill_s=0.5)
         await agent.kill()
         await until(lambda: not agent.programs())
         await agent.start()
@@ -392,7 +392,7 @@ async def test_what_does_not_start_within_the_grace_time_is_refused(tmp_path: Pa
     first, second = f"{job}/1/0/1", f"{job}/1/1/1"
     async with (
         fake_daemon() as daemon,
-        agent_process(tmp_path, daemon.target, job=job, rest="grace_s = 0.5") as agent,
+        agent_process(tmp_path, daemon.target, job=job, rest="grace_s = 2.5") as agent,
     ):
         session = await daemon.live(hold(first, *FOREVER, processors=4))
         await session.claim(first, GRANTED)
