@@ -62,6 +62,14 @@ def hold_max_s(state: State, job: Job) -> float:
     return state.parameters.hold_s if job.spec.max_hold_s is None else job.spec.max_hold_s
 
 
+def hold_before_start_s(state: State, job: Job) -> float:
+    """How long before its JST a job is claimed at most. A starter promises to wait until D only
+    while its hold lasts, so what remains of the hold at the JST must outlast the arming."""
+    hold_s = hold_max_s(state, job)
+    arming_s = state.parameters.lead_max_s + state.parameters.late_max_s
+    return hold_s - min(arming_s, hold_s / 2)
+
+
 def describe(job: Job, member: Member) -> str:
     why = f" ({member.refusal})" if member.refusal else ""
     return f"{job.spec.label(member.component)} at {member.site or 'no site'}{why}"

@@ -9,7 +9,7 @@ from koala.core.claiming import settle_member, try_to_claim
 from koala.core.ending import admit, fail
 from koala.core.facts import (
     components_needed,
-    hold_max_s,
+    hold_before_start_s,
     is_optional_member,
     part_of_file,
     picture_of,
@@ -225,7 +225,7 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
             settle_member(state, job, member, assignment, now)
     picture.close_probed(a.site for a in placement.assignments)
     claim_at = first_claim_at(
-        now, transfer_s, fraction=job.claim_fraction, hold_max_s=hold_max_s(state, job)
+        now, transfer_s, fraction=job.claim_fraction, hold_max_s=hold_before_start_s(state, job)
     )
     sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
     state.enter(job, Claiming(claim_at=claim_at), f"placed on {sites}", now)
