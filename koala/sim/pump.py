@@ -87,8 +87,8 @@ NO_POLICIES = Policies(place=_refuse, claim=_refuse, turn=_refuse)
 
 
 def replay(journal: list[Record], parameters: Parameters, policies: Policies) -> Scheduler:
-    """The state that a journal gives. `policies` are asked for the turn of a queue only."""
-    scheduler = Scheduler(parameters, Policies(place=_refuse, claim=_refuse, turn=policies.turn))
+    """The state that a journal gives; from then on `policies` are asked."""
+    scheduler = Scheduler(parameters, NO_POLICIES)
     for record in journal:
         scheduler.replay(record.event, record.at, json.loads(record.answers))
     scheduler.policies = policies
@@ -131,7 +131,7 @@ class Daemon:
     def start(self) -> None:
         """Replay, and begin a new epoch."""
         assert not self.is_up
-        if self.journal:
+        if self._life:
             self.scheduler = replay(self.journal, self._parameters, self._policies)
             self._overseer.replayed(self._lost_digest, digest(self.scheduler))
         self.is_up = True

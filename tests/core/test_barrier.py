@@ -1,0 +1,243 @@
+"""The start barrier: arm, release, pass; the fence after it (design: Attempts, barrier and
+fence).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.core.actions import (
+    AcknowledgeClaim,
+    ArmClaim,
+    ClaimProcessors,
+    PublishOutputs,
+    ReleaseClaim,
+    StartTransfer,
+    StopClaim,
+)
+from koala.core.events import ClaimArmed, ClaimPassed, DaemonStarted, SiteReported
+from koala.core.job import ArmNumber, EndKind
+from koala.core.values import ClaimId, SiteName
+from tests.core.conftest import Begin
+from tests.harness.builders import a_job, a_site
+from tests.harness.script import Script
+
+NEVER = ArmNumber(epoch=9, counter=9)
+
+
+@pytest.fixture
+def granted(script: Script) -> Script:
+    """j1 has two components, at a and b, both granted; the Arms are open."""
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
+    return script.grant(*script.claimed("j1"))
+
+
+@pytest.fixture
+def released(granted: Script) -> Script:
+    """The same, released."""
+    granted.released("j1")
+    return granted
+
+
+def test_all_granted_members_are_armed_under_one_number(granted: Script) -> None:
+    assert granted.phase("j1") == "Starting"
+    arms = granted.take(ArmClaim)
+    assert [arm.claim for arm in arms] == ["j1/1/0/1", "j1/1/1/1"]
+    assert arms[0].number == arms[1].number == ArmNumber(epoch=1, counter=1)
+    assert (arms[0].release_at, arms[0].late_s) == (0.05, 2.05)
+
+
+def test_the_bundle_names_all_members(granted: Script) -> None:
+    arm = granted.take(ArmClaim)[0]
+    assert [(p.component, p.site, p.processors, p.claim) for p in arm.peers] == [
+        (0, "a", 4, "j1/1/0/1"),
+        (1, "b", 4, "j1/1/1/1"),
+    ]
+
+
+def test_no_arm_before_all_are_granted(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4)).claimed("j1")
+    script.grant("j1/1/0/1").expect_nothing()
+
+
+def test_no_arm_before_the_start_time_is_near(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
+    script.tell(a_job("j1", 4, file="data")).at(75).grant(*script.claimed("j1"))
+    script.fetched("j1/1/t1").at(99.9).expect_nothing().at(99.95)
+    assert script.expect(ArmClaim, at=99.95).release_at == 100
+
+
+def test_the_barrier_stays_closed_while_a_transfer_runs(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
+    script.tell(a_job("j1", 4, file="data")).at(75).grant(*script.claimed("j1"))
+    script.at(200).expect_nothing()
+    script.fetched("j1/1/t1", took_s=200.0)
+    assert script.expect(ArmClaim, at=200).release_at == 200.05
+
+
+def test_the_release_comes_with_the_last_armed_and_is_one(granted: Script) -> None:
+    number, claims = granted.armings("j1")
+    granted.arm(claims[0], number).expect_nothing()
+    granted.arm(claims[1], number)
+    assert [r.claim for r in granted.take(ReleaseClaim)] == claims
+    assert granted.phase("j1") == "Releasing"
+    granted.arm(claims[1], number).arm(claims[0], number).expect_nothing()
+
+
+def test_armed_under_another_number_does_not_count(granted: Script) -> None:
+    number, claims = granted.armings("j1")
+    granted.unchanged_by(ClaimArmed(claim=ClaimId(claims[0]), number=NEVER))
+    granted.arm(claims[1], number).expect_nothing()
+    assert granted.phase("j1") == "Starting"
+
+
+def test_not_all_armed_in_time_is_armed_anew_with_a_longer_lead(granted: Script) -> None:
+    number, claims = granted.armings("j1")
+    granted.arm(claims[0], number).at(0.05)
+    arms = granted.take(ArmClaim)
+    assert [arm.number.counter for arm in arms] == [2, 2]
+    assert arms[0].release_at == pytest.approx(0.15)
+    granted.arm(claims[1], number).expect_nothing()  # of the first round: too late
+    granted.arm(claims[0], arms[0].number).arm(claims[1], arms[0].number)
+    assert len(granted.take(ReleaseClaim)) == 2
+
+
+def test_the_lead_follows_the_slowest_round_trip(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
+    claims = script.claimed("j1")
+    script.tell(SiteReported(site=SiteName("b"), idle=0, through=1, rtt_s=0.2)).grant(*claims)
+    assert script.take(ArmClaim)[0].release_at == pytest.approx(0.8)
+
+
+def test_armings_are_limited(begin: Begin) -> None:
+    script = begin(arms_max=3).tell(a_site("a", 4), a_job("j1", 4))
+    script.grant(*script.claimed("j1"))
+    for _ in range(3):
+        release_at = script.take(ArmClaim)[0].release_at
+        script.at(release_at)
+    script.expect(StopClaim, claim="j1/1/0/1")
+    assert "not all components armed in 3 rounds" in script.story("j1")
+
+
+def test_an_armed_at_the_instant_t_is_too_late(granted: Script) -> None:
+    number, claims = granted.armings("j1")
+    granted.arm(claims[0], number)
+    granted.now = 0.05
+    granted.tell_together(ClaimArmed(claim=ClaimId(claims[1]), number=number))
+    assert granted.phase("j1") == "Starting"
+    assert not granted.take(ReleaseClaim)
+    granted.drop()
+
+
+def test_a_job_runs_when_all_members_have_passed(released: Script) -> None:
+    released.at(0.05).passed("j1/1/0/1")
+    assert released.phase("j1") == "Releasing"
+    released.passed("j1/1/1/1")
+    assert released.phase("j1") == "Running"
+
+
+def test_a_job_is_finished_when_all_have_ended_well(released: Script) -> None:
+    released.heed(AcknowledgeClaim).passed("j1/1/0/1", "j1/1/1/1").exits("j1/1/0/1")
+    released.expect(AcknowledgeClaim, claim="j1/1/0/1", site="a")
+    assert released.phase("j1") == "Running"
+    released.exits("j1/1/1/1")
+    released.expect(AcknowledgeClaim, claim="j1/1/1/1")
+    released.expect(PublishOutputs, job="j1", attempt=1)
+    assert released.phase("j1") == "Finished"
+    assert not released.scheduler.ledger
+
+
+def test_programs_may_be_over_before_the_last_pass_is_told(released: Script) -> None:
+    released.passed("j1/1/0/1").exits("j1/1/0/1").exits("j1/1/1/1")
+    released.expect(PublishOutputs)
+    assert released.phase("j1") == "Finished"
+
+
+def test_a_pass_that_nobody_released_is_nonsense(granted: Script) -> None:
+    granted.drop()
+    granted.unchanged_by(ClaimPassed(claim=ClaimId("j1/1/0/1"), passed_at=0.0))
+
+
+def test_the_skew_is_the_difference_of_the_passes(released: Script) -> None:
+    released.tell(ClaimPassed(claim=ClaimId("j1/1/0/1"), passed_at=0.05))
+    released.tell(ClaimPassed(claim=ClaimId("j1/1/1/1"), passed_at=0.062))
+    skew = released.picture("j1")["timeline"]["start_skew_s"]
+    assert skew == pytest.approx(0.012)
+
+
+# --- setbacks and the fence ---
+
+
+def test_before_the_release_the_job_is_placed_again_though_stops_are_owed(granted: Script) -> None:
+    """Without a Release nothing of it can ever pass."""
+    granted.take(ArmClaim)
+    granted.gone("j1/1/0/1", EndKind.HOLD)
+    granted.expect(StopClaim, claim="j1/1/1/1")
+    assert granted.phase("j1") == "Placing"
+    granted.report("a", 4).report("b", 0).tell(a_site("c", 4)).at(1)
+    assert granted.phase("j1") == "Claiming"
+    assert list(granted.scheduler.ledger) == ["j1/1/1/1", "j1/2/0/1", "j1/2/1/1"]
+    assert len(granted.take(ClaimProcessors)) == 2
+
+
+def test_after_the_release_the_job_waits_until_every_member_is_gone(released: Script) -> None:
+    released.passed("j1/1/0/1").gone("j1/1/1/1", EndKind.LATE)
+    released.expect(StopClaim, claim="j1/1/0/1")
+    assert released.phase("j1") == "Stopping"
+    released.report("a", 4).report("b", 4).at(1000).expect_nothing()
+    assert released.phase("j1") == "Stopping"
+    released.gone("j1/1/0/1", EndKind.STOPPED)
+    assert released.phase("j1") in ("Placing", "Claiming")
+    released.drop()
+    assert released.job("j1").attempts == 2
+
+
+def test_a_partial_start_is_called_by_its_name(released: Script) -> None:
+    released.passed("j1/1/0/1").gone("j1/1/1/1", EndKind.LATE).drop()
+    assert released.reason("j1").startswith("partial start: 1 at b: late")
+
+
+def test_nobody_passed_is_no_partial_start(released: Script) -> None:
+    released.gone("j1/1/1/1", EndKind.LATE).drop()
+    assert released.reason("j1").startswith("1 at b: late")
+
+
+def test_a_fenced_claim_ends_the_wait(released: Script) -> None:
+    released.passed("j1/1/0/1").gone("j1/1/1/1", EndKind.VANISHED).drop()
+    released.heed(AcknowledgeClaim).fence("j1/1/0/1")
+    assert not released.take(AcknowledgeClaim)
+    assert released.phase("j1") in ("Placing", "Claiming")
+    released.drop()
+
+
+def test_silence_after_the_release_is_no_outcome(released: Script) -> None:
+    released.at(86_400).expect_nothing()
+    assert released.phase("j1") == "Releasing"
+
+
+def test_a_stop_is_told_once_and_owed_until_gone(released: Script) -> None:
+    released.passed("j1/1/0/1", "j1/1/1/1").cancel("j1")
+    assert len(released.take(StopClaim)) == 2
+    assert released.phase("j1") == "Cancelled"
+    wanted = released.scheduler.wanted(SiteName("a"))
+    assert [stop.claim for stop in wanted.stops] == ["j1/1/0/1"]
+    released.gone("j1/1/0/1").gone("j1/1/1/1", EndKind.STOPPED)
+    assert not released.scheduler.ledger
+
+
+def test_an_armed_from_before_a_restart_still_counts(granted: Script) -> None:
+    """The number says which Arm it answers; T is still ahead."""
+    number, claims = granted.armings("j1")
+    granted.arm(claims[0], number).tell(DaemonStarted(epoch=2), a_site("a", 4), a_site("b", 4))
+    granted.arm(claims[1], number)
+    assert {r.number for r in granted.take(ReleaseClaim)} == {number}
+
+
+def test_after_a_restart_arm_numbers_are_greater(granted: Script) -> None:
+    first, _ = granted.armings("j1")
+    granted.tell(DaemonStarted(epoch=2), a_site("a", 4), a_site("b", 4)).at(0.05)
+    second, _ = granted.armings("j1")
+    assert (second.epoch, second.counter) == (2, 1)
+    assert (second.epoch, second.counter) > (first.epoch, first.counter)

@@ -1,0 +1,333 @@
+"""Failures of claims, sites and transfers, and what counts against a site (KOALA 3.4; design:
+Failure).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.core.actions import (
+    ArmClaim,
+    CancelTransfer,
+    ClaimProcessors,
+    PublishOutputs,
+    StartTransfer,
+    StopClaim,
+)
+from koala.core.events import JobCancelRequested, SiteDrained, SiteResumed, TransferFailed
+from koala.core.grid import Site
+from koala.core.job import EndKind
+from koala.core.values import JobId, SiteName, TransferId, UserName
+from tests.core.conftest import Begin
+from tests.harness.builders import a_component, a_job, a_site
+from tests.harness.script import Script
+
+ANN = UserName("ann")
+
+
+def site(script: Script, name: str) -> Site:
+    return script.scheduler.sites[SiteName(name)]
+
+
+@pytest.fixture
+def running(script: Script) -> Script:
+    """j1 runs on a and b."""
+    script.ignore(PublishOutputs).tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
+    script.running("j1")
+    return script
+
+
+def test_a_failed_claim_returns_the_whole_job_and_counts_against_its_site(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4)).claimed("j1")
+    script.grant("j1/1/0/1").gone("j1/1/1/1", EndKind.FAILED)
+    script.expect(StopClaim, claim="j1/1/0/1")
+    assert script.phase("j1") == "Placing"
+    assert (site(script, "a").errors, site(script, "b").errors) == (0, 1)
+
+
+def test_a_node_that_vanishes_returns_the_whole_job(running: Script) -> None:
+    running.gone("j1/1/0/1", EndKind.VANISHED)
+    running.expect(StopClaim, claim="j1/1/1/1")
+    assert running.phase("j1") == "Stopping"
+    assert (site(running, "a").errors, site(running, "b").errors) == (1, 0)
+
+
+@pytest.mark.parametrize(("at", "blamed"), [("home", "home"), ("a", "a"), (None, None)])
+def test_a_transfer_that_fails_returns_the_job_and_counts_at_its_end(
+    begin: Begin, at: str | None, blamed: str | None
+) -> None:
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer, CancelTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
+    script.tell(a_job("j1", 4, file="data")).at(10)
+    script.tell(
+        TransferFailed(
+            transfer=TransferId("j1/1/t1"),
+            at=None if at is None else SiteName(at),
+            reason="disk full",
+        )
+    )
+    assert "transfer of data from home to a failed: disk full" in script.story("j1")
+    found = {name for name in ("home", "a") if site(script, name).errors}
+    assert found == ({blamed} if blamed else set())
+    assert script.job("j1").attempts == 1
+
+
+def test_a_failed_transfer_stops_the_claims_that_were_made(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
+    script.tell(a_job("j1", 4, file="data")).at(75).grant(*script.claimed("j1"))
+    script.tell(TransferFailed(transfer=TransferId("j1/1/t1"), at=None, reason="cut"))
+    script.expect(StopClaim, claim="j1/1/0/1")
+
+
+@pytest.mark.parametrize(
+    "kind", [EndKind.FAILED, EndKind.VANISHED, EndKind.FENCED], ids=lambda kind: kind.value
+)
+def test_these_ends_count_against_a_site(running: Script, kind: EndKind) -> None:
+    running.gone("j1/1/0/1", kind).drop()
+    assert site(running, "a").errors == 1
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [EndKind.REFUSED, EndKind.SITE, EndKind.STOPPED, EndKind.HOLD, EndKind.LATE, EndKind.UNKNOWN],
+    ids=lambda kind: kind.value,
+)
+def test_these_ends_count_not(running: Script, kind: EndKind) -> None:
+    running.gone("j1/1/0/1", kind).drop()
+    assert site(running, "a").errors == 0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [EndKind.EXITED, EndKind.UNEXECUTABLE, EndKind.WALL_TIME, EndKind.OUTPUT],
+    ids=lambda kind: kind.value,
+)
+def test_the_programs_own_end_fails_the_job_and_is_no_error_of_the_site(
+    running: Script, kind: EndKind
+) -> None:
+    running.gone("j1/1/0/1", kind, statuses=(3,))
+    running.expect(StopClaim, claim="j1/1/1/1")
+    assert running.phase("j1") == "Failed"
+    assert site(running, "a").errors == 0
+    assert running.picture("j1")["status"] == 3
+
+
+def test_a_lost_lease_counts_unless_the_daemon_itself_was_away(begin: Begin) -> None:
+    script = begin(run_lease_s=60.0).tell(a_site("a", 4), a_job("j1", 4))
+    script.running("j1")
+    script.at(30).gone("j1/1/0/1", EndKind.LEASE).cancel("j1")
+    assert site(script, "a").errors == 0
+    script.at(100).tell(a_job("j2", 1)).drop()
+    script.gone("j2/1/0/1", EndKind.LEASE).drop()
+    assert site(script, "a").errors == 1
+
+
+def test_a_component_that_ends_well_resets_the_count(running: Script) -> None:
+    site(running, "a")
+    running.tell(a_site("c", 1), a_job("bad", a_component(1, "c"))).claimed("bad")
+    running.gone("bad/1/0/1", EndKind.FAILED).cancel("bad")
+    assert site(running, "c").errors == 1
+    running.tell(a_job("good", a_component(1, "c")))
+    running.exits(running.running("good")[0])
+    assert site(running, "c").errors == 0
+
+
+def fail_at(script: Script, name: str, times: int) -> None:
+    """So many consecutive failed claims at the site."""
+    for _ in range(times):
+        job = f"bad{len(script.scheduler.jobs)}"
+        script.tell(a_job(job, a_component(1, name)))
+        assert script.phase(job) == "Claiming", script.story(job)
+        script.gone(script.claimed(job)[0], EndKind.FAILED).cancel(job)
+
+
+def test_at_the_threshold_a_site_is_unusable(script: Script) -> None:
+    script.tell(a_site("a", 4))
+    fail_at(script, "a", 2)
+    assert site(script, "a").unusable_until is None
+    fail_at(script, "a", 1)
+    assert site(script, "a").unusable_until == 600
+    script.tell(a_job("j1", 1)).expect_nothing()
+    told = [said.text for said in script.said if said.site == "a"]
+    assert "unusable after 3 consecutive errors; the last: failed" in told
+
+
+def test_an_unusable_site_rests_and_comes_back_through_one_probe(script: Script) -> None:
+    script.tell(a_site("a", 4))
+    fail_at(script, "a", 3)
+    script.tell(a_job("j1", 1), a_job("j2", 1)).at(599).expect_nothing()
+    script.at(600)
+    assert script.claimed("j1") == ["j1/1/0/1"]
+    script.expect_nothing()
+    assert script.phase("j2") == "Placing"
+    script.grant("j1/1/0/1")
+    script.passed(*script.released("j1")).ignore(PublishOutputs).exits("j1/1/0/1")
+    assert site(script, "a").unusable_until is None
+    assert script.claimed("j2") == ["j2/1/0/1"]
+
+
+def test_a_probe_that_fails_makes_the_site_rest_again(script: Script) -> None:
+    script.tell(a_site("a", 4))
+    fail_at(script, "a", 3)
+    script.tell(a_job("j1", 1)).at(600)
+    script.gone(script.claimed("j1")[0], EndKind.FAILED).at(601).expect_nothing()
+    assert site(script, "a").unusable_until == 1200
+
+
+def test_a_job_of_several_components_can_be_the_probe(begin: Begin) -> None:
+    """One job, not one claim: else a site with nothing but such jobs would rest for ever."""
+    script = begin(claim_threshold=1.0).tell(a_site("a", 4))
+    fail_at(script, "a", 3)
+    script.tell(a_job("j1", 1, 1), a_job("j2", 1)).at(600)
+    assert len(script.claimed("j1")) == 2
+    script.expect_nothing()
+
+
+def test_an_operator_resumes_an_unusable_site(script: Script) -> None:
+    script.tell(a_site("a", 4))
+    fail_at(script, "a", 3)
+    script.tell(a_job("j1", 1)).tell(SiteResumed(site=SiteName("a"), by=ANN))
+    script.claimed("j1")
+    assert site(script, "a").errors == 0
+
+
+def test_without_probes_only_an_operator_brings_a_site_back(begin: Begin) -> None:
+    script = begin(probe_after_s=float("inf")).tell(a_site("a", 4))
+    fail_at(script, "a", 3)
+    script.tell(a_job("j1", 1)).at(1e6).expect_nothing()
+    script.tell(SiteResumed(site=SiteName("a"), by=ANN))
+    script.claimed("j1")
+
+
+def test_a_drained_site_gets_no_claims_and_keeps_its_jobs(running: Script) -> None:
+    running.tell(a_site("c", 8)).tell(SiteDrained(site=SiteName("c"), by=ANN))
+    running.tell(a_job("j2", 1)).expect_nothing()
+    running.tell(SiteDrained(site=SiteName("a"), by=ANN)).at(100).expect_nothing()
+    assert running.phase("j1") == "Running"
+    running.tell(SiteResumed(site=SiteName("c"), by=ANN))
+    assert running.claimed("j2") == ["j2/1/0/1"]
+
+
+def test_a_failed_job_goes_back_to_the_tail_of_its_own_queue(running: Script) -> None:
+    running.report("a", 0).report("b", 0).tell(a_job("j2", 4))
+    running.gone("j1/1/0/1", EndKind.VANISHED).drop()
+    running.gone("j1/1/1/1").drop()
+    assert running.scheduler.queues.order()[1] == ["j2", "j1"]
+
+
+# --- retry, rerun ---
+
+
+def test_retry_sends_a_failed_program_back_so_often(begin: Begin) -> None:
+    script = begin().tell(a_site("a", 4), a_job("j1", 4, retries=2))
+    for attempt in (1, 2, 3):
+        script.running("j1")
+        script.exits(f"j1/{attempt}/0/1", 9)
+        script.after(1.0) if attempt < 3 else None
+    assert script.phase("j1") == "Failed"
+    assert script.reason("j1") == "component 0 at a: exit status 9"
+    assert script.job("j1").retries == 2
+
+
+def test_a_failed_program_gives_its_signal(running: Script) -> None:
+    running.exits("j1/1/0/1", -9).drop()
+    assert running.reason("j1") == "component 0 at a: signal 9"
+
+
+def test_rerun_no_forbids_a_new_attempt_after_a_pass(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
+    script.running("j1")
+    script.gone("j1/1/0/1", EndKind.VANISHED)
+    assert script.phase("j1") == "Failed"
+    assert script.reason("j1").startswith("rerun=no, and it had started")
+
+
+def test_rerun_no_allows_one_before_a_pass(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
+    script.gone(script.claimed("j1")[0], EndKind.FAILED)
+    assert script.phase("j1") == "Placing"
+
+
+def test_rerun_no_takes_a_fenced_member_for_one_that_ran(script: Script) -> None:
+    """Nobody will ever know whether it passed."""
+    script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
+    script.started("j1")
+    script.fence("j1/1/0/1")
+    assert script.phase("j1") == "Failed"
+
+
+def test_rerun_no_after_a_release_that_came_too_late(script: Script) -> None:
+    """Aborted at D: it certainly did not pass."""
+    script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
+    script.started("j1")
+    script.gone("j1/1/0/1", EndKind.LATE)
+    assert script.phase("j1") == "Placing"
+
+
+# --- cancel in every phase ---
+
+
+def in_phase(begin: Begin, phase: str) -> Script:
+    script = begin(queue_jobs_max=1).ignore(PublishOutputs)
+    script.tell(a_site("a", 4, idle=0))
+    if phase == "Delayed":
+        return script.tell(a_job("other", 1), a_job("j1", 1))
+    script.tell(a_job("j1", 2, 2))
+    if phase == "Placing":
+        return script
+    claims = script.report("a", 4).claimed("j1")
+    if phase == "Claiming":
+        return script.grant(claims[0])
+    script.grant(*claims)
+    if phase == "Starting":
+        return script.drop()
+    claims = script.released("j1")
+    if phase == "Releasing":
+        return script.passed(claims[0])
+    script.passed(*claims)
+    if phase == "Stopping":
+        script.gone(claims[0], EndKind.VANISHED).drop()
+    return script
+
+
+@pytest.mark.parametrize(
+    ("phase", "stops"),
+    [
+        ("Delayed", 0),
+        ("Placing", 0),
+        ("Claiming", 2),
+        ("Starting", 2),
+        ("Releasing", 2),
+        ("Running", 2),
+        ("Stopping", 0),
+    ],
+)
+def test_a_job_can_be_cancelled_in_every_phase(begin: Begin, phase: str, stops: int) -> None:
+    script = in_phase(begin, phase)
+    assert script.phase("j1") == phase
+    script.cancel("j1")
+    assert len(script.take(StopClaim)) == stops
+    assert script.phase("j1") == "Cancelled"
+    for claim in list(script.scheduler.ledger):
+        script.gone(claim)
+    assert script.phase("j1") == "Cancelled"
+    script.ignore(ClaimProcessors, ArmClaim).unchanged_by()
+    errors = [s.errors for s in script.scheduler.sites.values()]
+    assert errors == ([1] if phase == "Stopping" else [0])
+
+
+def test_cancelling_twice_or_after_the_end_changes_nothing(running: Script) -> None:
+    running.exits("j1/1/0/1").exits("j1/1/1/1")
+    assert running.phase("j1") == "Finished"
+    running.unchanged_by(JobCancelRequested(job=JobId("j1"), by=ANN))
+    running.unchanged_by(JobCancelRequested(job=JobId("nobody"), by=ANN))
+
+
+def test_a_cancel_ends_transfers(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
+    script.tell(a_job("j1", 4, file="data"))
+    script.expect(StartTransfer)
+    script.cancel("j1")
+    script.expect(CancelTransfer, transfer="j1/1/t1", source="home", target="a")

@@ -1,0 +1,82 @@
+"""The paper's formulas and figure 1, as numbers that a person can check (KOALA 3.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.core.actions import ClaimProcessors
+from koala.core.timeline import chunk, first_claim_at, lead_s, lowered_fraction, next_claim_at
+from tests.core.conftest import Begin
+from tests.harness.builders import a_job, a_site
+
+
+def test_the_first_claiming_time_is_l_of_the_way_to_the_start() -> None:
+    assert first_claim_at(10, 100, fraction=0.75, hold_max_s=900) == 85
+
+
+def test_the_first_claiming_time_is_no_earlier_than_the_allowed_hold() -> None:
+    """A claim costs what its user allowed, however long the transfer is."""
+    assert first_claim_at(0, 1000, fraction=0.75, hold_max_s=60) == 940
+
+
+def test_a_job_without_files_is_claimed_when_it_is_placed() -> None:
+    assert first_claim_at(7, 0, fraction=0.75, hold_max_s=900) == 7
+
+
+def test_the_series_of_claiming_times_approaches_the_start_and_lands_on_it() -> None:
+    """75, 93.75, 98.44, 99.61 - and a step below a second is the try at the JST."""
+    series = [75.0]
+    while series[-1] < 100:
+        series.append(next_claim_at(series[-1], 100, fraction=0.75, step_min_s=1.0))
+    assert series == [75.0, 93.75, 98.4375, 99.609375, 100]
+
+
+def test_l_falls_by_subtraction_to_its_floor() -> None:
+    """.75 .625 .5 .375 .25 .25 (KOALA 4)."""
+    found = [0.75]
+    for _ in range(5):
+        found.append(lowered_fraction(found[-1], step=0.125, fraction_min=0.25))
+    assert found == [0.75, 0.625, 0.5, 0.375, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("rtt_s", "arms", "lead"),
+    [(0.0, 0, 0.05), (0.001, 0, 0.05), (0.1, 0, 0.4), (0.1, 1, 0.8), (0.1, 9, 2.0), (9.0, 0, 2.0)],
+)
+def test_the_lead_is_four_round_trips_and_doubles_with_each_arming_that_failed(
+    rtt_s: float, arms: int, lead: float
+) -> None:
+    assert lead_s(rtt_s, arms=arms, lead_min_s=0.05, lead_max_s=2.0) == pytest.approx(lead)
+
+
+def test_chunks_are_in_proportion_to_processors_and_cover_the_file() -> None:
+    parts = [chunk([3, 1, 2], component, 1001) for component in range(3)]
+    assert parts == [(0, 500), (500, 167), (667, 334)]
+    assert sum(size for _, size in parts) == 1001
+
+
+def test_figure_1(begin: Begin) -> None:
+    """Submitted (A) at 10, placed (B) at 20, claimed (C) at 95, started (D) at 120, ended (E)."""
+    script = begin(bandwidth_default_bps=10.0)
+    script.tell(a_site("home", 1), a_site("delft", 8)).replica("data", "home", 1000)
+    script.report("delft", 0).at(10).tell(a_job("j1", 8, file="data"))
+    script.at(20).report("delft", 8)
+    assert script.placed_on("j1") == ["delft"]
+    script.drop().at(95)
+    script.expect(ClaimProcessors, at=95, site="delft")
+    script.grant("j1/1/0/1").at(115).fetched("j1/1/t1", took_s=95.0)
+    script.at(119.95)
+    claims = script.released("j1")
+    script.at(120).passed(*claims).at(180)
+    script.drop().exits(claims[0]).drop()
+    timeline = script.picture("j1")["timeline"]
+    assert (timeline["submitted_at"], timeline["placed_at"]) == (10, 20)
+    assert (timeline["claimed_at"], timeline["start_at"], timeline["started_at"]) == (95, 120, 120)
+    assert timeline["ended_at"] == 180
+    assert timeline["total_waiting_s"] == 110
+    assert timeline["transfer_estimate_s"] == 100
+    assert timeline["processor_gained_s"] == 8 * 75
+    assert timeline["processor_wasted_s"] == 8 * 25
+    assert timeline["processor_run_s"] == 8 * 60
+    assert timeline["extra_claiming_tries"] == 0
+    assert timeline["start_delay_s"] == 0
