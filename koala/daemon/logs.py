@@ -1,5 +1,5 @@
 """What programs wrote, for `koala logs`: from the agent of a claim while it lives, then from the
-spool.
+spool, or from its site, which keeps the folders of ended claims for a while.
 
 A part is asked for when the one before was taken, so a client that does not read costs nothing.
 Several sources of a job are read at once when they are followed, each through a queue of a few
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from koala.core.job import Claim, Job
 from koala.core.scheduler import Scheduler
-from koala.core.values import ClaimId, JobId, SiteName
+from koala.core.values import ClaimId, JobId, SiteName, claim_id
 from koala.daemon.spool import Place, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError
 from koala.wire import codec
@@ -73,11 +73,17 @@ class Logs:
     """Reads parts from agents through `send`, or from the spool."""
 
     def __init__(
-        self, scheduler: Scheduler, spool: Spool, *, send: Callable[[SiteName, pb.ToAgent], None]
+        self,
+        scheduler: Scheduler,
+        spool: Spool,
+        *,
+        send: Callable[[SiteName, pb.ToAgent], None],
+        is_live: Callable[[SiteName], bool],
     ) -> None:
         self._scheduler = scheduler
         self._spool = spool
         self._send = send
+        self._is_live = is_live
         self._asked: dict[int, tuple[SiteName, asyncio.Future[LogPart]]] = {}
         self._requests = 0
 
@@ -190,36 +196,51 @@ class Logs:
                 await asyncio.sleep(POLL_S)
 
     async def _part(self, wanted: LogsWanted, source: Source, offset: int) -> LogPart:
-        """The next part: of the live claim, or of the spool when that is gone."""
-        claim = self._claim(wanted.job, source)
+        """The next part: of the living claim, else of the spool, else of the site where it was."""
         try:
-            if claim is not None:
-                return await self._ask(claim.site, claim.id, source, offset)
+            living = self._living_claim(wanted.job, source)
+            if living is not None:
+                return await self._ask(living.site, living.id, source, offset)
+            place = Place(job=wanted.job, attempt=source.attempt, component=source.component)
+            path = self._spool.log(place, f"{source.stream}.{source.process}")
+            data = await asyncio.to_thread(_read_file, path, offset)
+            past = self._past_claim(wanted.job, source)
+            if data is None and past is not None:
+                return await self._ask(*past, source, offset)
         except UnreachableError:
             if not wanted.is_followed:
                 raise
             return LogPart(request=0, offset=offset, data=b"", is_over=False, error="")
-        place = Place(job=wanted.job, attempt=source.attempt, component=source.component)
-        path = self._spool.log(place, f"{source.stream}.{source.process}")
-        data = await asyncio.to_thread(_read_file, path, offset)
         # A job that goes on may make another claim for this component.
-        is_over = not data and (
-            self._job(wanted.job).is_over or self._job(wanted.job).attempts != source.attempt
-        )
-        return LogPart(request=0, offset=offset, data=data, is_over=is_over, error="")
+        job = self._job(wanted.job)
+        is_over = not data and (job.is_over or job.attempts != source.attempt)
+        return LogPart(request=0, offset=offset, data=data or b"", is_over=is_over, error="")
 
-    def _claim(self, job: JobId, source: Source) -> Claim | None:
+    def _living_claim(self, job: JobId, source: Source) -> Claim | None:
+        wanted = (job, source.attempt, source.component)
         for claim in self._scheduler.ledger.values():
-            if (claim.job, claim.attempt, claim.component) == (
-                job,
-                source.attempt,
-                source.component,
-            ):
+            if (claim.job, claim.attempt, claim.component) == wanted:
                 return claim
         return None
 
+    def _past_claim(self, identity: JobId, source: Source) -> tuple[SiteName, ClaimId] | None:
+        """The last claim of the component, whose folder its site keeps for a while."""
+        job = self._job(identity)
+        attempt = job.attempt
+        if not job.is_over or attempt is None or attempt.number != source.attempt:
+            return None
+        member = attempt.members[source.component]
+        if member.site is None or not member.claims:
+            return None
+        claim = claim_id(
+            identity, attempt=attempt.number, component=source.component, n=member.claims
+        )
+        return member.site, claim
+
     async def _ask(self, site: SiteName, claim: ClaimId, source: Source, offset: int) -> LogPart:
         """One part from the agent. Raises UnreachableError."""
+        if not self._is_live(site):
+            raise UnreachableError(f"{site} is disconnected")
         self._requests += 1
         number = self._requests
         answer: asyncio.Future[LogPart] = asyncio.get_running_loop().create_future()
@@ -244,12 +265,12 @@ class Logs:
             del self._asked[number]
 
 
-def _read_file(path: Path, offset: int) -> bytes:
-    """A part of a spooled log; nothing when it is not there."""
+def _read_file(path: Path, offset: int) -> bytes | None:
+    """A part of a spooled log; None when it is not there."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return b""
+        return None
     try:
         return os.pread(descriptor, PART_BYTES_MAX, offset)
     finally:

@@ -135,11 +135,16 @@ class Daemon:
         roster = Roster(scheduler, pump, clock, guests=guests, timing=timing)
         secret = read_secret(config.state_dir)
         spool = Spool(config.spool)
-        logs = Logs(scheduler, spool, send=roster.send)
+        logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live)
         desk = Desk(scheduler, pump, clock, send=roster.send, take_log=logs.take)
+
+        def publish_outputs(action: PublishOutputs) -> None:
+            if any(part.output_files for part in scheduler.jobs[action.job].spec.components):
+                self._publishing.put_nowait(action)
+
         effects = Effects(
             send=roster.send,
-            publish=self._publishing.put_nowait,
+            publish=publish_outputs,
             sites=lambda: scheduler.sites,
             secret=secret,
         )
@@ -159,7 +164,7 @@ class Daemon:
             pump, notices, roster, logs, version=software_version(), metrics=figures.picture
         )
         for publication in recovered.publications:
-            self._publishing.put_nowait(publication)
+            publish_outputs(publication)
         server, port = _server(config.listen, roster, service)
         self.address = f"{_reachable(config.listen)}:{port}"
         async with asyncio.TaskGroup() as group:

@@ -321,3 +321,28 @@ async def test_logs_come_from_the_agent_while_the_program_runs(tmp_path: Path) -
             agent.logs["stderr.1"] += b"more\n"
             assert (await anext(aiter(following))).data == b"more\n"
         staying.cancel()
+
+
+async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address)
+        agent.logs = {"stdout.0": b"kept at the site\n", "stderr.0": b"not this\n"}
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            job = (await client.submit("&(executable=/bin/true)")).job
+            assert await client.wait(job) == "Finished"
+            spooled = config.spool / "jobs" / job / "attempt-1" / "0" / "log" / "stderr.0"
+            spooled.parent.mkdir(parents=True)
+            spooled.write_bytes(b"kept in the spool\n")
+            found = {part.stream: part.data async for part in client.logs(job)}
+            assert found == {"stdout": b"kept at the site\n", "stderr": b"kept in the spool\n"}
+            staying.cancel()
+            while (await client.sites())[0]["state"] != "disconnected":
+                pass
+            with pytest.raises(UnreachableError, match="delft is disconnected"):
+                await anext(aiter(client.logs(job, stream="stdout")))
+            spooled.with_name("stdout.0").write_bytes(b"came late\n")
+            assert [part.data async for part in client.logs(job, stream="stdout", follow=True)] == [
+                b"came late\n"
+            ]

@@ -1,0 +1,101 @@
+"""Watchers: every notice once, in order, from memory or from the journal; the slow are cut."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koala.daemon import notices as notices_module
+from koala.daemon.journal import Batch, Journal, Notice
+from koala.daemon.notices import CutError, Notices
+from koala.errors import RejectedError, SpecError
+
+
+@asynccontextmanager
+async def hub(folder: Path, *, past: int = 0) -> AsyncIterator[tuple[Notices, Journal]]:
+    """A hub over a journal that has so many notices from earlier lives."""
+    journal = Journal.open(folder)
+    assert list(journal.records()) == []
+    if past:
+        journal.append(Batch(records=[], notices=[notice(n) for n in range(1, past + 1)]))
+    yield Notices(journal), journal
+    journal.close()
+
+
+def notice(number: int) -> Notice:
+    return Notice(number=number, at=float(number), job=f"j{number}")
+
+
+def publish(the: Notices, journal: Journal, first: int, last: int) -> None:
+    batch = [notice(number) for number in range(first, last + 1)]
+    journal.append(Batch(records=[], notices=batch))
+    the.publish(batch)
+
+
+async def take(the: Notices, after: int, count: int) -> list[int]:
+    numbers: list[int] = []
+    async with asyncio.timeout(30), aclosing(the.since(after)) as since:
+        while len(numbers) < count:
+            numbers.append((await anext(since)).number)
+    return numbers
+
+
+async def test_old_notices_come_from_the_journal_and_new_ones_follow(tmp_path: Path) -> None:
+    async with hub(tmp_path, past=2500) as (the, journal):
+        publish(the, journal, 2501, 2510)
+        assert await take(the, the.start(0), 2510) == list(range(1, 2511))
+        assert await take(the, the.start(2505), 5) == [2506, 2507, 2508, 2509, 2510]
+        assert the.watchers == 0
+
+
+async def test_a_watcher_of_only_new_ones_waits_for_them(tmp_path: Path) -> None:
+    async with hub(tmp_path, past=5) as (the, journal), asyncio.TaskGroup() as group:
+        taking = group.create_task(take(the, the.start(-1), 2))
+        await asyncio.sleep(0)
+        publish(the, journal, 6, 6)
+        await asyncio.sleep(0)
+        publish(the, journal, 7, 7)
+        assert await taking == [6, 7]
+
+
+async def test_one_that_fell_behind_is_cut_and_resumes_without_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices_module, "RECENT_MAX", 10)
+    async with hub(tmp_path) as (the, journal):
+        publish(the, journal, 1, 3)
+        async with aclosing(the.since(0)) as since:
+            seen = [(await anext(since)).number for _ in range(3)]
+            waiting = asyncio.get_running_loop().create_task(anext(since))
+            await asyncio.sleep(0)
+            publish(the, journal, 4, 4)
+            seen.append((await waiting).number)
+            publish(the, journal, 5, 30)  # while the watcher does not read
+            with pytest.raises(CutError, match="too slow; resume after 4") as cut:
+                await anext(since)
+        assert seen == [1, 2, 3, 4]
+        assert await take(the, the.start(cut.value.after), 26) == list(range(5, 31))
+
+
+async def test_an_end_of_the_daemon_cuts_after_all_was_seen(tmp_path: Path) -> None:
+    async with hub(tmp_path, past=2) as (the, _):
+        the.close()
+        async with aclosing(the.since(0)) as since:
+            assert [(await anext(since)).number for _ in range(2)] == [1, 2]
+            with pytest.raises(CutError, match="the daemon stops; resume after 2"):
+                await anext(since)
+
+
+async def test_a_beginning_that_would_leave_a_gap_is_refused(tmp_path: Path) -> None:
+    async with hub(tmp_path, past=5) as (the, journal):
+        with pytest.raises(SpecError, match="after = 6: the last notice is 5"):
+            the.start(6)
+        with pytest.raises(SpecError, match="-1 and up"):
+            the.start(-2)
+        journal.first_notice = 4
+        with pytest.raises(RejectedError, match="not kept any more; first: 4"):
+            the.start(2)
+        assert the.start(3) == 3
+        assert the.start(0) == 3
