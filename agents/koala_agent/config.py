@@ -3,7 +3,7 @@
 Every error is a `ConfigError` that names the file, the key, the value and what is allowed. What is
 written here wins over what a daemon asks: `site.largest_claim` and `site.longest_hold_s` are the
 owner's limits, and a claim beyond them is refused with that reason. Durations are in seconds,
-rates in bytes per second. `docs/` explains every key.
+rates in bytes per second.
 """
 
 from __future__ import annotations
