@@ -190,7 +190,7 @@ def settle_member(
     """Give a member its execution site and file site; its transfer starts at once."""
     attempt = job.attempt
     assert attempt is not None
-    drop_transfer(state, attempt, member)
+    drop_transfer(state, attempt, member, now)
     member.site = assignment.site
     member.source = assignment.source
     member.is_fetched = assignment.source is None

@@ -65,7 +65,7 @@ def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
     """
     assert isinstance(phase, TERMINAL)
     state.queues.remove(job)
-    stop_attempt(state, job)
+    stop_attempt(state, job, now)
     state.placed.pop(job.id, None)
     state.enter(job, phase, text, now)
     admit(state, now)
@@ -89,7 +89,7 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
     the fence.
     """
     state.enter(job, Stopping(reason=reason), reason, now)
-    stop_attempt(state, job)
+    stop_attempt(state, job, now)
     job.claim_fraction = lowered_fraction(
         job.claim_fraction,
         step=state.parameters.claim_fraction_step,
@@ -99,7 +99,7 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
     requeue_if_fenced(state, job, now)
 
 
-def stop_attempt(state: State, job: Job) -> None:
+def stop_attempt(state: State, job: Job, now: Instant) -> None:
     attempt = job.attempt
     if attempt is None or job.id not in state.placed:
         return
@@ -107,7 +107,7 @@ def stop_attempt(state: State, job: Job) -> None:
     for member in attempt.members:
         stop_member(state, member)
         if member.transfer is not None:
-            cancel_transfer(state, member.transfer)
+            cancel_transfer(state, member.transfer, now)
 
 
 def stop_member(state: State, member: Member) -> None:
@@ -121,7 +121,7 @@ def drop_member(state: State, job: Job, member: Member, reason: str, now: Instan
     assert job.attempt is not None
     member.is_dropped = True
     stop_member(state, member)
-    drop_transfer(state, job.attempt, member)
+    drop_transfer(state, job.attempt, member, now)
     state.tell(job, f"goes on without {describe(job, member)}: {reason}", now)
 
 
@@ -165,20 +165,22 @@ def finish_if_over(state: State, job: Job, now: Instant) -> None:
     state.actions.append(PublishOutputs(job=job.id, attempt=attempt.number))
 
 
-def cancel_transfer(state: State, wanted: TransferId) -> None:
+def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:
     transfer = state.files.transfers.pop(wanted, None)
     if transfer is not None:
+        default_bps = state.parameters.bandwidth_default_bps
+        state.files.learn_slow(transfer, ran_s=now - transfer.started_at, default_bps=default_bps)
         state.actions.append(
             CancelTransfer(transfer=transfer.id, source=transfer.source, target=transfer.target)
         )
 
 
-def drop_transfer(state: State, attempt: Attempt, member: Member) -> None:
+def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) -> None:
     """The member does not want its file here any more; the copy stops when nobody else does."""
     wanted, member.transfer = member.transfer, None
     if wanted is None or any(other.transfer == wanted for other in attempt.present):
         return
-    cancel_transfer(state, wanted)
+    cancel_transfer(state, wanted, now)
 
 
 def settle_hold(state: State, claim: Claim, now: Instant) -> None:

@@ -69,3 +69,13 @@ class Files:
         seen = size_bytes / took_s
         known = self.bandwidth.get(link, seen)
         self.bandwidth[link] = (1 - LEARNT_WEIGHT) * known + LEARNT_WEIGHT * seen
+
+    def learn_slow(self, transfer: Transfer, *, ran_s: Seconds, default_bps: float) -> None:
+        """Take in a copy that was cut short after it had run for longer than was estimated: it was
+        half done, for all we know. Else a link that is much slower than thought would never be
+        learnt, because each copy over it ends with the hold of a job that was claimed too early.
+        """
+        link = (transfer.source, transfer.target)
+        known = self.bandwidth.get(link, default_bps)
+        if transfer.size_bytes >= LEARNT_BYTES_MIN and ran_s * known > transfer.size_bytes:
+            self.bandwidth[link] = transfer.size_bytes / (2 * ran_s)

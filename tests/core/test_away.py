@@ -6,6 +6,7 @@ import pytest
 
 from koala.core.actions import (
     ArmClaim,
+    CancelTransfer,
     ClaimProcessors,
     PublishOutputs,
     ReleaseClaim,
@@ -289,3 +290,25 @@ def test_bandwidth_is_learnt_from_what_was_observed(begin: Begin) -> None:
     attempt = script.job("j2").attempt
     assert attempt is not None
     assert attempt.transfer_s == 10.0
+
+
+def test_a_link_slower_than_thought_is_learnt_from_copies_that_were_cut_short(
+    begin: Begin,
+) -> None:
+    """The hold ends before the file is there; without this the next attempt would do the same."""
+    script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
+    script.tell(a_job("j1", 4, file="data", max_hold_s=10.0)).at(7.5)
+    script.grant(*script.claimed("j1")).at(17.5).gone("j1/1/0/1", EndKind.HOLD)
+    script.expect(CancelTransfer)
+    script.at(18.5)
+    attempt = script.job("j1").attempt
+    assert attempt is not None
+    assert attempt.transfer_s == 35.0  # half done after 17.5 s, for all we know
+
+
+def test_a_copy_that_was_cut_short_in_time_teaches_nothing(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
+    script.tell(a_job("j1", 4, file="data")).at(5).cancel("j1")
+    assert not script.scheduler.files.bandwidth
