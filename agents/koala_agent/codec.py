@@ -115,6 +115,7 @@ def _hold(hold: link_pb2.Hold) -> values.Hold:
         local_input=hold.local_input,
         chunk_offset=hold.chunk_offset,
         chunk_bytes=hold.chunk_bytes,
+        store_token=hold.store_token,
     )
 
 

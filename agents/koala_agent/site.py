@@ -19,13 +19,15 @@ import structlog
 from koala.errors import ConfigError
 from koala_agent import clock, codec, values
 from koala_agent.carrier import Claims, Ports, check_outputs
+from koala_agent.claim_states import Claim
+from koala_agent.collecting import missing, upload_order
 from koala_agent.config import Config, LRMTable, largest_local_job
 from koala_agent.files.carrier import Files, FilesSettings
 from koala_agent.files.channels import Certificates
 from koala_agent.files.incoming import Incoming
 from koala_agent.files.orders import FetchOrder, ServeOrder
 from koala_agent.files.rates import RateLimits
-from koala_agent.inputs import InputManager, Inputs
+from koala_agent.inputs import UNCLAIMED_S, InputManager, Inputs, finished_copies
 from koala_agent.link import Credentials, Link, Wire, read_credentials
 from koala_agent.logs import LogChunk, LogRequest, read_log
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
@@ -55,6 +57,7 @@ class Site:
         self._config = config
         self._version = version
         state = Path(config.agent.state_dir)
+        self._spool = state / "transfers" / "incoming"
         self._store = Store(state)
         self._files = Files(_files_settings(config), self._take_file_report)
         place = Place(
@@ -66,7 +69,7 @@ class Site:
         )
         self._inputs = Inputs(
             replica=self._files.local_path,
-            copy=Incoming(state / "transfers" / "incoming").path,
+            copy=Incoming(self._spool).path,
             folder=place.folder,
         )
         self._manager = InputManager(self._local_manager(), self._inputs, self._hold_of)
@@ -79,7 +82,7 @@ class Site:
                 clock=clock.now,
                 unix_clock=clock.unix_now,
                 input_path=self._inputs.path,
-                collect=check_outputs,
+                collect=self._collect,
             ),
             limits=values.Limits(
                 grace_s=config.site.grace_s,
@@ -93,6 +96,7 @@ class Site:
         self._idle: Idle | None = None
         self._holds: dict[str, values.Hold] = {}  # told in this session
         self._figures_due = asyncio.Event()
+        self._welcomed = asyncio.Event()
         self._is_asked = False
         self._logs = asyncio.Semaphore(LOGS_MAX)
 
@@ -149,6 +153,7 @@ class Site:
         """Leases are for starters, the relay for copies."""
         self._holds.clear()
         self._files.relay = welcome.relay
+        self._welcomed.set()
         self._claims.take_leases(
             values.Leases(
                 hold_lease_s=welcome.hold_lease_s,
@@ -188,7 +193,8 @@ class Site:
                 raise AssertionError(f"an order nobody takes: {body!r}")
 
     def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
-        """Ends what is not named; files that a named claim reads are kept."""
+        """Ends what is not named. Files that a named claim reads are kept, and for a time finished
+        copies whose claim may be asked for later."""
         self._claims.wanted_complete(claims)
         read = {
             transfer
@@ -196,7 +202,9 @@ class Site:
             if (hold := self._hold_of(claim)) is not None
             for transfer in hold.inputs
         }
-        self._files.retain(transfers | read)
+        before = clock.unix_now() - UNCLAIMED_S
+        kept = {name for name, at in finished_copies(self._spool) if at > before}
+        self._files.retain(transfers | read | kept)
 
     # What the parts say -------------------------------------------------------------------------
 
@@ -214,6 +222,14 @@ class Site:
             self._figures_due.set()
         else:
             self._claims.take_listed(news)
+
+    async def _collect(self, claim: Claim, folder: Path) -> str:
+        """Outputs and logs go to the spool; what of the outputs did not get there."""
+        await self._welcomed.wait()  # the daemon says where its relay is
+        if not self._files.relay:
+            return await check_outputs(claim, folder)  # a daemon without one leaves them here
+        order = upload_order(claim, folder, relay=self._files.relay)
+        return missing(await self._files.upload(order))
 
     async def _tell_figures(self) -> None:
         """Tells the daemon the site's figures whenever there is a reason to."""

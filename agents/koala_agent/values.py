@@ -134,6 +134,7 @@ class Hold:
     local_input: str = ""
     chunk_offset: int = 0
     chunk_bytes: int = 0
+    store_token: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

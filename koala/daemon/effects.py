@@ -54,7 +54,7 @@ class Effects:
         """Begin to do this; what a site does not hear now, it hears when it registers."""
         match action:
             case ClaimProcessors():
-                self._send(action.site, codec.hold(action))
+                self._send(action.site, self.hold(action))
             case ArmClaim():
                 self._send(action.site, codec.arm(action))
             case ReleaseClaim():
@@ -77,11 +77,15 @@ class Effects:
 
     def messages(self, wanted: Wanted) -> Iterable[pb.ToAgent]:
         """All that is wanted of a site."""
-        yield from map(codec.hold, wanted.holds)
+        yield from map(self.hold, wanted.holds)
         yield from map(codec.release, wanted.releases)
         yield from (codec.stop(action.claim) for action in wanted.stops)
         yield from map(self.fetch, wanted.fetches)
         yield from map(self.serve, wanted.serves)
+
+    def hold(self, action: ClaimProcessors) -> pb.ToAgent:
+        """A claim to be held, with what lets it store its outputs and logs."""
+        return codec.hold(action, store_token=token(self._secret, Purpose.STORE, action.claim))
 
     def fetch(self, action: StartTransfer) -> pb.ToAgent:
         """To the target: read from the source's own file server, or from the relay."""

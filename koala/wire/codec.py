@@ -356,7 +356,7 @@ _READERS: dict[str, Callable[[pb.FromAgent], News | None]] = {
 # --- what the daemon says -------------------------------------------------------------------------
 
 
-def hold(action: ac.ClaimProcessors) -> pb.ToAgent:
+def hold(action: ac.ClaimProcessors, *, store_token: str = "") -> pb.ToAgent:
     """A claim to be held."""
     message = pb.Hold(
         claim=action.claim,
@@ -369,6 +369,7 @@ def hold(action: ac.ClaimProcessors) -> pb.ToAgent:
         program=_program(action.component, action.label),
         inputs=action.inputs,
         local_input=action.local_input or "",
+        store_token=store_token,
     )
     if action.chunk is not None:
         message.chunk_offset, message.chunk_bytes = action.chunk

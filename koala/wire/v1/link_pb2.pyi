@@ -546,6 +546,7 @@ class Hold(_message.Message):
     LOCAL_INPUT_FIELD_NUMBER: _builtins.int
     CHUNK_OFFSET_FIELD_NUMBER: _builtins.int
     CHUNK_BYTES_FIELD_NUMBER: _builtins.int
+    STORE_TOKEN_FIELD_NUMBER: _builtins.int
     claim: _builtins.str
     ask_number: _builtins.int
     is_granted: _builtins.bool
@@ -560,6 +561,8 @@ class Hold(_message.Message):
     """with local_input: the part of it"""
     chunk_bytes: _builtins.int
     """0: the whole"""
+    store_token: _builtins.str
+    """shown to the relay with the claim's outputs and logs"""
     @_builtins.property
     def program(self) -> Global___Program: ...
     @_builtins.property
@@ -581,10 +584,11 @@ class Hold(_message.Message):
         local_input: _builtins.str = ...,
         chunk_offset: _builtins.int = ...,
         chunk_bytes: _builtins.int = ...,
+        store_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_number", b"ask_number", "chunk_bytes", b"chunk_bytes", "chunk_offset", b"chunk_offset", "claim", b"claim", "hold_s", b"hold_s", "inputs", b"inputs", "is_granted", b"is_granted", "local_input", b"local_input", "no_barrier", b"no_barrier", "owner", b"owner", "processors", b"processors", "program", b"program"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_number", b"ask_number", "chunk_bytes", b"chunk_bytes", "chunk_offset", b"chunk_offset", "claim", b"claim", "hold_s", b"hold_s", "inputs", b"inputs", "is_granted", b"is_granted", "local_input", b"local_input", "no_barrier", b"no_barrier", "owner", b"owner", "processors", b"processors", "program", b"program", "store_token", b"store_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
