@@ -1,0 +1,287 @@
+"""Any event, in any order, nonsense among them: no assertion trips, every invariant holds after
+each, and a replay of what was recorded gives the same state without asking a policy.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from koala.core import events as ev
+from koala.core.grid import SiteFacts
+from koala.core.invariants import check
+from koala.core.job import TERMINAL, ArmNumber, ClaimEnd, ClaimPhase, EndKind, InputMode, StartType
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.snapshot import digest
+from koala.core.values import ClaimId, FileName, JobId, Priority, SiteName, TransferId, UserName
+from koala.policies import chosen
+from koala.sim.pump import NO_POLICIES
+from tests.harness.builders import a_component, a_spec
+
+SITES = [SiteName(name) for name in ("a", "b", "c")]
+FILES = [FileName("f"), FileName("g")]
+ANN = UserName("ann")
+STRANGERS = [ClaimId("j1/1/0/1"), ClaimId("j2/3/1/2"), ClaimId("nobody/1/0/1")]
+ENDS = st.builds(
+    ClaimEnd,
+    kind=st.sampled_from(EndKind),
+    statuses=st.lists(st.integers(-9, 2), max_size=2).map(tuple),
+)
+SPECS = st.builds(
+    a_spec,
+    *(
+        st.builds(
+            a_component,
+            st.integers(1, 5),
+            st.sampled_from([None, None, *SITES]),
+            start_type=st.sampled_from([StartType.STRICT, *StartType]),
+        )
+        for _ in range(2)
+    ),
+    file=st.sampled_from([None, *FILES]),
+    priority=st.sampled_from(Priority),
+    quorum=st.sampled_from([None, None, 1, 2]),
+    retries=st.integers(0, 1),
+    rerun=st.booleans(),
+    input_mode=st.sampled_from(InputMode),
+    max_hold_s=st.sampled_from([None, 20.0]),
+)
+PARAMETERS = st.builds(
+    Parameters,
+    scan=st.sampled_from(["change", "interval"]),
+    high_scans_per_low=st.integers(1, 3),
+    queue_jobs_max=st.sampled_from([1, 2, 100]),
+    placement_tries_max=st.sampled_from([0, 0, 9]),
+    ageing_s=st.sampled_from([0.0, 60.0, float("inf")]),
+    count_placed=st.booleans(),
+    bandwidth_default_bps=st.sampled_from([10.0, 1000.0]),
+    claim_fraction=st.sampled_from([0.5, 1.0]),
+    claim_threshold=st.sampled_from([0.0, 0.5, 1.0]),
+    claiming_tries_max=st.sampled_from([0, 3, 100]),
+    hold_budget_user_s=st.sampled_from([float("inf"), 5000.0]),
+    preempt=st.sampled_from(["complete", "component", "none"]),
+    arms_max=st.sampled_from([1, 20]),
+    consecutive_errors_max=st.sampled_from([1, 3]),
+    probe_after_s=st.sampled_from([0.0, 60.0, float("inf")]),
+)
+
+
+class Machine(RuleBasedStateMachine):
+    """Whatever an arbitrary driver may tell the core."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.journal: list[tuple[ev.Event, float, str]] = []
+        self.scheduler = Scheduler(Parameters(), NO_POLICIES)
+        self.began_with = Parameters()
+        self.jobs = 0
+        self.epoch = 1
+        self.over: dict[JobId, str] = {}
+
+    @initialize(parameters=PARAMETERS, placement=st.sampled_from(["CF", "WF"]))
+    def begin(self, parameters: Parameters, placement: str) -> None:
+        self.began_with = parameters
+        self.scheduler = Scheduler(parameters, chosen(placement=placement))
+        self.tell(ev.DaemonStarted(epoch=1))
+        for site in SITES:
+            self.register(site=site, idle=4, preemptible=True)
+
+    def tell(self, event: ev.Event) -> None:
+        self.scheduler.handle(event, self.now)
+        self.journal.append((event, self.now, json.dumps(self.scheduler.answers)))
+
+    def claim(self, index: int) -> ClaimId:
+        """One of the ledger, or now and then a stranger."""
+        known = [*self.scheduler.ledger, *STRANGERS[: 1 + len(self.scheduler.ledger) % 3]]
+        return known[index % len(known)]
+
+    def number(self, index: int) -> ArmNumber:
+        """A number that is awaited somewhere, or not."""
+        awaited = [
+            job.attempt.arming.number
+            for job in self.scheduler.placed.values()
+            if job.attempt is not None and job.attempt.arming is not None
+        ]
+        known = [*awaited, *awaited, ArmNumber(epoch=1, counter=index % 5)]
+        return known[index % len(known)]
+
+    # --- time ---
+
+    @rule(seconds=st.sampled_from([0.0, 0.01, 0.5, 3.0, 20.0, 100.0, 1000.0]))
+    def wait(self, seconds: float) -> None:
+        """Woken when the core wants it; a driver may also be late, and wake it for nothing."""
+        until = self.now + seconds
+        for _ in range(40):
+            at = self.scheduler.wake_at
+            if at is None or at > until:
+                break
+            self.now = max(self.now, at)
+            self.tell(ev.Woken())
+        self.now = until
+
+    @rule()
+    def wake_for_nothing(self) -> None:
+        self.tell(ev.Woken())
+
+    # --- jobs ---
+
+    @rule(spec=SPECS, again=st.booleans())
+    def submit(self, spec: object, again: bool) -> None:
+        self.jobs += 0 if again and self.jobs else 1
+        self.tell(ev.JobSubmitted(job=JobId(f"j{self.jobs}"), spec=spec, key=f"k{self.jobs}"))  # type: ignore[arg-type]
+
+    @rule(index=st.integers(0, 9))
+    def cancel(self, index: int) -> None:
+        self.tell(ev.JobCancelRequested(job=JobId(f"j{index}"), by=ANN))
+
+    # --- claims ---
+
+    @rule(index=st.integers(0, 99))
+    def grant(self, index: int) -> None:
+        claim = self.claim(index)
+        self.tell(ev.ClaimGranted(claim=claim, nonce=f"{claim}#{index % 2}"))
+
+    @rule()
+    def grant_all(self) -> None:
+        for claim in list(self.scheduler.ledger):
+            self.tell(ev.ClaimGranted(claim=claim, nonce=f"{claim}#1"))
+
+    @rule(index=st.integers(0, 99), which=st.integers(0, 9))
+    def arm(self, index: int, which: int) -> None:
+        self.tell(ev.ClaimArmed(claim=self.claim(index), number=self.number(which)))
+
+    @rule(which=st.integers(0, 9))
+    def arm_all(self, which: int) -> None:
+        number = self.number(which)
+        for claim in list(self.scheduler.ledger):
+            self.tell(ev.ClaimArmed(claim=claim, number=number))
+
+    @rule(index=st.integers(0, 99))
+    def pass_(self, index: int) -> None:
+        self.tell(ev.ClaimPassed(claim=self.claim(index), passed_at=self.now))
+
+    @rule()
+    def pass_all(self) -> None:
+        for claim in list(self.scheduler.ledger):
+            self.tell(ev.ClaimPassed(claim=claim, passed_at=self.now))
+
+    @rule(index=st.integers(0, 99), end=ENDS)
+    def go(self, index: int, end: ClaimEnd) -> None:
+        self.tell(ev.ClaimGone(claim=self.claim(index), end=end))
+
+    @rule()
+    def all_stopped_go(self) -> None:
+        for claim in list(self.scheduler.ledger.values()):
+            if claim.phase is ClaimPhase.STOPPING:
+                self.tell(ev.ClaimGone(claim=claim.id, end=ClaimEnd(kind=EndKind.STOPPED)))
+
+    @rule()
+    def all_end_well(self) -> None:
+        for claim in list(self.scheduler.ledger.values()):
+            if claim.passed_at is not None:
+                end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=self.now)
+                self.tell(ev.ClaimGone(claim=claim.id, end=end))
+
+    @rule(index=st.integers(0, 99))
+    def fence(self, index: int) -> None:
+        self.tell(ev.ClaimFenced(claim=self.claim(index)))
+
+    # --- sites ---
+
+    @rule(site=st.sampled_from(SITES), idle=st.integers(0, 8), preemptible=st.booleans())
+    def register(self, site: SiteName, idle: int, preemptible: bool) -> None:
+        facts = SiteFacts(processors=8, grace_s=2.0, starts_after_stop=preemptible)
+        self.tell(ev.SiteRegistered(site=site, facts=facts, idle=idle))
+
+    @rule(site=st.sampled_from([*SITES, SiteName("nowhere")]))
+    def disconnect(self, site: SiteName) -> None:
+        self.tell(ev.SiteDisconnected(site=site))
+
+    @rule(site=st.sampled_from(SITES), idle=st.integers(0, 8), behind=st.integers(0, 2))
+    def report(self, site: SiteName, idle: int, behind: int) -> None:
+        asks = self.scheduler.sites[site].asks
+        through = max(0, asks - behind)
+        self.tell(ev.SiteReported(site=site, idle=idle, through=through, rtt_s=0.01 * behind))
+
+    @rule(site=st.sampled_from(SITES), kind=st.sampled_from(["drain", "resume", "lost"]))
+    def operate(self, site: SiteName, kind: str) -> None:
+        match kind:
+            case "drain":
+                self.tell(ev.SiteDrained(site=site, by=ANN))
+            case "resume":
+                self.tell(ev.SiteResumed(site=site, by=ANN))
+            case _:
+                self.tell(ev.SiteDeclaredLost(site=site, by=ANN))
+
+    # --- files ---
+
+    @rule(
+        file=st.sampled_from(FILES),
+        site=st.sampled_from(SITES),
+        size_bytes=st.sampled_from([0, 500, 500, 1_000_000]),
+        is_there=st.booleans(),
+    )
+    def replica(self, file: FileName, site: SiteName, size_bytes: int, is_there: bool) -> None:
+        if is_there:
+            self.tell(ev.ReplicaAdded(file=file, site=site, size_bytes=size_bytes))
+        else:
+            self.tell(ev.ReplicaRemoved(file=file, site=site))
+
+    @rule(index=st.integers(0, 9), at=st.sampled_from([None, *SITES]), is_well=st.booleans())
+    def transfer(self, index: int, at: SiteName | None, is_well: bool) -> None:
+        known = [*self.scheduler.files.transfers, TransferId("j1/1/t1")]
+        transfer = known[index % len(known)]
+        if is_well:
+            self.tell(ev.TransferFinished(transfer=transfer, size_bytes=1000, took_s=2.0))
+        else:
+            self.tell(ev.TransferFailed(transfer=transfer, at=at, reason="broken"))
+
+    # --- the daemon ---
+
+    @rule()
+    def restart(self) -> None:
+        self.epoch += 1
+        self.tell(ev.DaemonStarted(epoch=self.epoch))
+
+    @rule(parameters=PARAMETERS)
+    def change(self, parameters: Parameters) -> None:
+        self.tell(ev.ParametersChanged(parameters=parameters))
+
+    # --- what always holds ---
+
+    @invariant()
+    def everything_holds(self) -> None:
+        check(self.scheduler, self.now)
+
+    @invariant()
+    def what_is_over_stays_over(self) -> None:
+        for job in self.scheduler.jobs.values():
+            before = self.over.get(job.id)
+            assert before in (None, job.phase_name), f"{job.id} was {before}: {job.story}"
+            if isinstance(job.phase, TERMINAL):
+                self.over[job.id] = job.phase_name
+
+    @invariant()
+    def wanted_names_every_claim_once(self) -> None:
+        named: list[ClaimId] = []
+        for site in self.scheduler.sites:
+            wanted = self.scheduler.wanted(site)
+            named += [hold.claim for hold in wanted.holds]
+            named += [stop.claim for stop in wanted.stops]
+        assert sorted(named) == sorted(self.scheduler.ledger)
+
+    def teardown(self) -> None:
+        again = Scheduler(self.began_with, NO_POLICIES)
+        for event, now, answers in self.journal:
+            again.replay(event, now, json.loads(answers))
+        assert digest(again) == digest(self.scheduler), "a replay gives another state"
+
+
+Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+TestMachine = pytest.mark.slow(Machine.TestCase)
