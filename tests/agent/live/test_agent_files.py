@@ -99,33 +99,43 @@ async def test_a_copy_goes_from_site_to_site_and_is_gone_with_the_claim_that_rea
         await until(lambda: not spooled.exists())
 
 
-async def test_copies_that_nobody_wants_are_deleted(tmp_path: Path) -> None:
+async def test_copies_that_are_cancelled_or_cannot_be_read_any_more_are_deleted(
+    tmp_path: Path,
+) -> None:
+    """A finished one that a new session does not name is kept: its claim may be asked for yet."""
     job = a_job()
+    finished, unfinished = f"{job}/1/t1", f"{job}/1/t2"
     source_folder, target_folder = tmp_path / "delft", tmp_path / "utrecht"
     store = source_folder / "state" / "files"
     store.mkdir(parents=True)
     target_folder.mkdir()
     store.joinpath("data").write_bytes(CONTENT)
     serve = '[files]\nserve = "127.0.0.1:0"'
+    slow = f"[files]\nrate = {len(CONTENT) / 2}"
     async with (
         fake_daemon() as daemon,
         agent_process(source_folder, daemon.target, job=job, rest=serve),
-        agent_process(target_folder, daemon.target, job=job, site="utrecht") as agent,
+        agent_process(target_folder, daemon.target, job=job, site="utrecht", rest=slow) as agent,
     ):
         sessions = await by_site(daemon, 2)
         source, target = sessions["delft"], sessions["utrecht"]
-        for transfer in (f"{job}/1/t1", f"{job}/1/t2"):
-            copy(source, target, transfer, offset=0, size_bytes=len(CONTENT))
-            told = await target.next("transfer")
-            assert (told.transfer, told.is_finished) == (transfer, True)
         spool = agent.state_dir / "transfers" / "incoming"
-        size = len(CONTENT)
-        assert sum(path.stat().st_size == size for path in spool.iterdir()) == 2
-        target.say(cancel_transfer=link_pb2.CancelTransfer(transfer=f"{job}/1/t1"))
-        await until(lambda: sum(path.stat().st_size == size for path in spool.iterdir()) == 1)
+        copy(source, target, finished, offset=0, size_bytes=100)
+        told = await target.next("transfer")
+        assert (told.transfer, told.is_finished) == (finished, True)
+        copy(source, target, unfinished, offset=0, size_bytes=len(CONTENT))
+        await until(lambda: any(spool.glob("*.part")))
         target.end()
-        await daemon.live()
+        target = await daemon.live()
+        await until(lambda: not any(spool.glob("*t2*")))
+        assert [path.stat().st_size for path in whole(spool)] == [100]
+        target.say(cancel_transfer=link_pb2.CancelTransfer(transfer=finished))
         await until(lambda: not any(spool.iterdir()))
+
+
+def whole(spool: Path) -> list[Path]:
+    """The finished copies in a spool folder."""
+    return [path for path in spool.iterdir() if not path.suffix]
 
 
 async def a_log(session: FakeSession, claim: str, stream: str) -> str:
