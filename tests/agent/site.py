@@ -180,6 +180,7 @@ async def a_site(
     limits: Limits | None = None,
     daemon: Daemon | None = None,
     processors: int = 8,
+    keep_s: float = float("inf"),
 ) -> AsyncIterator[Site]:
     """A site in a folder; a second one in the same folder is the agent started again."""
     daemon = daemon or Daemon()
@@ -197,6 +198,7 @@ async def a_site(
         place=Place(root=folder / "claims", site="here"),
         ports=Ports(tell=daemon.hear, clock=boot_now, unix_clock=time.time),
         limits=limits or Limits(grace_s=20.0),
+        keep_s=keep_s,
     )
     daemon.send = claims.order  # type: ignore[assignment]
     told.append(claims.take_listed)

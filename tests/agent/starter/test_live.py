@@ -6,13 +6,14 @@ import asyncio
 import json
 import os
 import signal
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from koala_agent.lrm.processes import find_by_claim
-from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop
+from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop, folder_name
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended
 
@@ -290,6 +291,27 @@ async def test_an_output_file_that_is_missing_is_told(tmp_path: Path) -> None:
     assert end.kind is EndKind.OUTPUT
     assert "second" in end.reason
     assert "first" not in end.reason
+
+
+async def test_folders_of_forgotten_claims_are_removed_and_no_others(tmp_path: Path) -> None:
+    async with a_site(tmp_path, keep_s=0.0) as site:
+        await site.passed(a_hold("j1/1/0/1"))
+        await site.gone("j1/1/0/1")
+        await site.granted(a_hold("j2/1/0/1"))
+        assert stat.S_IMODE((folder(tmp_path, "j2/1/0/1") / ".koala").stat().st_mode) == 0o700
+        known = {folder_name(claim) for claim in site.claims.claims}
+        await asyncio.to_thread(site.claims._remove_old, known)
+        assert not folder(tmp_path, "j1/1/0/1").exists()
+        assert folder(tmp_path, "j2/1/0/1").exists()
+        site.claims.order(Stop(claim=ClaimId("j2/1/0/1")))
+        await site.gone("j2/1/0/1")
+
+
+async def test_sixty_four_processes_pass_together(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold("exit 0", processes=64))
+        end = await end_of(site)
+    assert end.statuses == (0,) * 64
 
 
 async def test_limits_of_time_and_memory_reach_the_program(tmp_path: Path) -> None:
