@@ -217,11 +217,11 @@ class Logs:
         return LogPart(request=0, offset=offset, data=data or b"", is_over=is_over, error="")
 
     def _living_claim(self, job: JobId, source: Source) -> Claim | None:
-        wanted = (job, source.attempt, source.component)
-        for claim in self._scheduler.ledger.values():
-            if (claim.job, claim.attempt, claim.component) == wanted:
-                return claim
-        return None
+        attempt = self._job(job).attempt
+        if attempt is None or attempt.number != source.attempt:
+            return None
+        claim = attempt.members[source.component].claim
+        return self._scheduler.ledger.get(claim) if claim is not None else None
 
     def _past_claim(self, identity: JobId, source: Source) -> tuple[SiteName, ClaimId] | None:
         """The last claim of the component, whose folder its site keeps for a while."""

@@ -56,7 +56,8 @@ DEFINITIONS_MAX = 1_000
 WATCHERS_MAX = 1_000
 WRITE_S_MAX = 60.0  # for one notice: a watcher that takes nothing for so long is cut
 SITE_VERBS = ("drain", "resume", "lost")
-YIELD_EVERY = 16  # texts read between two chances for others
+YIELD_CHARACTERS = 8 * 1024  # of texts read between two chances for others
+CANCELS_MAX = 10_000
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Request = TypeVar("Request")
@@ -114,12 +115,15 @@ class Service(KoalaServicer):
             raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
         owner = user_of(context)
         readings: list[JobReading | KoalaError] = []
+        characters = 0
         for submission in request.submissions:
             try:
                 readings.append(await _read(submission, owner))
             except KoalaError as error:
                 readings.append(error)
-            if len(readings) % YIELD_EVERY == 0:
+            characters += len(submission.rsl)
+            if characters >= YIELD_CHARACTERS:
+                characters = 0
                 await asyncio.sleep(0)
 
         def take_in(turn: Turn) -> list[pb.Submitted]:
@@ -168,6 +172,9 @@ class Service(KoalaServicer):
     @_answering
     async def Cancel(self, request: pb.CancelRequest, context: Context) -> pb.CancelReply:  # noqa: N802
         by = UserName(user_of(context))
+        if len(request.jobs) > CANCELS_MAX:
+            count = len(request.jobs)
+            raise SpecError(f"{count} jobs in one call: allowed are {CANCELS_MAX}")
 
         def cancel(turn: Turn) -> list[pb.Cancelled]:
             return [_cancel(turn, JobId(job), by) for job in request.jobs]
