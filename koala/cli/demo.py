@@ -49,9 +49,9 @@ def demo(
     grid = read_grid(shipped("deploy") / GRID_FILE)
     with state_folder(None, prefix="koala-demo-") as place:
         folder = lay_out(grid, place.path, address=ANY_PORT)
-        for site in folder.agents:
+        for site in folder.sites:
             _fill_store(folder.store(site), site, seed)
-        say(f"koala demo: starting a daemon and {len(folder.agents)} sites in {folder.state}")
+        say(f"koala demo: starting a daemon and {len(folder.sites)} sites in {folder.state}")
         show = Show(planned, is_live=sys.stderr.isatty() and not plain)
         try:
             rows = run_grid(folder, show.run)

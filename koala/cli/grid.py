@@ -6,13 +6,12 @@
 
 What follows from the grid is filled in: state directories, the daemon's address, the sites' names.
 Each process gets an ordinary configuration file of its own, checked before anything is started by
-the code that will read it. Errors are ConfigErrors that name the grid file, the key and what is
-allowed.
+the code that will read it. Agents get theirs when the daemon serves, since only then its address is
+certain (port 0). Errors are ConfigErrors that name the grid file, the key and what is allowed.
 """
 
 from __future__ import annotations
 
-import socket
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,12 +40,29 @@ class GridFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridFolder:
-    """A grid laid out in a folder: a configuration file for each process, ready to start."""
+    """A grid laid out in a folder: what each process is started with."""
 
+    grid: GridFile
     state: Path
-    address: str
-    daemon: Path
-    agents: dict[str, Path]
+
+    @property
+    def daemon(self) -> Path:
+        """The daemon's configuration."""
+        return self.state / DAEMON_FILE
+
+    @property
+    def endpoint(self) -> Path:
+        """Where the daemon writes its address once it serves."""
+        return self.state / "daemon" / "endpoint"
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The names of the sites."""
+        return tuple(self.grid.sites)
+
+    def agent(self, site: str) -> Path:
+        """The configuration of a site's agent."""
+        return self.state / "sites" / f"{site}.toml"
 
     def log(self, name: str) -> Path:
         """Where the standard error of the daemon (`daemon`) or of a site's agent goes."""
@@ -60,6 +76,13 @@ class GridFolder:
     def store(self, site: str) -> Path:
         """The folder of a site's replicas, where the grid file does not say another one."""
         return self.state / "sites" / site / "files"
+
+    def write_agents(self, address: str) -> None:
+        """Write every agent's configuration, for the daemon that serves at this address."""
+        for site in self.sites:
+            path = self.agent(site)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.write_text(_agent_text(self, site, address), encoding="utf-8")
 
 
 def read_grid(path: Path) -> GridFile:
@@ -101,32 +124,21 @@ def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
 
 
 def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridFolder:
-    """Write and check the configuration of every process; with `address` the daemon listens there.
+    """Write the daemon's configuration and check all; with `address` the daemon listens there.
 
-    Port 0 becomes a port that is free now. Raises ConfigError, and OSError when `state` cannot be
-    written.
+    Raises ConfigError, and OSError when `state` cannot be written.
     """
-    state = state.resolve()
+    folder = GridFolder(grid=grid, state=state.resolve())
     table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")
-    listen = _with_port(address or str(table.get("listen", default_address())))
-    daemon: Tree = {
-        **grid.daemon,
-        "daemon": {**table, "listen": listen, "state_dir": str(state / "daemon")},
-    }
-    for name in ("logs", "tmp"):
-        state.joinpath(name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder = GridFolder(
-        state=state,
-        address=listen,
-        daemon=state / DAEMON_FILE,
-        agents={name: state / "sites" / f"{name}.toml" for name in grid.sites},
-    )
-    _check_daemon(toml_text(daemon), grid.source, state)
-    texts = {name: _agent_text(grid, name, folder) for name in grid.sites}
-    folder.daemon.write_text(toml_text(daemon), encoding="utf-8")
-    for name, path in folder.agents.items():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_text(texts[name], encoding="utf-8")
+    listen = address or str(table.get("listen", default_address()))
+    daemon = {**table, "listen": listen, "state_dir": str(folder.endpoint.parent)}
+    text = toml_text({**grid.daemon, "daemon": daemon})
+    _check_daemon(text, grid.source, folder.state)
+    for site in folder.sites:
+        _agent_text(folder, site, listen)
+    for path in (folder.temporary, folder.log("daemon").parent):
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.daemon.write_text(text, encoding="utf-8")
     return folder
 
 
@@ -137,19 +149,19 @@ def default_address() -> str:
     return DEFAULT_LISTEN
 
 
-def _agent_text(grid: GridFile, name: str, folder: GridFolder) -> str:
+def _agent_text(folder: GridFolder, site: str, address: str) -> str:
     """The configuration of a site's agent, which its own reader has found right."""
     from koala_agent.config import parse_config
 
-    tables = grid.sites[name]
+    source, tables = folder.grid.source, folder.grid.sites[site]
     agent = {
-        **_table(tables.get("agent", {}), grid.source, f"sites.{name}.agent"),
-        "site": name,
-        "daemon": folder.address,
-        "state_dir": str(folder.state / "sites" / name),
+        **_table(tables.get("agent", {}), source, f"sites.{site}.agent"),
+        "site": site,
+        "daemon": address,
+        "state_dir": str(folder.state / "sites" / site),
     }
     text = toml_text({"agent": agent, **{k: v for k, v in tables.items() if k != "agent"}})
-    parse_config(text, source=f"{grid.source}: sites.{name}", folder=folder.state)
+    parse_config(text, source=f"{source}: sites.{site}", folder=folder.state)
     return text
 
 
@@ -177,14 +189,3 @@ def _table(value: object, source: str, place: str) -> Tree:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{source}: {place} = {value!r}: allowed is a table, as in [{place}]")
     return dict(value)
-
-
-def _with_port(address: str) -> str:
-    """The address with a port that is free now, where it says port 0."""
-    host, _, port = address.rpartition(":")
-    if port != "0":
-        return address
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host.strip("[]"), 0))
-        return f"{host}:{probe.getsockname()[1]}"

@@ -50,8 +50,8 @@ class Processes:
 
     def start_agents(self) -> None:
         """Start the agents of all sites."""
-        for name, path in self._folder.agents.items():
-            self._start(name, ["-m", "koala_agent.main", str(path)])
+        for site in self._folder.sites:
+            self._start(site, ["-m", "koala_agent.main", str(self._folder.agent(site))])
 
     def check(self) -> None:
         """Raise ChildEndedError, with the end of its log, when a child is no more."""

@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from koala.cli.connection import ENDS
 from koala.cli.grid import GridFolder
 from koala.cli.processes import Processes
-from koala.errors import KoalaError, UnreachableError
+from koala.errors import KoalaError
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -56,29 +57,25 @@ async def _lead(
     from koala.client import Client
 
     _end_on_signals()
-    processes.start_daemon()
-    async with Client(folder.address) as client:
-        await _come_up(folder, processes, client)
+    try:
+        async with asyncio.timeout(START_S):
+            address = await _start_daemon(folder, processes)
+            folder.write_agents(address)
+            processes.start_agents()
+            async with Client(address) as client:
+                await _until_registered(client, processes, folder.sites)
+    except TimeoutError:
+        raise GridError(
+            f"not all of {', '.join(folder.sites)} have registered within {START_S:.0f} s;"
+            f" the logs are in {folder.log('daemon').parent}"
+        ) from None
+    async with Client(address) as client:
         try:
             return await _beside_children(processes, body(client))
         finally:
             with contextlib.suppress(KoalaError, TimeoutError):
                 async with asyncio.timeout(CANCEL_S):
                     await _cancel_all(client)
-
-
-async def _come_up(folder: GridFolder, processes: Processes, client: Client) -> None:
-    """Daemon first, then agents; raises GridError when not all are there in time."""
-    try:
-        async with asyncio.timeout(START_S):
-            await _until_reachable(client, processes)
-            processes.start_agents()
-            await _until_registered(client, processes, folder.agents)
-    except TimeoutError:
-        raise GridError(
-            f"not all of {', '.join(folder.agents)} have registered within {START_S:.0f} s;"
-            f" the logs are in {folder.log('daemon').parent}"
-        ) from None
 
 
 def _end_on_signals() -> None:
@@ -104,15 +101,23 @@ async def _beside_children(processes: Processes, body: Awaitable[T]) -> T:
     return result
 
 
-async def _until_reachable(client: Client, processes: Processes) -> None:
-    while True:
+async def _start_daemon(folder: GridFolder, processes: Processes) -> str:
+    """The address of our daemon. An older endpoint file is another life's, and waited out."""
+    older = _written(folder.endpoint)
+    processes.start_daemon()
+    while _written(folder.endpoint) in (None, older):
         processes.check()
-        try:
-            await client.sites()
-        except UnreachableError:
-            await asyncio.sleep(LOOK_S)
-        else:
-            return
+        await asyncio.sleep(LOOK_S)
+    return folder.endpoint.read_text(encoding="utf-8").strip()
+
+
+def _written(path: Path) -> tuple[int, int] | None:
+    """What tells one writing of a file from another; None when there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 async def _until_registered(client: Client, processes: Processes, names: Iterable[str]) -> None:

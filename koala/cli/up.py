@@ -53,7 +53,7 @@ def up(
             say(f"koala up: {len(sites)} sites with {processors} processors are registered")
             say(f"koala up: state and logs are in {folder.state}")
             say("koala up: in another terminal, as long as this one runs:")
-            print(f"export KOALA_ADDRESS={folder.address}", flush=True)
+            print(f"export KOALA_ADDRESS={client.address}", flush=True)
             await asyncio.Event().wait()
 
         try:

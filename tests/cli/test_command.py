@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.cli.main import COMMANDS
-from tests.cli.command import LIMIT_S, Here, environment, koala
+from tests.cli.command import LIMIT_S, environment, koala, koala_here
 
 QUERIES = (
     ("list",),
@@ -39,17 +39,15 @@ def test_help_lists_every_command_and_nothing_is_needed_for_it() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(name: str, here: Here) -> None:
-    run = here(name, "--help")
+def test_every_command_has_help(name: str) -> None:
+    run = koala_here(name, "--help")
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.startswith(f"Usage: koala {name}")
 
 
 @pytest.mark.parametrize("words", [("no-such",), ("list", "--no-such"), ("show",), ("list", "x")])
-def test_wrong_usage_exits_with_2_and_says_so_on_standard_error(
-    words: tuple[str, ...], here: Here
-) -> None:
-    run = here(*words)
+def test_wrong_usage_exits_with_2_and_says_so_on_standard_error(words: tuple[str, ...]) -> None:
+    run = koala_here(*words)
     assert run.returncode == 2
     assert run.stdout == ""
     assert "Usage: koala" in run.stderr
@@ -84,8 +82,8 @@ def test_a_submission_to_nobody_exits_with_3(tmp_path: Path) -> None:
     assert NOBODY in run.stderr
 
 
-def test_a_wrong_address_exits_with_2(here: Here) -> None:
-    run = here("list", "--address", "nowhere")
+def test_a_wrong_address_exits_with_2() -> None:
+    run = koala_here("list", "--address", "nowhere")
     assert (run.returncode, run.stdout) == (2, "")
     assert "'nowhere'" in run.stderr
 
@@ -106,10 +104,8 @@ def test_a_wrong_address_exits_with_2(here: Here) -> None:
         (("daemon", "/no/such.toml"), "/no/such.toml"),
     ],
 )
-def test_a_wrong_word_exits_with_2_and_is_named(
-    words: tuple[str, ...], named: str, here: Here
-) -> None:
-    run = here(*words)
+def test_a_wrong_word_exits_with_2_and_is_named(words: tuple[str, ...], named: str) -> None:
+    run = koala_here(*words)
     assert (run.returncode, run.stdout) == (2, "")
     assert named in run.stderr
     assert "Traceback" not in run.stderr

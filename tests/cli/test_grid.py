@@ -21,7 +21,7 @@ from tests.tidy.sources import ROOT
 
 SMALL = """
 [parameters]
-run_lease_s = 15.0
+run_lease_s = 700.0
 [sites.delft.site]
 processors = 4
 [sites.vu]
@@ -37,12 +37,12 @@ def grid(text: str) -> GridFile:
 def test_each_process_gets_a_configuration_of_its_own(tmp_path: Path) -> None:
     folder = lay_out(grid(SMALL), tmp_path, address=ANY_PORT)
     daemon = read_daemon(folder.daemon)
-    assert daemon.listen == folder.address
-    assert not folder.address.endswith(":0")
-    assert daemon.parameters.run_lease_s == 15.0
-    agents = {name: read_agent(path) for name, path in folder.agents.items()}
+    assert daemon.listen == ANY_PORT
+    assert daemon.parameters.run_lease_s == 700.0
+    folder.write_agents("127.0.0.1:4242")
+    agents = {name: read_agent(folder.agent(name)) for name in folder.sites}
     assert [(a.agent.site, a.site.processors) for a in agents.values()] == [("delft", 4), ("vu", 8)]
-    assert all(agent.agent.daemon == folder.address for agent in agents.values())
+    assert {agent.agent.daemon for agent in agents.values()} == {"127.0.0.1:4242"}
     assert len({daemon.state_dir, *(a.agent.state_dir for a in agents.values())}) == 3
     assert {agent.files.store for agent in agents.values()} == {
         str(folder.store("delft")),
@@ -53,7 +53,7 @@ def test_each_process_gets_a_configuration_of_its_own(tmp_path: Path) -> None:
 def test_the_default_address_is_the_daemons() -> None:
     from koala.daemon.config import DEFAULT_LISTEN
 
-    assert grid(SMALL).daemon == {"parameters": {"run_lease_s": 15.0}}
+    assert grid(SMALL).daemon == {"parameters": {"run_lease_s": 700.0}}
     assert DEFAULT_LISTEN.startswith("127.0.0.1:")
 
 
@@ -111,7 +111,8 @@ def test_every_file_in_deploy_is_a_configuration(path: Path, tmp_path: Path) -> 
 
 def test_the_demo_has_the_five_clusters_of_the_das(tmp_path: Path) -> None:
     folder = lay_out(read_grid(shipped("deploy") / "das.toml"), tmp_path, address=ANY_PORT)
-    sizes = {name: read_agent(path).site.processors for name, path in folder.agents.items()}
+    folder.write_agents("127.0.0.1:4242")
+    sizes = {name: read_agent(folder.agent(name)).site.processors for name in folder.sites}
     assert sizes == {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
     assert sorted(sizes) == list(SITES)
 

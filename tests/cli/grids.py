@@ -1,0 +1,100 @@
+"""A small grid as `koala up` runs it, for tests that need a daemon and agents."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.cli.command import LIMIT_S, environment, koala_here
+
+GRID = """
+[parameters]
+claiming_step_min_s = 0.2
+hold_lease_s = 5.0
+run_lease_s = 10.0
+kill_s = 1.0
+pause_max_s = 1.0
+[sites.delft]
+site = { processors = 4, grace_s = 2.0 }
+[sites.vu]
+site = { processors = 4, grace_s = 2.0 }
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Up:
+    """A running `koala up`, and `koala` on its grid."""
+
+    process: subprocess.Popen[str]
+    address: str
+    said: list[str] = field(default_factory=list)
+
+    def koala(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        """One command against this grid's daemon."""
+        return koala_here(*words, "--address", self.address, stdin=stdin)
+
+    def submit(self, text: str, *words: str) -> str:
+        """The id of a job that must be accepted."""
+        run = self.koala("submit", "-", *words, stdin=text.encode())
+        assert run.returncode == 0, run.stderr
+        return run.stdout.strip()
+
+    def children(self) -> list[psutil.Process]:
+        """Every process of the grid, whatever session it is in."""
+        root = psutil.Process(self.process.pid)
+        return root.children(recursive=True)
+
+
+@contextmanager
+def up(folder: Path, text: str = GRID) -> Iterator[Up]:
+    """`koala up` on a grid file; interrupted at the end if it still runs."""
+    path = folder / "grid.toml"
+    path.write_text(text, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "koala.cli", "up", str(path), "--any-port"],
+        env=environment(TMPDIR=str(folder), PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    said: list[str] = []
+    listener = threading.Thread(target=said.extend, args=(process.stderr,))
+    listener.start()
+    limit = threading.Timer(LIMIT_S, process.terminate)
+    limit.start()
+    line = process.stdout.readline().strip()
+    limit.cancel()
+    assert line.startswith("export KOALA_ADDRESS="), said
+    try:
+        yield Up(process=process, address=line.partition("=")[2], said=said)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        process.wait(timeout=LIMIT_S)
+        listener.join()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def marked_with(text: str) -> list[psutil.Process]:
+    """Processes in whose command line or folder the text stands."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = [*process.cmdline(), process.cwd()]
+        except psutil.Error:
+            continue
+        if process.pid != os.getpid() and any(text in word for word in words):
+            found.append(process)
+    return found

@@ -1,0 +1,250 @@
+"""The command line against a real grid: every verb, its streams and its exit statuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.cli.command import LIMIT_S, environment, koala_here
+from tests.cli.grids import GRID, Up, marked_with, up
+
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("cli-grid")]
+
+HELLO = """+(&(executable=/bin/echo)(arguments=out $(WORD "one"))(count=1)(label=first))
+ (&(executable=/bin/sh)(arguments=-c "echo err >&2")(count=1)(label=second))"""
+SLEEP = "&(executable=/bin/sleep)(arguments=600)(count=1)"
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One grid for the tests of this module, which only add jobs."""
+    with up(tmp_path_factory.mktemp("g")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def finished(grid: Up) -> str:
+    """A job that has finished."""
+    run = grid.koala("submit", "-", "--wait", "-D", "WORD=two", stdin=HELLO.encode())
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+def test_submit_prints_the_id_and_wait_shows_phases_on_standard_error(grid: Up) -> None:
+    run = grid.koala("submit", "-", "--wait", stdin=HELLO.encode())
+    assert run.returncode == 0
+    assert run.stdout.startswith("j")
+    assert len(run.stdout.split()) == 1
+    phases = [line.split()[1] for line in run.stderr.splitlines()]
+    assert phases[0] == "Placing"
+    assert phases[-1] == "Finished"
+    assert len(phases) == len(set(phases))
+
+
+def test_wait_exits_with_1_when_a_job_fails(grid: Up) -> None:
+    job = grid.submit("&(executable=/bin/false)(count=1)")
+    run = grid.koala("wait", job, "--json")
+    assert run.returncode == 1
+    assert json.loads(run.stdout) == [{"job": job, "phase": "Failed"}]
+    assert "exit status 1" in grid.koala("why", job).stdout
+    watched = grid.koala("submit", "-", "--watch", stdin=b"&(executable=/bin/false)(count=1)")
+    assert watched.returncode == 1
+    assert "Failed" in watched.stderr
+
+
+def test_the_same_key_gives_the_same_job_and_another_text_is_refused(grid: Up) -> None:
+    first = grid.submit(HELLO, "--key", "k1")
+    again = grid.koala("submit", "-", "--key", "k1", "--json", stdin=HELLO.encode())
+    assert json.loads(again.stdout) == {
+        "job": first,
+        "is_known": True,
+        "is_dry_run": False,
+        "warnings": [],
+    }
+    other = grid.koala("submit", "-", "--key", "k1", stdin=SLEEP.encode())
+    assert (other.returncode, other.stdout) == (1, "")
+    assert "'k1'" in other.stderr
+
+
+def test_a_dry_run_submits_nothing(grid: Up) -> None:
+    before = json.loads(grid.koala("list", "--json").stdout)
+    run = grid.koala("submit", "-", "--dry-run", stdin=HELLO.encode())
+    assert (run.returncode, run.stdout) == (0, "")
+    assert json.loads(grid.koala("list", "--json").stdout) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("&(executable=", "standard input: line 1, column 14"),
+        ("&(executable=/bin/true)(count=-1)", "count"),
+        ("&(executable=/bin/true)(count=5)", "5"),
+        ("&(executable=/bin/true)(resourceManagerContact=mars)", "mars"),
+        ("&(executable=/bin/true)(inputFile=none.dat)", "none.dat"),
+        ("&(executible=/bin/true)", "executable"),
+    ],
+)
+def test_a_bad_description_exits_with_2_and_names_what_is_wrong(
+    grid: Up, text: str, said: str
+) -> None:
+    run = grid.koala("submit", "-", stdin=text.encode())
+    assert (run.returncode, run.stdout) == (2, "")
+    assert said in run.stderr
+
+
+@pytest.mark.parametrize("verb", ["show", "why", "timeline", "wait", "cancel", "logs"])
+def test_an_unknown_job_exits_with_1_and_is_named(grid: Up, verb: str) -> None:
+    run = grid.koala(verb, "j999999")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "j999999" in run.stderr
+
+
+@pytest.mark.parametrize("verb", [("drain",), ("resume",), ("sites", "lost")])
+def test_an_unknown_site_exits_with_1_and_the_known_ones_are_named(
+    grid: Up, verb: tuple[str, ...]
+) -> None:
+    run = grid.koala(*verb, "mars")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "mars" in run.stderr
+    assert "delft" in run.stderr
+
+
+def test_a_job_is_shown_as_text_and_as_json(grid: Up, finished: str) -> None:
+    assert "Finished" in grid.koala("show", finished).stdout
+    picture = json.loads(grid.koala("show", finished, "--json").stdout)
+    assert [part["label"] for part in picture["parts"]] == ["first", "second"]
+    assert picture["timeline"]["start_skew_s"] >= 0
+    assert "TWT  total waiting time" in grid.koala("timeline", finished).stdout
+    assert json.loads(grid.koala("timeline", finished, "--json").stdout)["phase"] == "Finished"
+    assert json.loads(grid.koala("why", finished, "--json").stdout)["job"] == finished
+
+
+def test_logs_are_labelled_or_those_of_one_component(grid: Up, finished: str) -> None:
+    assert sorted(grid.koala("logs", finished).stdout.splitlines()) == [
+        "first.0 | out two",
+        "second.0 ! err",
+    ]
+    alone = grid.koala("logs", finished, "-c", "first", "-p", "0", "-f")
+    assert (alone.returncode, alone.stdout) == (0, "out two\n")
+    (part,) = grid.koala("logs", finished, "-c", "1", "--json").stdout.splitlines()
+    assert json.loads(part) == {
+        "component": 1,
+        "label": "second",
+        "process": 0,
+        "stream": "stderr",
+        "text": "err\n",
+    }
+
+
+def test_a_list_is_narrowed_by_phase_owner_and_number(grid: Up, finished: str) -> None:
+    ended = json.loads(grid.koala("list", "--json", "--phase", "finished").stdout)
+    assert finished in [job["job"] for job in ended]
+    assert {job["phase"] for job in ended} == {"Finished"}
+    assert len(json.loads(grid.koala("list", "--json", "--last", "1", "--mine").stdout)) == 1
+    assert grid.koala("list").stdout.startswith("JOB ")
+
+
+def test_a_running_job_is_cancelled_and_then_stays_so(grid: Up) -> None:
+    job = grid.submit(SLEEP)
+    first = grid.koala("cancel", job, "--json")
+    assert first.returncode == 0
+    assert json.loads(first.stdout)[0]["job"] == job
+    assert grid.koala("wait", job).stdout == f"{job}  Cancelled\n"
+
+
+def test_a_finished_job_cannot_be_cancelled(grid: Up, finished: str) -> None:
+    run = grid.koala("cancel", finished)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "Finished" in run.stderr
+
+
+def test_sites_files_and_metrics_answer_as_text_and_as_json(grid: Up) -> None:
+    assert [site["site"] for site in json.loads(grid.koala("sites", "--json").stdout)] == [
+        "delft",
+        "vu",
+    ]
+    assert grid.koala("sites").stdout.startswith("SITE ")
+    assert grid.koala("files").stdout.startswith("FILE ")
+    assert isinstance(json.loads(grid.koala("files", "list", "--json").stdout), list)
+    assert json.loads(grid.koala("metrics", "--json").stdout)["sites"]["connected"] == 2
+    assert "sites.connected" in grid.koala("metrics").stdout
+
+
+def test_a_drained_site_says_so_until_it_is_resumed(grid: Up) -> None:
+    drained = grid.koala("drain", "vu", "--json")
+    assert json.loads(drained.stdout)["state"] == "drained"
+    assert "drained" in grid.koala("sites").stdout
+    assert json.loads(grid.koala("resume", "vu", "--json").stdout)["state"] == "usable"
+
+
+def test_a_watch_goes_on_where_another_one_ended(grid: Up, finished: str) -> None:
+    everything = watched(grid, "--after", "0", "--job", finished, until="Finished")
+    numbers = [notice["number"] for notice in everything]
+    assert numbers == sorted(set(numbers))
+    rest = watched(grid, "--after", str(numbers[1]), "--job", finished, until="Finished")
+    assert rest == everything[2:]
+
+
+def watched(grid: Up, *words: str, until: str) -> list[dict[str, Any]]:
+    """The notices that `koala watch` prints up to one with this phase."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "koala.cli", "watch", "--json", *words],
+        env=environment(KOALA_ADDRESS=grid.address),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        notices: list[dict[str, Any]] = []
+        for line in process.stdout:
+            notices.append(json.loads(line))
+            if notices[-1]["phase"] == until:
+                break
+        process.terminate()
+    return notices
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_of_a_grid_is_left_after_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    with up(tmp_path) as grid:
+        job = grid.submit(SLEEP)
+        watched(grid, "--after", "0", "--job", job, until="Running")
+        children = grid.children()
+        assert len(children) >= 4
+        grid.process.send_signal(number)
+        assert grid.process.wait(timeout=LIMIT_S) == 0
+        assert not [child for child in children if child.is_running()]
+    assert marked_with(str(tmp_path)) == []
+    assert [path for path in tmp_path.iterdir() if path.name != "grid.toml"] == []
+
+
+def test_an_agent_that_dies_ends_the_grid_and_is_named(tmp_path: Path) -> None:
+    with up(tmp_path) as grid:
+        agent = next(c for c in grid.children() if "vu.toml" in " ".join(c.cmdline()))
+        agent.kill()
+        assert grid.process.wait(timeout=LIMIT_S) == 1
+        assert not [c for c in psutil.process_iter() if str(tmp_path) in " ".join(_words(c))]
+    assert "the agent of vu ended by itself with status -9" in "".join(grid.said)
+    assert "kept in" in "".join(grid.said)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def test_a_grid_whose_port_is_taken_says_so(tmp_path: Path, grid: Up) -> None:
+    path = tmp_path / "grid.toml"
+    path.write_text(f'{GRID}\n[daemon]\nlisten = "{grid.address}"\n', encoding="utf-8")
+    run = koala_here("up", str(path), "--state", str(tmp_path / "state"))
+    assert (run.returncode, run.stdout) == (1, "")
+    assert grid.address in run.stderr
