@@ -100,7 +100,7 @@ def scan(state: State, now: Instant) -> int:
     for job in (*aged.values(), *others):
         if try_to_place(state, job, picture, now):
             placed += 1
-        elif job.id in aged and holds_the_door(state, job, now):
+        elif job.id in aged and not job.is_over and holds_the_door(state, job, now):
             break
     admit(state, now)
     return placed

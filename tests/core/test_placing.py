@@ -258,3 +258,9 @@ def test_a_second_submission_of_the_same_job_changes_nothing(begin: Begin, scan:
     script = begin(scan=scan)
     script.tell(a_site("delft", 8), a_job("j1", 8)).drop()
     script.unchanged_by(a_job("j1", 2))
+
+
+def test_an_aged_job_whose_tries_are_used_up_holds_no_door(begin: Begin) -> None:
+    script = begin(ageing_s=0.0, placement_tries_max=1)
+    script.tell(a_site("delft", 8, idle=0), a_job("j1", 8))
+    assert script.phase("j1") == "Failed"

@@ -175,6 +175,7 @@ def _parameters(random: Random) -> Parameters:
         scan_interval_s=choice((5.0, 30.0)),
         high_scans_per_low=choice((1, 2, 5)),
         queue_jobs_max=choice((1, 2, 10_000, 10_000)),
+        placement_tries_max=choice((0, 0, 0, 0, 200)),
         ageing_s=choice((0.0, 30.0, 3600.0, float("inf"))),
         count_placed=random.random() < 0.2,
         bandwidth_default_bps=BANDWIDTH_BPS,
