@@ -31,7 +31,7 @@ from koala.errors import KoalaError
 INBOX_MAX = 10_000
 BATCH_S_MAX = 0.02  # of handling; then the batch is committed and others get their turn
 WOKEN_MAX = 16  # in one batch: a timer that is always due again must not keep others out
-WOKEN_REST = 2.0  # rest after Woken in shares of what it took: a scan of a long queue is long, and
+WOKEN_REST = 4.0  # rest after Woken in shares of what it took: a scan of a long queue is long, and
 # what comes meanwhile shares the next one
 WOKEN_REST_S_MAX = 0.1
 DIGEST_EVERY = 1_000
