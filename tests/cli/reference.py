@@ -1,0 +1,54 @@
+"""Writes docs/cli.md from the help of the commands: `python -m tests.cli.reference`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from tests.cli.command import koala_here
+
+HEAD = """# The command line
+
+Written by `python -m tests.cli.reference` from the commands' own help; a test compares the two.
+
+Results go to standard output, everything else to standard error: `JOB=$(koala submit job.rsl)` needs no care. Every query has `--json`, whose documents are
+those of [the Python client](../koala/client.py).
+
+| exit status | means |
+| --- | --- |
+| 0 | done; for `submit --wait`, `wait` and `demo`: every job has Finished |
+| 1 | refused, failed, or unknown |
+| 2 | wrong usage, description or configuration |
+| 3 | the daemon is not reachable |
+
+The daemon is looked for at `--address`, else at `$KOALA_ADDRESS`, else at `127.0.0.1:7740`. A watch or a wait goes on when the daemon is started
+again. `koala --debug COMMAND` shows the traceback of an error. `koala --install-completion` teaches the shell commands and options.
+
+A session, with a grid of one machine in another terminal (`koala up deploy/das.toml`):
+
+```sh
+JOB=$(koala submit examples/hello.rsl)
+koala wait $JOB
+koala timeline $JOB
+koala logs $JOB -c first
+koala watch --after 0 --job $JOB
+```
+"""
+
+
+def reference(commands: Iterable[tuple[str, ...]]) -> str:
+    """The whole document."""
+    os.environ["COLUMNS"] = "100"
+    parts = [HEAD]
+    for words in commands:
+        run = koala_here(*words, "--help")
+        assert run.returncode == 0, run.stderr
+        help_text = run.stdout.rstrip()
+        parts.append(f"## koala {' '.join(words)}\n\n```\n{help_text}\n```\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    from tests.cli.test_documents import COMMAND_LINE, command_lines
+
+    COMMAND_LINE.write_text(reference(command_lines()), encoding="utf-8")

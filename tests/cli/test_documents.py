@@ -1,0 +1,101 @@
+"""docs/cli.md and docs/configuration.md say what the code does; so do the examples in deploy."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import koala.daemon.config as daemon
+import koala_agent.config as agent
+from koala.cli.main import COMMANDS, GROUPS
+from tests.tidy.sources import ROOT
+
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+COMMAND_LINE = ROOT / "docs" / "cli.md"
+SECTION = re.compile(r"^### `\[([^\]]+)\]`[^\n]*\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| .+ \|$", re.MULTILINE)
+SWITCHED_OFF = re.compile(r"^# (?=\[[a-z_]+\]|[a-z_]+ = )", re.MULTILINE)
+
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "daemon": daemon.DaemonTable,
+    "policies": daemon.PoliciesTable,
+    "sites.NAME": daemon.SiteTable,
+    "links": daemon.LinksTable,
+    "relay": daemon.RelayTable,
+    "bus": daemon.BusTable,
+    **agent.TABLES,
+}
+
+
+def described() -> dict[str, dict[str, str]]:
+    """The tables of the document: for each key its default as written."""
+    text = CONFIGURATION.read_text(encoding="utf-8")
+    return {name: dict(ROW.findall(body)) for name, body in SECTION.findall(text)}
+
+
+def written(default: Any) -> str:
+    """A default as the document writes it."""
+    match default:
+        case msgspec.NODEFAULT:
+            return "required"
+        case None | "":
+            return "none"
+        case str():
+            return f"`{default}`"
+        case float() if math.isfinite(default):
+            return f"{default:g}"
+        case _:
+            return str(default) or "none"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_key_is_described_with_its_default(name: str) -> None:
+    expected = {
+        field.name: "none"
+        if field.default_factory is not msgspec.NODEFAULT
+        else written(field.default)
+        for field in msgspec.structs.fields(TABLES[name])
+    }
+    assert described()[name] == expected
+
+
+def test_no_table_is_forgotten_and_none_is_made_up() -> None:
+    known = {field.name for field in msgspec.structs.fields(daemon.File)}
+    known |= {field.name for field in msgspec.structs.fields(agent.Config)}
+    assert set(described()) == {name.replace("sites", "sites.NAME") for name in known}
+
+
+@pytest.mark.parametrize("name", ["daemon.toml", "agent.toml"])
+def test_what_an_example_has_switched_off_is_right_when_switched_on(
+    name: str, tmp_path: Path
+) -> None:
+    text = ROOT.joinpath("deploy", name).read_text(encoding="utf-8")
+    path = tmp_path / name
+    path.write_text(SWITCHED_OFF.sub("", text), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") != text
+    if name == "daemon.toml":
+        assert daemon.read_config(path).bus_url
+    else:
+        assert agent.read_config(path).files.serve
+
+
+def command_lines() -> list[tuple[str, ...]]:
+    """Every command, and those of the groups."""
+    groups = {"sites": ("lost",)}
+    assert set(groups) == set(GROUPS)
+    lines: list[tuple[str, ...]] = []
+    for name in COMMANDS:
+        lines += [(name,), *((name, inner) for inner in groups.get(name, ()))]
+    return lines
+
+
+def test_the_reference_shows_the_help_of_every_command() -> None:
+    """After a change: `python -m tests.cli.reference` writes the document anew."""
+    from tests.cli.reference import reference
+
+    assert COMMAND_LINE.read_text(encoding="utf-8") == reference(command_lines())
