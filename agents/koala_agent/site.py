@@ -41,6 +41,9 @@ from koala_agent.store import Store
 LISTED_WAIT_S = 2.0
 """How long a registration waits for the first look at the site's files."""
 
+COLLECT_MAX_S = 7 * 86_400.0
+"""How long outputs wait for a daemon that is away. While it is there, the limit is an upload's."""
+
 LOGS_MAX = 8
 """Logs that are read at the same time."""
 
@@ -88,6 +91,7 @@ class Site:
                 grace_s=config.site.grace_s,
                 processors_max=config.site.largest_claim,
                 hold_max_s=config.site.longest_hold_s,
+                collect_max_s=COLLECT_MAX_S,
             ),
             listen=config.starter.listen,
             keep_s=config.agent.keep_s,
@@ -97,6 +101,8 @@ class Site:
         self._holds: dict[str, values.Hold] = {}  # told in this session
         self._figures_due = asyncio.Event()
         self._welcomed = asyncio.Event()
+        self._live = asyncio.Event()
+        self._sessions = 0
         self._is_asked = False
         self._logs = asyncio.Semaphore(LOGS_MAX)
 
@@ -152,6 +158,7 @@ class Site:
     def take_welcome(self, welcome: Welcome) -> None:
         """Leases are for starters, the relay for copies."""
         self._holds.clear()
+        self._sessions += 1
         self._files.relay = welcome.relay
         self._welcomed.set()
         self._claims.take_leases(
@@ -195,6 +202,7 @@ class Site:
     def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
         """Ends what is not named. Files that a named claim reads are kept, and for a time finished
         copies whose claim may be asked for later."""
+        self._live.set()
         self._claims.wanted_complete(claims)
         read = {
             transfer
@@ -226,10 +234,18 @@ class Site:
     async def _collect(self, claim: Claim, folder: Path) -> str:
         """Outputs and logs go to the spool; what of the outputs did not get there."""
         await self._welcomed.wait()  # the daemon says where its relay is
-        if not self._files.relay:
-            return await check_outputs(claim, folder)  # a daemon without one leaves them here
-        order = upload_order(claim, folder, relay=self._files.relay)
-        return missing(await self._files.upload(order))
+        while True:
+            if not self._files.relay:
+                return await check_outputs(claim, folder)  # a daemon without one leaves them here
+            sessions = self._sessions
+            order = upload_order(claim, folder, relay=self._files.relay)
+            reason = missing(await self._files.upload(order))
+            if not reason or (self._link.is_live and sessions == self._sessions):
+                return reason
+            # The daemon was away, and its relay with it: that is no fault of the program's.
+            if not self._link.is_live:
+                self._live.clear()
+                await self._live.wait()
 
     async def _tell_figures(self) -> None:
         """Tells the daemon the site's figures whenever there is a reason to."""

@@ -203,6 +203,20 @@ async def test_an_upload_to_nobody_is_given_up_in_time_and_names_the_file(tmp_pa
     assert "file 'good' to 127.0.0.1:1: UNAVAILABLE" in uploaded.error
 
 
+async def test_an_upload_goes_to_the_relay_of_the_daemon_that_came_back(tmp_path: Path) -> None:
+    """Each life of a daemon has a relay at an address of its own."""
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("good").write_bytes(b"good")
+        before = replace(order, outputs=("good",), relay="127.0.0.1:1")
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
+            uploading = group.create_task(delft.files.upload(before))
+            await asyncio.sleep(0)  # it has begun
+            delft.files.relay = order.relay
+        (uploaded,) = uploading.result()
+    assert uploaded.error == ""
+    assert Spool(tmp_path / "spool").outputs(PLACE).joinpath("good").read_bytes() == b"good"
+
+
 async def test_a_name_under_a_file_that_exists_is_refused(tmp_path: Path) -> None:
     async with a_finished_claim(tmp_path) as (delft, order):
         order.folder.joinpath("a").write_bytes(b"file")

@@ -69,8 +69,9 @@ class FilesSettings:
 class Files:
     """The files of one site.
 
-    `relay` is set by whoever hears the daemon's Welcome; it decides only whose fault an unreachable
-    address is. `is_listed` is set when the store was looked through for the first time.
+    `relay` is set by whoever hears the daemon's Welcome: outputs go there, and it decides whose
+    fault an unreachable address is. `is_listed` is set when the store was looked through for the
+    first time.
     """
 
     def __init__(self, settings: FilesSettings, on_report: Callable[[Report], None]) -> None:
@@ -198,7 +199,9 @@ class Files:
     async def upload(self, order: UploadOrder) -> tuple[Uploaded, ...]:
         """Sends a claim's outputs and logs to the relay; says of each file what came of it."""
         async with self._uploads:
-            return await upload(order, self._channels, self._settings.uploads)
+            return await upload(
+                order, self._channels, self._settings.uploads, relay=lambda: self.relay
+            )
 
     # Inside -------------------------------------------------------------------------------------
 

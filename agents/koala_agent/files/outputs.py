@@ -53,20 +53,28 @@ class UploadLimits:
 
 
 async def upload(
-    order: UploadOrder, channels: Channels, limits: UploadLimits
+    order: UploadOrder,
+    channels: Channels,
+    limits: UploadLimits,
+    *,
+    relay: Callable[[], str] = str,
 ) -> tuple[Uploaded, ...]:
-    """Sends one file after the other; the result says of each whether the relay has it."""
+    """Sends one file after the other; the result says of each whether the relay has it.
+
+    `relay` answers where the relay is now, empty when it is where the order says: each life of a
+    daemon has a relay of its own.
+    """
     folder = Folder(order.folder)
     wanted: list[tuple[str, bool, Callable[[], Descriptor]]] = [
         (name, False, partial(folder.open, name)) for name in order.outputs
     ]
     wanted += [(name, True, partial(_open_log, name, path)) for name, path in order.logs.items()]
     results = []
-    async with channels.use(order.relay) as channel:
-        stub = files_pb2_grpc.RelayStub(channel)
-        for name, is_log, open_it in wanted:
-            sender = _Sender(order=order, name=name, is_log=is_log, limits=limits, stub=stub)
-            results.append(await sender.send(open_it))
+    for name, is_log, open_it in wanted:
+        sender = _Sender(
+            order=order, name=name, is_log=is_log, limits=limits, channels=channels, relay=relay
+        )
+        results.append(await sender.send(open_it))
     for result in results:
         if result.error:
             log.warning("output.failed", claim=order.claim, error=result.error)
@@ -116,7 +124,8 @@ class _Sender:
     name: str
     is_log: bool
     limits: UploadLimits
-    stub: files_pb2_grpc.RelayAsyncStub
+    channels: Channels
+    relay: Callable[[], str]
 
     async def send(self, open_it: Callable[[], Descriptor]) -> Uploaded:
         """Opens, sends, tries again."""
@@ -132,7 +141,7 @@ class _Sender:
             except aio.AioRpcError as error:
                 reason = f"{error.code().name}: {error.details()}"
                 if error.code() in _FINAL or clock.now() + pause_s >= until:
-                    return self._failed(f"file {shown(self.name)} to {self.order.relay}: {reason}")
+                    return self._failed(f"file {shown(self.name)} to {self._address()}: {reason}")
                 log.info("output.retried", claim=self.order.claim, name=self.name, reason=reason)
             await asyncio.sleep(pause_s)
             pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
@@ -143,12 +152,19 @@ class _Sender:
             bytes_max = self.limits.log_bytes_max if self.is_log else None
             payload = _Payload(descriptor, bytes_max=bytes_max)
             await payload.compute()
-            stored_bytes = await self._call(payload, until)
+            async with self.channels.use(self._address()) as channel:
+                stub = files_pb2_grpc.RelayStub(channel)
+                stored_bytes = await self._call(stub, payload, until)
             return Uploaded(name=self.name, is_log=self.is_log, size_bytes=stored_bytes)
         finally:
             descriptor.close()
 
-    async def _call(self, payload: _Payload, until: float) -> int:
+    def _address(self) -> str:
+        return self.relay() or self.order.relay
+
+    async def _call(
+        self, stub: files_pb2_grpc.RelayAsyncStub, payload: _Payload, until: float
+    ) -> int:
         start = files_pb2.StoreStart(
             claim=self.order.claim,
             token=self.order.token,
@@ -158,7 +174,7 @@ class _Sender:
             size_bytes=payload.size_bytes,
             checksum=payload.checksum,
         )
-        call = self.stub.Store(timeout=max(1.0, until - clock.now()))
+        call = stub.Store(timeout=max(1.0, until - clock.now()))
         try:
             try:
                 await call.write(files_pb2.StoreUp(start=start))
