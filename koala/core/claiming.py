@@ -6,7 +6,6 @@ from koala.core import events as ev
 from koala.core.budget import Budget
 from koala.core.ending import drop_member, drop_transfer, fail, set_back
 from koala.core.facts import (
-    components_needed,
     describe,
     hold_max_s,
     is_held,
@@ -119,7 +118,7 @@ def claim_question(state: State, job: Job, now: Instant) -> ClaimQuestion:
     )
     is_high = job.spec.priority is Priority.HIGH and state.parameters.preempt != "none"
     return ClaimQuestion(
-        components=min(len(present), components_needed(job)),  # F is of what the job needs
+        components=min(len(present), job.needed),  # F is of what the job needs
         held=len(present) - len(pending),
         pending=pending,
         user=job.spec.owner,
@@ -344,7 +343,7 @@ def judge(state: State, job: Job, now: Instant) -> None:
     missing = [member for member in attempt.present if not is_held(state, member)]
     held = len(attempt.present) - len(missing)
     strict = [m for m in missing if not is_optional_member(job, m.component)]
-    if strict or held < components_needed(job) or held == 0:
+    if strict or held < job.needed or held == 0:
         names = ", ".join(describe(job, member) for member in strict or missing)
         set_back(state, job, f"not claimed by its start time: {names}", now)
         return

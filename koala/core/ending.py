@@ -48,7 +48,7 @@ from koala.core.values import (
 def enqueue(state: State, job: Job, text: str, now: Instant) -> None:
     state.enter(job, Placing(queued_at=now), text, now)
     state.queues.append(job)
-    state.ask_scan()
+    state.ask_scan_for(job)
 
 
 def admit(state: State, now: Instant) -> None:
@@ -65,6 +65,7 @@ def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
     """
     assert isinstance(phase, TERMINAL)
     state.queues.remove(job)
+    state.fresh.pop(job.id, None)
     stop_attempt(state, job, now)
     state.placed.pop(job.id, None)
     state.enter(job, phase, text, now)
@@ -96,6 +97,7 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
         fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
     )
     job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
+    state.ask_scan()  # what was placed and not claimed is free (count_placed)
     requeue_if_fenced(state, job, now)
 
 

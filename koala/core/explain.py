@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.core.facts import components_needed, is_held, picture_of
+from koala.core.facts import is_held, picture_of
 from koala.core.grid import Unplaceable
 from koala.core.job import (
     Attempt,
@@ -104,9 +104,7 @@ def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) ->
     attempt = job.attempt
     assert attempt is not None
     held = sum(is_held(state, member) for member in attempt.present)
-    lines = [
-        f"{held} of {len(attempt.present)} components claimed, {components_needed(job)} needed"
-    ]
+    lines = [f"{held} of {len(attempt.present)} components claimed, {job.needed} needed"]
     for member in attempt.present:
         claim = state.ledger.get(member.claim) if member.claim is not None else None
         label = job.spec.label(member.component)

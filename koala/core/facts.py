@@ -28,17 +28,6 @@ from koala.core.values import (
 )
 
 
-def components_needed(job: Job) -> int:
-    """How many components a placement must have: those of the quorum, or all but the loose
-    ones.
-    """
-    spec = job.spec
-    if spec.quorum is not None:
-        return min(spec.quorum, len(spec.components))
-    optional = sum(c.start_type is not StartType.STRICT for c in spec.components)
-    return max(1, len(spec.components) - optional)
-
-
 def is_optional_member(job: Job, component: int) -> bool:
     """The job can start without this component."""
     if job.spec.quorum is not None:

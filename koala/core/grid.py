@@ -136,6 +136,7 @@ class GridView:
         "_bandwidth",
         "_bandwidth_default",
         "_idle",
+        "_idle_max",
         "_near",
         "_owners",
         "_probing",
@@ -153,6 +154,7 @@ class GridView:
     ) -> None:
         self.sites: tuple[SiteView, ...] = tuple(sites)
         self._idle = {site.name: site.idle for site in self.sites}
+        self._idle_max: int | None = None  # worked out when asked
         self._owners = {site.name: site.owner for site in self.sites if site.owner is not None}
         self._probing = {site.name: True for site in self.sites if site.is_probing}
         self._replicas = replicas
@@ -170,7 +172,9 @@ class GridView:
     @property
     def idle_max(self) -> int:
         """Idle processors of the site with most of them."""
-        return max(self._idle.values(), default=0)
+        if self._idle_max is None:
+            self._idle_max = max(self._idle.values(), default=0)
+        return self._idle_max
 
     def idle_at(self, site: SiteName) -> int:
         """Idle processors of one site; 0 when it is not usable."""
@@ -179,17 +183,20 @@ class GridView:
     def take(self, site: SiteName, processors: int) -> None:
         """Count a component placed in this scan, or claimed in this try."""
         self._idle[site] -= processors
+        self._idle_max = None
 
     def close_probed(self, sites: Iterable[SiteName]) -> None:
         """A job was placed on these: where it is a probe, no other job may join it."""
         for site in sites:
             if site in self._probing:
                 self._idle[site] = 0
+                self._idle_max = None
 
     def give(self, site: SiteName, processors: int) -> None:
         """Count processors that a preempted job will give back."""
         if site in self._idle:
             self._idle[site] += processors
+            self._idle_max = None
 
     def near(self, file: FileName) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
         """(seconds a byte, file site, execution site), the quickest first, ties in site order

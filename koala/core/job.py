@@ -141,6 +141,14 @@ class JobSpec:
         """Processors of the largest component."""
         return max(component.processors for component in self.components)
 
+    @property
+    def needed(self) -> int:
+        """How many components it can start with: those of the quorum, or all but the loose ones."""
+        if self.quorum is not None:
+            return min(self.quorum, len(self.components))
+        optional = sum(c.start_type is not StartType.STRICT for c in self.components)
+        return max(1, len(self.components) - optional)
+
     def label(self, component: int) -> str:
         """The component's label, or its index when it has none."""
         return self.components[component].label or str(component)
@@ -445,6 +453,12 @@ class Job:
     wasted_s: Seconds = 0.0  # PWT, processor-seconds held before the start, in all attempts
     ran_s: Seconds = 0.0  # processor-seconds from pass to end
     story: list[tuple[Instant, str]] = field(default_factory=list)
+    largest: int = field(init=False)  # of the spec, kept because scans of long queues ask for them
+    needed: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.largest = self.spec.largest
+        self.needed = self.spec.needed
 
     @property
     def is_over(self) -> bool:

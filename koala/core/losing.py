@@ -18,7 +18,7 @@ from koala.core.ending import (
     set_back,
     settle_hold,
 )
-from koala.core.facts import components_needed, describe, is_optional_member, member_of
+from koala.core.facts import describe, is_optional_member, member_of
 from koala.core.grid import (
     Site,
 )
@@ -118,7 +118,7 @@ def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Inst
     text = f"{describe(job, member)}: {end.describe()}"
     left = len(attempt.present) - 1
     is_optional = is_optional_member(job, member.component) and attempt.released is None
-    if (is_optional or job.spec.quorum is not None) and left >= components_needed(job):
+    if (is_optional or job.spec.quorum is not None) and left >= job.needed:
         drop_member(state, job, member, end.describe(), now)
         attempt.arming = None
         go_on(state, job, now)

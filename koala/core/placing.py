@@ -8,7 +8,6 @@ from koala.core import events as ev
 from koala.core.claiming import settle_member, try_to_claim
 from koala.core.ending import admit, fail
 from koala.core.facts import (
-    components_needed,
     hold_before_start_s,
     is_optional_member,
     part_of_file,
@@ -66,28 +65,35 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
     if state.is_paced:  # tried at once, then at each scan (KOALA 3.1)
         try_to_place(state, job, picture_of(state, now), now)
         admit(state, now)
-    state.ask_scan()
+    else:
+        state.ask_scan_for(job)
 
 
 def on_scan_due(state: State, now: Instant) -> None:
     """The paper's pace: one scan an interval. Live: scans until S + 1 in a row placed nothing, and
     again after an interval at the latest, for what changes without an event (ageing, budgets).
+
+    While the grid has not changed, what could not be placed cannot be placed now either: then only
+    the jobs queued since are visited: submitting to a long queue costs what a short one does.
     """
     state.is_scan_set = False
+    is_overdue = state.rescan_at <= now
+    is_whole = state.is_grid_changed or state.is_paced or is_overdue
+    state.is_grid_changed = False
     if state.is_paced:
-        scan(state, now)
+        scan(state, now, is_whole=is_whole)
         return
     idle_scans = 0
     while len(state.queues) and idle_scans <= state.parameters.high_scans_per_low:
-        idle_scans = 0 if scan(state, now) else idle_scans + 1
-    if len(state.queues) and state.rescan_at <= now:
+        idle_scans = 0 if scan(state, now, is_whole=is_whole) else idle_scans + 1
+    if len(state.queues) and is_overdue:
         state.rescan_at = now + state.parameters.scan_interval_s
         state.timers.set(state.rescan_at, Bell.SCAN)
 
 
-def scan(state: State, now: Instant) -> int:
-    """One scan of the queue whose turn it is, jobs that have aged first; how many were
-    placed.
+def scan(state: State, now: Instant, *, is_whole: bool) -> int:
+    """One scan of the queue whose turn it is, jobs that have aged first; how many were placed.
+    Unless it is whole, it visits only jobs that were not tried since they were queued.
     """
     limits, scans = state.parameters, state.queues.scans
     priority = state.recorder.ask(lambda: state.policies.turn(scans, limits.high_scans_per_low))
@@ -96,7 +102,8 @@ def scan(state: State, now: Instant) -> int:
     picture = picture_of(state, now)
     aged = {job.id: job for job in state.queues.aged(now, limits.ageing_s)}
     placed = 0
-    others = [job for job in state.queues.queue(priority) if job.id not in aged]
+    queue = state.queues.queue(priority) if is_whole or aged else tuple(state.fresh.values())
+    others = [job for job in queue if job.spec.priority is priority and job.id not in aged]
     for job in (*aged.values(), *others):
         if try_to_place(state, job, picture, now):
             placed += 1
@@ -133,9 +140,10 @@ def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> boo
     """A placement try (KOALA 3.1)."""
     if now < job.not_before:
         return False
+    state.fresh.pop(job.id, None)
     job.placement_tries += 1
-    needed = components_needed(job)
-    if needed == len(job.spec.components) and job.spec.largest > picture.idle_max:
+    needed = job.needed
+    if needed == len(job.spec.components) and job.largest > picture.idle_max:
         placement = None  # needs no policy: long queues are scanned often
     else:
         placement = find_placement(state, job, picture, needed)

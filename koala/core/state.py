@@ -46,6 +46,8 @@ class State:
         self.actions: list[Action] = []  # of the event that is being handled
         self.is_scan_asked = False
         self.is_scan_set = False
+        self.is_grid_changed = False  # since the last scan, in a way that may let a job be placed
+        self.fresh: dict[JobId, Job] = {}  # queued, and not tried since
         self.rescan_at: Instant = 0.0
 
     @property
@@ -64,10 +66,16 @@ class State:
         return self.files.replicas
 
     def ask_scan(self) -> None:
-        """Something changed that may let a job be placed. The paper's setting waits for its
-        interval.
+        """Something changed that may let any queued job be placed. The paper's setting waits for
+        its interval.
         """
         self.is_scan_asked = not self.is_paced
+        self.is_grid_changed = True
+
+    def ask_scan_for(self, job: Job) -> None:
+        """This job was queued: it is to be tried, while nothing changed for the others."""
+        self.is_scan_asked = not self.is_paced
+        self.fresh[job.id] = job
 
     def enter(self, job: Job, phase: Phase, text: str, now: Instant) -> None:
         """The only assignment of a phase, along TRANSITIONS (promise 2)."""
