@@ -174,6 +174,10 @@ class FakeSession:
         await self.next("inventory_end")
         return {report.claim: report for report in self._waiting.pop("claim", [])}
 
+    def drop(self, kind: str) -> None:
+        """Forgets the messages of a kind that nobody has waited for yet."""
+        self._waiting.pop(kind, None)
+
     def waiting(self, kind: str) -> list[Any]:
         """Messages of a kind that nobody has waited for yet."""
         return list(self._waiting.get(kind, []))
