@@ -58,6 +58,15 @@ class Engine:
         """Call in `duration_s` from now."""
         return self.at(self.now + duration_s, call)
 
+    def every(self, period_s: Seconds, call: Callable[[], None]) -> None:
+        """Call again and again, for ever."""
+
+        def again() -> None:
+            call()
+            self.after(period_s, again)
+
+        self.after(period_s, again)
+
     @property
     def next_at(self) -> Instant | None:
         """The instant of the next call, or None when nothing will ever happen again."""

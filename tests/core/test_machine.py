@@ -191,6 +191,22 @@ class Machine(RuleBasedStateMachine):
                 end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=self.now)
                 self.tell(ev.ClaimGone(claim=claim.id, end=end))
 
+    @rule(times=st.integers(1, 4))
+    def proceed(self, times: int) -> None:
+        """What a site without faults would say next, so that jobs come to their end, too."""
+        for _ in range(times):
+            self.wait(0.0)
+            for claim in list(self.scheduler.ledger.values()):
+                match claim.phase:
+                    case ClaimPhase.ASKED:
+                        self.tell(ev.ClaimGranted(claim=claim.id, nonce=f"{claim.id}#1"))
+                    case ClaimPhase.GRANTED:
+                        self.tell(ev.ClaimArmed(claim=claim.id, number=self.number(0)))
+                    case ClaimPhase.RELEASED:
+                        self.tell(ev.ClaimPassed(claim=claim.id, passed_at=self.now))
+                    case _:
+                        pass
+
     @rule(index=st.integers(0, 99))
     def fence(self, index: int) -> None:
         self.tell(ev.ClaimFenced(claim=self.claim(index)))

@@ -9,9 +9,17 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from koala.core.actions import Action, Announce, ClaimProcessors, ReleaseClaim
-from koala.core.events import Event
+from koala.core.events import ClaimFenced, ClaimGone, Event, SiteResumed, TransferFailed
 from koala.core.invariants import check
-from koala.core.job import ArmNumber, Finished, JobSpec, StartType
+from koala.core.job import (
+    SITE_FAULTS,
+    ArmNumber,
+    ClaimEnd,
+    EndKind,
+    Finished,
+    JobSpec,
+    StartType,
+)
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import ClaimId, Instant, JobId, Priority, SiteName
@@ -50,6 +58,63 @@ class Truth:
     newest_passed: int = 0
 
 
+class Errors:
+    """Consecutive errors of each site, counted anew from the events (KOALA 3.4). A lost lease may
+    be the daemon's own fault, so it counts in `most` only.
+    """
+
+    def __init__(self) -> None:
+        self.asked: dict[ClaimId, SiteName] = {}
+        self.most: dict[SiteName, int] = {}
+        self._rests: dict[SiteName, bool] = {}
+        self._gone: set[ClaimId] = set()
+        self._durable: list[Event] = []
+
+    def durable(self, event: Event) -> None:
+        """This one survives a crash."""
+        self._durable.append(event)
+
+    def crashed(self) -> None:
+        """Only what was durable was ever heard."""
+        self.most = {}
+        self._gone = set()
+        for event in self._durable:
+            self.heard(event)
+
+    def heard(self, event: Event) -> None:
+        """What the event says for or against a site."""
+        match event:
+            case ClaimGone(claim=claim, end=end):
+                self._ended(claim, end)
+            case ClaimFenced(claim=claim):
+                self._ended(claim, ClaimEnd(kind=EndKind.FENCED))
+            case TransferFailed(at=site) if site is not None:
+                self.most[site] = self.most.get(site, 0) + 1
+            case SiteResumed(site=site):
+                self.most[site] = 0
+            case _:
+                pass
+
+    def _ended(self, claim: ClaimId, end: ClaimEnd) -> None:
+        site = self.asked.get(claim)
+        if site is None or claim in self._gone:
+            return
+        self._gone.add(claim)
+        if end.is_well:
+            self.most[site] = 0
+        elif end.kind in SITE_FAULTS:
+            self.most[site] = self.most.get(site, 0) + 1
+
+    def require_rests(self, scheduler: Scheduler, threshold: int) -> None:
+        """Promise 7: a site becomes unusable only after so many consecutive errors."""
+        for name, site in scheduler.sites.items():
+            is_unusable = site.unusable_until is not None
+            if is_unusable and not self._rests.get(name):
+                found = self.most.get(name, 0)
+                require(found >= threshold, 7, f"{name} rests after {found} errors in a row")
+            self._rests[name] = is_unusable
+
+
 class Oracle:
     """Witness of the sites and overseer of the daemon."""
 
@@ -65,6 +130,7 @@ class Oracle:
         self.replays = 0
         self.last: deque[str] = deque(maxlen=EVENTS_KEPT)
         self.seen: dict[str, int] = {}
+        self.errors = Errors()
         self._hash = hashlib.sha256()
 
     @property
@@ -122,6 +188,8 @@ class Oracle:
         newest = truth.newest_passed
         require(attempt >= newest, 3, f"{claim} passes after attempt {newest} has passed")
         if starter.order.start_type is not StartType.NONE:
+            is_durable = (job, attempt) in self.releases
+            require(is_durable, 3, f"{claim} passes and its release is not in the journal")
             self._require_armed(starter)
         truth.passed[(attempt, component)] = claim
         truth.newest_passed = attempt
@@ -174,9 +242,12 @@ class Oracle:
         self.events += 1
         self.note(repr(event))
         check(scheduler, now)
+        self.errors.heard(event)
+        self.errors.require_rests(scheduler, self.parameters.consecutive_errors_max)
 
     def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
         """What is about to leave."""
+        self.errors.durable(event)
         for action in actions:
             match action:
                 case ReleaseClaim():
@@ -184,7 +255,8 @@ class Oracle:
                     known = self.releases.setdefault((job, attempt), action.number)
                     text = f"{action.claim} is released under {action.number} after {known}"
                     require(known == action.number, 3, text)
-                case ClaimProcessors(site=site):
+                case ClaimProcessors(claim=claim, site=site):
+                    self.errors.asked.setdefault(claim, site)
                     unusable = scheduler.sites[site].unusable_until
                     is_resting = unusable is not None and not scheduler.sites[site].is_probing
                     text = f"{action.claim} is asked of {site}, which rests"
@@ -226,6 +298,7 @@ class Oracle:
     def replayed(self, before: str | None, after: str) -> None:
         """Promise 8."""
         self.replays += 1
+        self.errors.crashed()
         require(before in (None, after), 8, "a replay gave another state")
 
     # --- at the end ---

@@ -40,6 +40,15 @@ from koala_agent.lrm.model import Discipline
 from tests.sim.oracle import BreachError, Oracle, parts, require
 
 FAULTS_S = 240.0
+HARD = (
+    (Incident.LINK_DOWN, Incident.STARTER_KILLED),
+    (Incident.STARTER_DEAF, Incident.STARTER_KILLED),
+    (Incident.AGENT_CRASH, Incident.SITE_CANCEL),
+    (Incident.DAEMON_CRASH, Incident.LINK_CUT, Incident.LINK_DOWN),
+    (Incident.AGENT_CRASH, Incident.DAEMON_CRASH, Incident.STARTER_KILLED),
+)
+"""Kinds that together leave one component alive where nobody hears of it, while the job is lost."""
+LOOK_S = 20.0
 BANDWIDTH_BPS = 1_000_000.0
 
 
@@ -114,11 +123,12 @@ def draw(seed: int) -> Scenario:
 
 def _settings(random: Random) -> tuple[Setting, ...]:
     rho = random.choice((0.0, 0.0005))
+    sizes = random.choice(((1, 2, 4, 8), (1, 2, 4, 8), (8, 16)))
     return tuple(
         Setting(
             name=SiteName(f"s{n + 1}"),
             facts=SiteFacts(
-                processors=random.choice((1, 2, 4, 8)),
+                processors=random.choice(sizes),
                 grace_s=random.choice((0.2, 1.0, 5.0, 20.0)),
                 starts_after_stop=random.random() < 0.6,
             ),
@@ -135,10 +145,11 @@ def _spec(random: Random, settings: tuple[Setting, ...], files: tuple[FileName, 
     left = total
     components: list[ComponentSpec] = []
     is_odd = random.random() < 0.35
+    is_small = random.random() < 0.5
     # The smallest that are drawn fit an empty grid: one component a site, in order.
     sites = random.sample(settings, k=random.randint(1, len(settings)))
     for setting in sites:
-        size = random.choice((1, 1, 2, setting.facts.processors))
+        size = random.choice((1, 1, 2, 2 if is_small else setting.facts.processors))
         size = min(size, setting.facts.processors, left)
         left -= size
         kind = random.choice(tuple(StartType)) if is_odd else StartType.STRICT
@@ -240,7 +251,11 @@ def _chances(random: Random) -> Chances:
 def _kinds(random: Random) -> tuple[Incident, ...]:
     """Some seeds see every kind, others one or two in strength."""
     every = tuple(Incident)
-    return every if random.random() < 0.5 else tuple(random.choices(every, k=2))
+    if random.random() < 0.4:
+        return every
+    if random.random() < 0.5:
+        return random.choice(HARD)
+    return tuple(random.choices(every, k=2))
 
 
 class Run:
@@ -298,6 +313,7 @@ class Run:
         for at, name, processors, run_s in scenario.locals_:
             arrive = partial(world.sites[name].submit_local, processors, run_s)
             world.engine.at(at, arrive)
+        world.engine.every(LOOK_S, self._look)
         world.engine.run(FAULTS_S + 15.0)
         for name in world.sites:  # an operator whose last word was to drain comes back
             world.insist(SiteResumed(site=name, by=OPERATOR))
@@ -311,6 +327,16 @@ class Run:
             ended_at=world.engine.now,
             seen=self.oracle.seen,
         )
+
+    def _look(self) -> None:
+        """Promise 5: nothing that is certainly dead is waited for."""
+        daemon = self.world.daemon
+        if not daemon.is_up:
+            return
+        slack_s = 2 * self.scenario.parameters.hold_fence_s
+        for claim in daemon.scheduler.ledger.values():
+            late_s = self.world.engine.now - daemon.fence_at(claim)
+            require(late_s < slack_s, 5, f"{claim.id} is dead for {late_s:g} s and waited for")
 
     def _play_out(self) -> None:
         """Until all is over and gone, or the bound is reached."""

@@ -1,0 +1,305 @@
+"""How strong is the swarm? The core, broken on purpose in many ways, each of which it must find.
+
+`python -m tests.sim.mutants [--seeds 300] [NAME ...]` tells the first seed that finds each. This is
+the one place where code of ours is patched: that is what it is about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from koala.core import (
+    claiming,
+    ending,
+    health,
+    losing,
+    scheduler,
+    sites,
+    slots,
+    starting,
+    values,
+    wanted,
+)
+from koala.core.actions import ReleaseClaim
+from koala.core.job import Attempt, ClaimPhase, Finished, Job, Placing, Releasing
+from koala.core.parameters import Parameters
+from koala.core.timers import Bell
+from koala.core.values import Priority
+from koala.sim import pump
+from tests.sim.swarm import attempt
+
+Patches = Iterator[None]
+MUTANTS: dict[str, Callable[[], Any]] = {}
+
+
+def mutant(make: Callable[[], Patches]) -> Callable[[], Any]:
+    """Register a way to break the core; its docstring says what is wrong."""
+    made = contextmanager(make)
+    MUTANTS[make.__name__] = made
+    return made
+
+
+@contextmanager
+def _replaced(*places: tuple[Any, str], by: Any) -> Patches:
+    with ExitStack() as stack:
+        for module, name in places:
+            stack.enter_context(patch.object(module, name, by))
+        yield
+
+
+@mutant
+def release_before_the_last_armed() -> Patches:
+    """The first Armed releases all."""
+    real = starting.on_armed
+
+    def on_armed(state: Any, event: Any, now: float) -> None:
+        claim = state.ledger.get(event.claim)
+        job = state.placed.get(claim.job) if claim else None
+        arming = job.attempt.arming if job is not None and job.attempt else None
+        if arming is not None and arming.number == event.number and now < arming.release_at:
+            for waiting in arming.waiting:
+                state.ledger[waiting].phase = ClaimPhase.ARMED
+            arming.waiting[:] = [event.claim]
+        real(state, event, now)
+
+    with _replaced((scheduler, "on_armed"), by=on_armed):
+        yield
+
+
+@mutant
+def any_number_arms() -> Patches:
+    """An Armed under an old number counts for the new one."""
+    real = starting.on_armed
+
+    def on_armed(state: Any, event: Any, now: float) -> None:
+        claim = state.ledger.get(event.claim)
+        job = state.placed.get(claim.job) if claim else None
+        arming = job.attempt.arming if job is not None and job.attempt else None
+        real(state, replace(event, number=arming.number) if arming else event, now)
+
+    with _replaced((scheduler, "on_armed"), by=on_armed):
+        yield
+
+
+@mutant
+def no_fence() -> Patches:
+    """A released attempt is placed again at once."""
+    real = ending.requeue_if_fenced
+
+    def requeue(state: Any, job: Job, now: float) -> None:
+        assert job.attempt is not None
+        job.attempt.may_run = False
+        real(state, job, now)
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away: the oracle is what is tried here."""
+
+    with (
+        _replaced((ending, "requeue_if_fenced"), (losing, "requeue_if_fenced"), by=requeue),
+        patch("tests.sim.oracle.check", check),
+    ):
+        yield
+
+
+@mutant
+def early_fence() -> Patches:
+    """The fence time forgets the lease."""
+    short = property(lambda self: self.kill_s + 0.1)
+    with (
+        patch.object(Parameters, "fence_s", short),
+        patch.object(pump.Daemon, "_silent_since", lambda self, claim: claim.asked_at),
+    ):
+        yield
+
+
+@mutant
+def fences_are_ignored() -> Patches:
+    """A claim that is certainly dead is waited for."""
+    with _replaced((scheduler, "on_fenced"), by=lambda state, event, now: None):
+        yield
+
+
+@mutant
+def forgotten_stops() -> Patches:
+    """A setback stops nobody."""
+    with _replaced((ending, "stop_member"), by=lambda state, member: None):
+        yield
+
+
+@mutant
+def the_same_claim_again() -> Patches:
+    """Each claim of a component has the same id."""
+    real = values.claim_id
+
+    def claim_id(job: Any, *, attempt: int, component: int, n: int) -> Any:
+        return real(job, attempt=1, component=component, n=1)
+
+    with _replaced((claiming, "claim_id"), by=claim_id):
+        yield
+
+
+@mutant
+def two_releases() -> Patches:
+    """A job that has not passed by T is released under another number."""
+    real = scheduler.Scheduler._on_job_due
+
+    def on_job_due(self: Any, job: Job, bell: Bell, now: float) -> None:
+        real(self, job, bell, now)
+        attempt = job.attempt
+        if isinstance(job.phase, Releasing) and bell is Bell.RELEASE and attempt is not None:
+            again = _renumbered(attempt)
+            for member in attempt.present:
+                if member.claim is not None and member.site is not None:
+                    release = ReleaseClaim(
+                        claim=member.claim, site=member.site, number=again, release_at=now + 1.0
+                    )
+                    self.actions.append(release)
+
+    with _replaced((scheduler.Scheduler, "_on_job_due"), by=on_job_due):
+        yield
+
+
+def _renumbered(attempt: Attempt) -> Any:
+    assert attempt.released is not None
+    return replace(attempt.released, counter=attempt.released.counter + 1)
+
+
+@mutant
+def errors_are_never_reset() -> Patches:
+    """A component that ends well forgives nothing."""
+    with _replaced((losing, "ended_well"), by=lambda site: False):
+        yield
+
+
+@mutant
+def bad_sites_do_not_rest() -> Patches:
+    """A site past its threshold gets claims."""
+    with _replaced((health, "is_resting"), (sites, "is_resting"), by=lambda site, now: False):
+        yield
+
+
+@mutant
+def requeued_to_nowhere() -> Patches:
+    """A job that comes back stands in no queue."""
+
+    def enqueue(state: Any, job: Job, text: str, now: float) -> None:
+        state.enter(job, Placing(queued_at=now), text, now)
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away: the oracle is what is tried here."""
+
+    with (
+        _replaced((ending, "enqueue"), by=enqueue),
+        patch("tests.sim.oracle.check", check),
+    ):
+        yield
+
+
+@mutant
+def finished_by_the_first() -> Patches:
+    """The first component that ends well finishes the job."""
+
+    def finish(state: Any, job: Job, now: float) -> None:
+        attempt = job.attempt
+        if attempt is not None and any(member.end is not None for member in attempt.present):
+            ending.end(state, job, Finished(at=now), "finished", now)
+
+    with _replaced((losing, "finish_if_over"), by=finish):
+        yield
+
+
+@mutant
+def stops_are_not_owed() -> Patches:
+    """A Stop that was lost in a cut is not said again."""
+    real = wanted.wanted
+
+    def without(state: Any, site: Any) -> Any:
+        return replace(real(state, site), stops=())
+
+    with _replaced((scheduler, "wanted"), by=without):
+        yield
+
+
+@mutant
+def unrecorded_answers() -> Patches:
+    """The journal keeps another answer than the policy gave."""
+    real = slots._to_plain
+
+    def to_plain(answer: Any) -> Any:
+        return Priority.HIGH.value if isinstance(answer, Priority) else real(answer)
+
+    with _replaced((slots, "_to_plain"), by=to_plain):
+        yield
+
+
+@mutant
+def effects_before_the_commit() -> Patches:
+    """Actions leave before their event is durable."""
+    real = pump.Daemon._work
+
+    def work(self: Any) -> None:
+        inner = self._handle
+
+        def handle(event: Any, link: Any) -> Any:
+            actions = inner(event, link)
+            for action in actions:
+                self._carry_out(action)
+            return actions
+
+        self._handle = handle
+        try:
+            real(self)
+        finally:
+            del self._handle
+
+    with _replaced((pump.Daemon, "_work"), by=work):
+        yield
+
+
+@mutant
+def stopped_is_gone() -> Patches:
+    """A claim that was stopped leaves the ledger at once: nobody owes anything."""
+
+    def stop_member(state: Any, member: Any) -> None:
+        claim = state.ledger.pop(member.claim, None) if member.claim is not None else None
+        if claim is not None:
+            state.sites[claim.site].unreported.pop(claim.id, None)
+            member.claim = None
+
+    with _replaced((ending, "stop_member"), by=stop_member):
+        yield
+
+
+def found_by(name: str, seeds: int) -> tuple[int, str] | None:
+    """The first seed that finds a mutant, and how; None when none of so many does."""
+    with MUTANTS[name]():
+        for seed in range(seeds):
+            _, story, _, _ = attempt(seed)
+            if story:
+                return seed, story.strip().rsplit("\n", 1)[1]
+    return None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Try them; 1 when one survives."""
+    parser = argparse.ArgumentParser(prog="tests.sim.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(MUTANTS))
+    parser.add_argument("--seeds", type=int, default=300)
+    options = parser.parse_args(arguments)
+    survivors = 0
+    for name in options.names:
+        found = found_by(name, options.seeds)
+        survivors += found is None
+        how = "SURVIVES" if found is None else f"seed {found[0]}: {found[1][:110]}"
+        print(f"{name:32} {how}", flush=True)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
