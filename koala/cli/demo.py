@@ -37,7 +37,11 @@ def demo(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Run a whole grid on this machine: daemon, five sites, files, co-allocated jobs, a summary."""
+    """Run a whole grid on this machine, with jobs.
+
+    A daemon, five emulated sites with local users, files that travel, co-allocated jobs from the
+    examples; ends with a summary, and leaves nothing running.
+    """
     from koala.cli.folders import shipped, state_folder
     from koala.cli.grid import ANY_PORT, lay_out, read_grid
     from koala.cli.running import InterruptedRunError, run_grid

@@ -28,7 +28,10 @@ def wait(
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Wait until all these jobs are over; exit with 0 only if all have Finished."""
+    """Wait until jobs are over.
+
+    Exits with 0 only if all of them have Finished.
+    """
 
     async def question(client: Client) -> dict[str, str]:
         return {job: await until_over(client, job) for job in jobs}
@@ -92,14 +95,18 @@ def logs(
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Print what a job's programs wrote; with several of them, each line says whose it is."""
+    """Print what a job's programs wrote.
+
+    Each line says whose it is, unless there is only one process to be read.
+    """
     from koala.errors import SpecError
 
     if stream not in ("stdout", "stderr", "both"):
         raise SpecError(f"--stream {stream!r}: allowed are stdout, stderr, both")
 
     async def question(client: Client) -> None:
-        lines = LabelledLines(is_labelled=not component or process < 0)
+        writers = _writers(await client.show(job), component=component, process=process)
+        lines = LabelledLines(is_labelled=writers > 1)
         async for part in client.logs(
             job, component=component, stream=stream, process=process, follow=follow
         ):
@@ -184,6 +191,14 @@ class LabelledLines:
     def rest(self) -> str:
         """Lines that nothing ended."""
         return "".join(f"{label}{line}\n" for label, line in self._open.items() if line)
+
+
+def _writers(job: Mapping[str, Any], *, component: str, process: int) -> int:
+    """How many processes may have written what is asked for."""
+    chosen = [
+        part for part in job["parts"] if component in ("", part["label"], str(part["component"]))
+    ]
+    return len(chosen) if process >= 0 else sum(part["processes"] for part in chosen)
 
 
 def part_document(part: LogPart) -> dict[str, object]:

@@ -37,7 +37,7 @@ def list_jobs(
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """List jobs, a line each, in the order of their submission."""
+    """List jobs, in the order of their submission."""
     from koala.cli.render import jobs_text
 
     phases = [_phase(name) for name in phase or ()]
@@ -50,7 +50,10 @@ def list_jobs(
 
 
 def show(job: JobName, json: Json = False, address: Address = None) -> None:
-    """Show all that is known of a job: components, sites, figures, and its story."""
+    """Show all that is known of a job.
+
+    Its components with their sites, figures of its start, and the end of its story.
+    """
     from koala.cli.render import job_text
 
     picture = ask(address, lambda client: client.show(job))
@@ -72,7 +75,10 @@ def why(job: JobName, json: Json = False, address: Address = None) -> None:
 
 
 def timeline(job: JobName, json: Json = False, address: Address = None) -> None:
-    """Draw the job's way from submission (A) to its end (E), with the times between."""
+    """Draw a job's way from submission to end.
+
+    A submitted, B placed, C claimed, D started, E ended, with the times between (KOALA, figure 1).
+    """
     from koala.cli.figures import timeline_text
 
     document = ask(address, lambda client: client.timeline(job))
@@ -87,7 +93,7 @@ def cancel(
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Cancel jobs; a job that is over already stays as it is."""
+    """Cancel jobs. One that is over stays as it is."""
     results = ask(address, lambda client: client.cancel(jobs))
     if json:
         show_json(results)

@@ -21,7 +21,10 @@ def rsl(
     ] = False,
     define: Definitions = None,
 ) -> None:
-    """Print the canonical tree of a job description as JSON; a syntax error exits with 2."""
+    """Print a description's canonical tree as JSON.
+
+    A syntax error is shown with its place, and exits with 2. -D implies --eval.
+    """
     import gc
     from itertools import islice
 

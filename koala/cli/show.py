@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from koala.cli.clock import now_s
 from koala.cli.connection import ENDS, say
 from koala.cli.live import LiveView, PlainView, Scene, View
 from koala.cli.scenario import PROCESSES_MAX, Planned
@@ -25,6 +26,7 @@ class Show:
 
     def __init__(self, planned: list[Planned], *, is_live: bool) -> None:
         self._planned = planned
+        self._begun_s = now_s()
         self._scene = Scene(planned=len(planned))
         self._view: AbstractContextManager[View] = (
             LiveView(self._scene) if is_live else PlainView(self._scene.names)
@@ -44,6 +46,7 @@ class Show:
                     say(f"koala demo: not all jobs are over after {LIMIT_S:.0f} s")
                 events.cancel()
                 look.cancel()
+            await self._update(client, view)
         names = self._scene.names
         return summary_rows(names, [await client.show(job) for job in names])
 
@@ -64,14 +67,15 @@ class Show:
             await asyncio.sleep(LOOK_S)
 
     async def _look(self, client: Client, view: View) -> None:
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
         while True:
-            self._scene.jobs = await client.list_jobs()
-            self._scene.sites = await client.sites()
-            self._scene.elapsed_s = loop.time() - begun
-            view.update(self._scene)
+            await self._update(client, view)
             await asyncio.sleep(LOOK_S)
+
+    async def _update(self, client: Client, view: View) -> None:
+        self._scene.jobs = await client.list_jobs()
+        self._scene.sites = await client.sites()
+        self._scene.elapsed_s = now_s() - self._begun_s
+        view.update(self._scene)
 
     async def _tell_events(self, client: Client, view: View) -> None:
         events: AsyncIterator[Any] = client.watch(after=0)

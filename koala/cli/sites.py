@@ -15,7 +15,7 @@ SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="The site's na
 def sites_commands() -> typer.Typer:
     """`koala sites`, which lists, and `koala sites lost`."""
     group = typer.Typer(
-        help="List the sites; `koala sites lost SITE` gives up one that will not come back.",
+        help="List the sites, or give one up (lost).",
         invoke_without_command=True,
         rich_markup_mode=None,
     )
@@ -38,9 +38,10 @@ def _list(context: typer.Context, json: Json = False, address: Address = None) -
 
 
 def lost(site: SiteArgument, json: Json = False, address: Address = None) -> None:
-    """Vouch that nothing of ours lives at a site any more, so that its jobs may start elsewhere.
+    """Vouch that nothing of ours lives there.
 
-    If programs do live there, they may run twice.
+    Jobs that waited for the site may then start elsewhere. If programs do live there still, they
+    run twice.
     """
     _change(site, "lost", json, address)
 
@@ -51,7 +52,7 @@ def drain(site: SiteArgument, json: Json = False, address: Address = None) -> No
 
 
 def resume(site: SiteArgument, json: Json = False, address: Address = None) -> None:
-    """Use a drained or resting site again, and forget its errors."""
+    """Use a site again, and forget its errors."""
     _change(site, "resume", json, address)
 
 
@@ -62,7 +63,7 @@ def files(
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """List the logical files and the sites that hold a copy."""
+    """List logical files and where copies are."""
     from koala.cli.render import files_text
     from koala.errors import SpecError
 

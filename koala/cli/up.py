@@ -35,7 +35,10 @@ def up(
     ] = None,
     any_port: AnyPort = False,
 ) -> None:
-    """Run a daemon and all agents of a grid on this machine, until Ctrl-C."""
+    """Run a grid on this machine, until Ctrl-C.
+
+    One file describes the daemon and the agents of all sites; docs/configuration.md explains it.
+    """
     import asyncio
 
     from koala.cli.connection import say

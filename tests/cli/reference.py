@@ -11,8 +11,9 @@ HEAD = """# The command line
 
 Written by `python -m tests.cli.reference` from the commands' own help; a test compares the two.
 
-Results go to standard output, everything else to standard error: `JOB=$(koala submit job.rsl)` needs no care. Every query has `--json`, whose documents are
-those of [the Python client](../koala/client.py).
+Results go to standard output, everything else to standard error, so that
+`JOB=$(koala submit job.rsl)` needs no care. Every query has `--json`; the documents are those of
+[the Python client](../koala/client.py).
 
 | exit status | means |
 | --- | --- |
@@ -21,8 +22,9 @@ those of [the Python client](../koala/client.py).
 | 2 | wrong usage, description or configuration |
 | 3 | the daemon is not reachable |
 
-The daemon is looked for at `--address`, else at `$KOALA_ADDRESS`, else at `127.0.0.1:7740`. A watch or a wait goes on when the daemon is started
-again. `koala --debug COMMAND` shows the traceback of an error. `koala --install-completion` teaches the shell commands and options.
+The daemon is looked for at `--address`, else at `$KOALA_ADDRESS`, else at `127.0.0.1:7740`.
+A watch or a wait goes on when the daemon is started again. `koala --debug COMMAND` shows the
+traceback of an error. `koala --install-completion` teaches the shell commands and options.
 
 A session, with a grid of one machine in another terminal (`koala up deploy/das.toml`):
 

@@ -132,7 +132,7 @@ def test_logs_are_labelled_or_those_of_one_component(grid: Up, finished: str) ->
         "first.0 | out two",
         "second.0 ! err",
     ]
-    alone = grid.koala("logs", finished, "-c", "first", "-p", "0", "-f")
+    alone = grid.koala("logs", finished, "-c", "first", "-f")
     assert (alone.returncode, alone.stdout) == (0, "out two\n")
     (part,) = grid.koala("logs", finished, "-c", "1", "--json").stdout.splitlines()
     assert json.loads(part) == {
