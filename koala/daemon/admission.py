@@ -19,6 +19,8 @@ from koala.errors import SpecError
 
 def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserName | None]) -> None:
     """Raises SpecError when the job could never be placed on the grid as it is known."""
+    _check_not_yet(spec)
+    _check_hold(spec, scheduler)
     _check_file(spec, scheduler)
     sites = {
         name: site
@@ -40,6 +42,30 @@ def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserNam
             _check_fixed(label, component.site, component.processors, sites, unseen)
     if spec.quorum is None:
         _check_sums(spec, sites)
+
+
+def _check_not_yet(spec: JobSpec) -> None:
+    """What is read and nothing acts on (`Treatment.LATER`) must not seem to count."""
+    wanted = {
+        "deadline": spec.deadline,
+        "hint": spec.hint,
+        "progress": spec.progress,
+        "connect": spec.connect,
+    }
+    for name, value in wanted.items():
+        if value:
+            raise SpecError(f"{name} is refused: it is not there yet; submit the job without it")
+
+
+def _check_hold(spec: JobSpec, scheduler: Scheduler) -> None:
+    """A starter arms only when its hold outlasts D, which has a least value."""
+    limits = scheduler.parameters
+    least_s = limits.late_max_s + limits.lead_min_s
+    if spec.max_hold_s is not None and spec.max_hold_s <= least_s:
+        raise SpecError(
+            f"maxHold is {spec.max_hold_s:g} s, in which no start can be agreed on: allowed is more"
+            f" than {least_s:g} s ({least_s / 60:.3g} minutes)"
+        )
 
 
 def _check_file(spec: JobSpec, scheduler: Scheduler) -> None:

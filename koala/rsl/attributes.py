@@ -14,9 +14,11 @@ from koala.rsl.evaluation import canonical_name, nearest
 
 
 class Treatment(StrEnum):
-    """What happens to an attribute: it counts, it is skipped with a warning, it is an error."""
+    """What happens to an attribute: it counts, it is skipped with a warning, it is an error; or it
+    is read, and a daemon refuses the job because nothing acts on it yet."""
 
     HONOURED = "honoured"
+    LATER = "refused at submission, for now"
     IGNORED = "ignored, with a warning"
     REFUSED = "refused"
 
@@ -54,12 +56,14 @@ def _refused(name: str, note: str, origin: str = "GRAM") -> Attribute:
     return Attribute(name=name, origin=origin, values="", treatment=Treatment.REFUSED, note=note)
 
 
-def _of_job(name: str, values: str, note: str) -> Attribute:
+def _of_job(
+    name: str, values: str, note: str, treatment: Treatment = Treatment.HONOURED
+) -> Attribute:
     return Attribute(
         name=name,
         origin="Koala",
         values=values,
-        treatment=Treatment.HONOURED,
+        treatment=treatment,
         note=note,
         scope=Scope.JOB,
     )
@@ -74,7 +78,11 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _honoured("stdout", "string", "file at the site"),
     _honoured("stderr", "string", "file at the site"),
     _honoured("count", "integer", "processors, 1 (default) to 1000000, as all components together"),
-    _honoured("hostCount", "integer", "hosts to spread the processors over; at most count"),
+    _honoured(
+        "hostCount",
+        "integer",
+        "hosts to spread the processors over, where a site has any; at most count",
+    ),
     _honoured(
         "jobType",
         "single or multiple",
@@ -85,10 +93,10 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     _honoured("maxWallTime", "integer, minutes", "limit on wall-clock time"),
     _honoured("maxCpuTime", "integer, minutes", "limit on processor time"),
-    _honoured("minMemory", "integer, MB", "memory that one process needs"),
+    _honoured("minMemory", "integer, MB", "memory that one process needs, where a site asks"),
     _honoured("maxMemory", "integer, MB", "memory that one process may use"),
-    _honoured("queue", "string", "queue of the site's local manager"),
-    _honoured("project", "string", "account that the site charges"),
+    _honoured("queue", "string", "queue of the site's local manager, where it has several"),
+    _honoured("project", "string", "account that the site charges, where it has accounts"),
     _honoured("dryRun", "yes or no", "yes: check and place the job, submit nothing (as --dry-run)"),
     _honoured("rsl_substitution", "(NAME value) ...", "definitions of variables"),
     _ignored("gramMyJob", "the rendezvous bundle tells each component of the others"),
@@ -146,16 +154,20 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "deadline",
         "instant or +minutes",
         'required start: ISO 8601 with a zone, or minutes from submission (in quotes: "+90")',
+        Treatment.LATER,
     ),
     _of_job(
-        "hint", "cpu or io, and 0 to 1", "what limits the job; acceptable deviation of its rate"
+        "hint",
+        "cpu or io, and 0 to 1",
+        "what limits the job; acceptable deviation of its rate",
+        Treatment.LATER,
     ),
     _of_job("maxHold", "minutes", "longest hold of claimed processors before the start"),
     _of_job("quorum", "integer", "start with so many components, 1 to all"),
     _of_job("retry", "integer", "times that a failed job goes back to its queue, 0 to 1000"),
     _of_job("rerun", "yes or no", "may be placed again after it has started (default: yes)"),
-    _of_job("progress", "string", "name of the progress control"),
-    _of_job("connect", "list", "what the components must be able to connect to"),
+    _of_job("progress", "string", "name of the progress control", Treatment.LATER),
+    _of_job("connect", "list", "what the components must be able to connect to", Treatment.LATER),
     _refused(
         "totalCount", "splitting a total over sites is not there yet: name components", "Koala"
     ),

@@ -1,12 +1,16 @@
 """A job that no waiting helps is refused at submission, with what is there instead."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from koala.core.events import ReplicaAdded, SiteDisconnected, SiteRegistered
 from koala.core.grid import SiteFacts
-from koala.core.job import ComponentSpec, InputFile, JobSpec, StartType
+from koala.core.job import ComponentSpec, Deadline, Hint, InputFile, JobSpec, StartType
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import FileName, SiteName, UserName
@@ -95,3 +99,24 @@ def test_an_unknown_file_needs_its_size() -> None:
           NOBODY_LISTED)  # fmt: skip
     scheduler.handle(ReplicaAdded(file=FileName("big"), site=DELFT, size_bytes=9), 2.0)
     check(job(part(1), file=InputFile(name=FileName("big"))), scheduler, NOBODY_LISTED)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("deadline", Deadline(after_s=60.0)),
+        ("hint", Hint(kind="io")),
+        ("progress", "sq"),
+        ("connect", ("0",)),
+    ],
+)
+def test_what_nothing_acts_on_yet_is_refused_and_never_ignored(name: str, value: Any) -> None:
+    with pytest.raises(SpecError, match=f"{name} is refused: it is not there yet"):
+        check(replace(job(part(1)), **{name: value}), grid(delft=8), NOBODY_LISTED)
+
+
+@pytest.mark.parametrize("hold_s", [0.0, 0.6, 2.05])
+def test_a_hold_in_which_no_start_can_be_agreed_on_is_refused(hold_s: float) -> None:
+    with pytest.raises(SpecError, match=r"allowed is more than 2\.05 s \(0\.0342 minutes\)"):
+        check(replace(job(part(1)), max_hold_s=hold_s), grid(delft=8), NOBODY_LISTED)
+    check(replace(job(part(1)), max_hold_s=2.1), grid(delft=8), NOBODY_LISTED)
