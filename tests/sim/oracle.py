@@ -220,8 +220,15 @@ class Oracle:
         else:
             text = f"{starter.order.claim} passes with {sorted(named)}"
             attempt = parts(starter.order.claim)[1]
-            # Those without a barrier may be over by now; they were granted when it was judged.
+            # Those without a barrier count, too: they have passed, or are about to.
             ran = {component for tried, component in truth.passed if tried == attempt}
+            for claims in self.alive.values():
+                for other in claims:
+                    *same, component = parts(other)
+                    if tuple(same) != parts(starter.order.claim)[:2]:
+                        continue
+                    if spec.components[component].start_type is StartType.NONE:
+                        ran.add(component)
             require(len(named | ran) >= spec.quorum, 3, text)
 
     def ended(self, site: SiteName, starter: Starter) -> None:

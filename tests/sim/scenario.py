@@ -105,7 +105,7 @@ def draw(seed: int) -> Scenario:
         for component in range(len(specs[job].components)):
             status = 1 if random.random() < 0.04 else 0
             programs[(job, component)] = (run_s * random.uniform(0.9, 1.1), status)
-    return Scenario(
+    scenario = Scenario(
         seed=seed,
         settings=settings,
         parameters=_parameters(random),
@@ -118,6 +118,44 @@ def draw(seed: int) -> Scenario:
         kinds=_kinds(random),
         placement=random.choice(("CF", "CF", "WF")),
         latency_s=random.choice((0.001, 0.01, 0.05)),
+    )
+    return _rush(random, scenario) if random.random() < 0.15 else scenario
+
+
+def _rush(random: Random, drawn: Scenario) -> Scenario:
+    """The same, but a high-priority job waits for its file while low ones take the processors it
+    was placed on: it must preempt, if it may.
+    """
+    file = FileName("rush")
+    specs: dict[JobId, JobSpec] = {}
+    programs = dict(drawn.programs)
+    for n, (job, spec) in enumerate(drawn.specs.items()):
+        is_high = n == 0
+        specs[job] = replace(
+            spec,
+            priority=Priority.HIGH if is_high else Priority.LOW,
+            input_file=InputFile(name=file) if is_high else None,
+            input_mode=InputMode.WHOLE,
+            max_hold_s=None,
+        )
+        for component in range(len(spec.components)):
+            programs[(job, component)] = (5.0 if is_high else 120.0, 0)
+    return replace(
+        drawn,
+        settings=tuple(
+            replace(s, facts=replace(s.facts, starts_after_stop=True)) for s in drawn.settings
+        ),
+        parameters=replace(
+            drawn.parameters,
+            preempt=random.choice(("component", "complete")),
+            claim_fraction=0.75,
+            claim_fraction_min=0.25,
+        ),
+        specs=specs,
+        arrivals={job: 5.0 + 3.0 * n for n, job in enumerate(specs)},
+        programs=programs,
+        replicas=((file, drawn.settings[0].name, 40_000_000),),
+        locals_=(),
     )
 
 
