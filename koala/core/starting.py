@@ -8,7 +8,7 @@ from koala.core.actions import (
     Peer,
 )
 from koala.core.ending import finish_if_over, set_back, settle_hold
-from koala.core.facts import barrier_members, member_of
+from koala.core.facts import barrier_members, describe, member_of
 from koala.core.job import (
     Arming,
     ArmNumber,
@@ -19,6 +19,7 @@ from koala.core.job import (
     Running,
     Starting,
     StartType,
+    Stopping,
 )
 from koala.core.state import State
 from koala.core.timeline import (
@@ -86,9 +87,10 @@ def arm(state: State, job: Job, members: list[Member], release_at: Instant, now:
 
 
 def peers_of(state: State, job: Job) -> tuple[Peer, ...]:
-    assert job.attempt is not None
+    """Who meets at the barrier. Components without one began before, each as a world of its own:
+    with them in it, ranks would wait for processes that know nothing of it."""
     peers = []
-    for member in job.attempt.present:
+    for member in barrier_members(state, job):
         if member.site is None or member.claim is None:
             continue
         component = job.spec.components[member.component]
@@ -156,7 +158,11 @@ def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
     if found is None:
         return
     job, member = found
+    assert job.attempt is not None
     member.passed_at = event.passed_at
+    others = [other for other in job.attempt.members if other.end and other.passed_at is None]
+    if isinstance(job.phase, Stopping) and others:
+        state.tell(job, f"partial start: {describe(job, member)} had passed", now)
     run_if_passed(state, job, now)
 
 

@@ -199,6 +199,14 @@ def test_a_partial_start_is_called_by_its_name(released: Script) -> None:
     assert released.reason("j1").startswith("partial start: 1 at b: late")
 
 
+def test_a_pass_that_is_told_after_the_setback_makes_it_a_partial_start(released: Script) -> None:
+    """As of a site that was cut off over the barrier."""
+    released.gone("j1/1/1/1", EndKind.LATE).drop()
+    assert "partial start" not in released.story("j1")
+    released.passed("j1/1/0/1")
+    assert "partial start: 0 at a had passed" in released.story("j1")
+
+
 def test_nobody_passed_is_no_partial_start(released: Script) -> None:
     released.gone("j1/1/1/1", EndKind.LATE).drop()
     assert released.reason("j1").startswith("1 at b: late")
@@ -241,3 +249,14 @@ def test_after_a_restart_arm_numbers_are_greater(granted: Script) -> None:
     second, _ = granted.armings("j1")
     assert (second.epoch, second.counter) == (2, 1)
     assert (second.epoch, second.counter) > (first.epoch, first.counter)
+
+
+def test_a_claim_keeps_the_fence_of_the_longest_lease_that_it_was_told(released: Script) -> None:
+    """A daemon comes back with shorter leases; a starter that is cut off goes by the old one."""
+    claim = released.scheduler.ledger[ClaimId("j1/1/0/1")]
+    longest_s = released.parameters.fence_s
+    assert claim.fence_s == longest_s
+    released.change(run_lease_s=60.0)
+    assert claim.fence_s == longest_s
+    released.change(run_lease_s=6000.0)
+    assert claim.fence_s == released.parameters.fence_s > longest_s

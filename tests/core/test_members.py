@@ -119,6 +119,14 @@ def test_a_component_without_barrier_runs_from_its_check_in(script: Script) -> N
     assert script.scheduler.ledger  # both live
 
 
+def test_the_bundle_counts_only_those_that_meet_at_the_barrier(script: Script) -> None:
+    """The first to come must not be the master of a world that it knows nothing of."""
+    script.tell(a_site("a", 4), a_job("j1", a_component(1, start_type=FREE), 1, 1))
+    script.grant(*script.claimed("j1"))
+    arms = script.take(ArmClaim)
+    assert [[peer.component for peer in arm.peers] for arm in arms] == [[1, 2], [1, 2]]
+
+
 def test_a_component_without_barrier_ends_with_the_attempt(script: Script) -> None:
     script.tell(a_site("a", 8), a_job("j1", 4, a_component(4, start_type=FREE)))
     claims = script.claimed("j1")
