@@ -257,6 +257,7 @@ def claim(
         ask_number=note_ask(site, identity, component.processors),
         hold_s=hold_s,
         grace_until=now + site.facts.grace_s,
+        fence_s=state.parameters.fence_s,
         is_preempting=is_preempting,
     )
     if component.start_type is StartType.NONE:

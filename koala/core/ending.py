@@ -138,7 +138,7 @@ def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
     reason = job.phase.reason
     del state.placed[job.id]
     job.attempt = None
-    if not job.spec.rerun and any(_may_have_run(member) for member in attempt.members):
+    if not job.spec.rerun and any(_may_have_run(attempt, m) for m in attempt.members):
         fail(state, job, f"rerun=no, and it had started: {reason}", now)
     else:
         enqueue(state, job, f"back in its placement queue: {reason}", now)
@@ -209,7 +209,8 @@ def count_error(state: State, site: Site, reason: str, now: Instant) -> None:
         state.timers.set(site.unusable_until, Bell.PROBE, site.name)
 
 
-def _may_have_run(member: Member) -> bool:
-    """It passed the barrier, or nobody will ever know."""
-    is_unknown = member.end is not None and member.end.kind is EndKind.FENCED
+def _may_have_run(attempt: Attempt, member: Member) -> bool:
+    """It passed the barrier, or nobody will ever know: whoever could tell was lost."""
+    lost = (EndKind.FENCED, EndKind.VANISHED, EndKind.UNKNOWN)
+    is_unknown = attempt.may_run and member.end is not None and member.end.kind in lost
     return member.passed_at is not None or is_unknown

@@ -350,6 +350,7 @@ class Claim:
     ask_number: int  # the site's asks in order; a report says which it includes
     hold_s: Seconds
     grace_until: Instant
+    fence_s: Seconds = 0.0  # by the longest lease that its starter was ever told
     phase: ClaimPhase = ClaimPhase.ASKED
     nonce: str = ""
     granted_at: Instant | None = None

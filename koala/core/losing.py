@@ -79,8 +79,15 @@ def judge_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Insta
     is_ours = end.kind is EndKind.LEASE and now - state.started_at < state.parameters.run_lease_s
     if end.kind in SITE_FAULTS and not is_ours:
         count_error(state, site, end.describe(), now)
-    elif end.kind is EndKind.REFUSED and claim.is_preempting:
+    elif claim.is_preempting and claim.granted_at is None and is_refusal(claim, end, now):
         site.no_preempt_until = now + state.parameters.preempt_rest_s
+
+
+def is_refusal(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
+    """It did not start within its grace time, whoever saw that first: the site, or we, whose Stop
+    then overtakes the refusal."""
+    is_overdue = end.kind is EndKind.STOPPED and now >= claim.grace_until
+    return end.kind is EndKind.REFUSED or is_overdue
 
 
 def member_gone(

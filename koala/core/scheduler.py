@@ -131,6 +131,8 @@ class Scheduler(State):
 
     def _on_parameters_changed(self, event: ev.ParametersChanged, now: Instant) -> None:
         self.parameters = event.parameters
+        for claim in self.ledger.values():  # a starter that is cut off goes by the older lease
+            claim.fence_s = max(claim.fence_s, event.parameters.fence_s)
         for source, target, bandwidth in event.links:
             self.files.bandwidth.setdefault((source, target), bandwidth)
         admit(self, now)

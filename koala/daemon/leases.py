@@ -2,8 +2,9 @@
 
 Pure. A starter's lease counts from the sending of the newest ping that was answered, so it is over
 `run_lease_s` after that answer left here at the latest; the fence adds what clocks and stopping may
-take (`Parameters.fence_s`). A daemon that starts takes its start as the last answer to every ping
-(design: Fence). Only claims that may have passed are fenced: of the others nothing can pass.
+take (`Parameters.fence_s`, or that of an earlier, longer lease: `Claim.fence_s`). A daemon that
+starts takes its start as the last answer to every ping (design: Fence). Only claims that may have
+passed are fenced: of the others nothing can pass.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Leases:
         return [
             ClaimFenced(claim=claim.id)
             for claim in ledger.values()
-            if claim.released and now >= self._alive_until(claim, sites, now) + fence_s
+            if claim.released
+            and now >= self._alive_until(claim, sites, now) + max(fence_s, claim.fence_s)
         ]
 
     def _alive_until(self, claim: Claim, sites: Mapping[SiteName, Site], now: Instant) -> Instant:

@@ -389,6 +389,22 @@ def test_a_site_that_refused_after_preemption_takes_none_for_ten_minutes(begin: 
     assert script.phase("high") in ("Placing", "Claiming")
 
 
+def test_a_stop_that_overtakes_the_refusal_makes_the_site_rest_as_well(begin: Begin) -> None:
+    """We judge at JST + grace; the site's own grace time began a little later."""
+    script = high(preemptible(begin), 8).at(0.75).drop()
+    site = script.scheduler.sites[SiteName("delft")]
+    script.at(6.5).drop()
+    script.gone("high/1/0/1", EndKind.STOPPED).drop()
+    assert site.no_preempt_until == 6.5 + 600.0
+
+
+def test_a_preempting_claim_that_is_stopped_in_time_is_no_refusal(begin: Begin) -> None:
+    script = high(preemptible(begin), 8).at(0.75).drop()
+    script.cancel("high").drop()
+    script.gone("high/1/0/1", EndKind.STOPPED).drop()
+    assert script.scheduler.sites[SiteName("delft")].no_preempt_until == 0.0
+
+
 def test_nobody_is_stopped_for_a_claim_over_the_hold_budget(begin: Begin) -> None:
     script = preemptible(begin, hold_budget_user_s=8 * 900.0)
     script.grant().report("delft", 8)

@@ -257,6 +257,26 @@ def test_rerun_no_takes_a_fenced_member_for_one_that_ran(script: Script) -> None
     assert script.phase("j1") == "Failed"
 
 
+@pytest.mark.parametrize("kind", [EndKind.VANISHED, EndKind.UNKNOWN])
+def test_rerun_no_takes_a_member_that_was_lost_after_the_release_for_one_that_ran(
+    script: Script, kind: EndKind
+) -> None:
+    """Its pass may have been lost with whoever could tell of it."""
+    script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
+    script.started("j1")
+    script.gone("j1/1/0/1", kind)
+    assert script.phase("j1") == "Failed"
+
+
+def test_rerun_no_allows_another_attempt_when_a_starter_vanished_before_the_release(
+    script: Script,
+) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
+    script.grant(*script.claimed("j1")).take(ArmClaim)
+    script.gone("j1/1/0/1", EndKind.VANISHED)
+    assert script.phase("j1") == "Placing"
+
+
 def test_rerun_no_after_a_release_that_came_too_late(script: Script) -> None:
     """Aborted at D: it certainly did not pass."""
     script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))

@@ -53,6 +53,14 @@ def test_a_released_claim_is_fenced_when_silent_since_its_last_answer() -> None:
     assert is_fenced(leases, ledger(), 130.0)
 
 
+def test_a_lease_that_was_longer_once_still_counts() -> None:
+    """Its starter may not have heard of the shorter one."""
+    claims = ledger()
+    claims[CLAIM].fence_s = 600.0
+    assert not is_fenced(Leases(0.0), claims, 609.0)
+    assert is_fenced(Leases(0.0), claims, 610.0)
+
+
 def test_a_claim_that_was_never_released_is_never_fenced() -> None:
     assert not is_fenced(Leases(0.0), ledger(released=False), 1e9)
 
