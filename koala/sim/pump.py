@@ -8,7 +8,7 @@ that must not be asked.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -34,6 +34,7 @@ from koala.core.events import (
     SiteRegistered,
     Woken,
 )
+from koala.core.grid import Site as SiteState
 from koala.core.job import Claim, ClaimPhase
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
@@ -67,6 +68,23 @@ class Overseer(Protocol):
         """A journal was replayed: the digest of what was lost, if all was durable, and of what
         came back.
         """
+
+
+class Keeper(Protocol):
+    """Keeps the leases in the place of the pump's own book: the live daemon's can be tried here."""
+
+    def answer(self, claim: ClaimId, now: Instant) -> None:
+        """A ping of this claim is being answered."""
+
+    def overdue(
+        self,
+        ledger: Mapping[ClaimId, Claim],
+        sites: Mapping[SiteName, SiteState],
+        *,
+        fence_s: Seconds,
+        now: Instant,
+    ) -> list[ClaimFenced]:
+        """The claims whose fence time has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +124,7 @@ class Daemon:
         parameters: Parameters,
         policies: Policies,
         overseer: Overseer,
+        keeper: Callable[[Instant], Keeper] | None = None,
     ) -> None:
         self.engine = engine
         self.journal: list[Record] = []
@@ -113,6 +132,8 @@ class Daemon:
         self.scheduler = Scheduler(parameters, policies)
         self.links: dict[SiteName, Link] = {}
         self._plan = plan
+        self._make_keeper = keeper
+        self._keeper = keeper(0.0) if keeper is not None else None
         self._parameters = parameters
         self._policies = policies
         self._overseer = overseer
@@ -138,6 +159,8 @@ class Daemon:
         self._life += 1
         self._started_at = self.engine.now
         self._answered = {}
+        if self._make_keeper is not None:
+            self._keeper = self._make_keeper(self._started_at)
         self._served = {}
         self._lost_at = {}
         self._is_fencing = False
@@ -284,6 +307,8 @@ class Daemon:
         if claim.nonce not in ("", ping.nonce):
             return
         self._answered[ping.claim] = self.engine.now
+        if self._keeper is not None:
+            self._keeper.answer(ping.claim, self.engine.now)
         link.to_agent(Pong(claim=ping.claim, nonce=ping.nonce, sent_at=ping.sent_at))
 
     def _silent_since(self, claim: Claim) -> Instant:
@@ -316,7 +341,14 @@ class Daemon:
         if life != self._life or not self.is_up:
             return
         self._is_fencing = False
-        for claim in list(self.scheduler.ledger.values()):
-            if self.fence_at(claim) <= self.engine.now:
-                self.tell(ClaimFenced(claim=claim.id))
+        for fenced in self._overdue():
+            self.tell(fenced)
         self._set_fences()
+
+    def _overdue(self) -> list[ClaimFenced]:
+        scheduler, now = self.scheduler, self.engine.now
+        if self._keeper is not None:
+            fence_s = self._parameters.fence_s
+            return self._keeper.overdue(scheduler.ledger, scheduler.sites, fence_s=fence_s, now=now)
+        claims = scheduler.ledger.values()
+        return [ClaimFenced(claim=c.id) for c in claims if self.fence_at(c) <= now]

@@ -5,6 +5,7 @@ Parameters are often drawn at their bounds, because that is where rules meet.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -33,7 +34,7 @@ from koala.core.values import (
 )
 from koala.policies import chosen
 from koala.sim.faults import Chances, FaultPlan, Incident
-from koala.sim.pump import replay
+from koala.sim.pump import Keeper, replay
 from koala.sim.sites import Setting
 from koala.sim.world import OPERATOR, World
 from koala_agent.lrm.model import Discipline
@@ -299,7 +300,9 @@ def _kinds(random: Random) -> tuple[Incident, ...]:
 class Run:
     """One seed's world, run to its end."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(
+        self, scenario: Scenario, *, keeper: Callable[[Instant], Keeper] | None = None
+    ) -> None:
         self.scenario = scenario
         parameters = scenario.parameters
         self.oracle = Oracle(parameters, scenario.specs)
@@ -320,6 +323,7 @@ class Run:
             onlooker=self.oracle,
             program=self._program,
             bandwidth=lambda _source, _target: BANDWIDTH_BPS,
+            keeper=keeper,
         )
         self.oracle.engine = self.world.engine
         self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}
@@ -373,6 +377,8 @@ class Run:
             return
         slack_s = 2 * self.scenario.parameters.hold_fence_s
         for claim in daemon.scheduler.ledger.values():
+            if not claim.released:
+                continue  # nothing waits for it
             late_s = self.world.engine.now - daemon.fence_at(claim)
             require(late_s < slack_s, 5, f"{claim.id} is dead for {late_s:g} s and waited for")
 
