@@ -208,6 +208,8 @@ def settle_member(
             return
     attempt.transfers += 1
     file = job.spec.input_file.name
+    replica = state.files.replicas[file]
+    is_whole = (offset, size_bytes) == (0, replica.size_bytes)
     transfer = Transfer(
         id=transfer_id(job.id, attempt=attempt.number, n=attempt.transfers),
         job=job.id,
@@ -217,7 +219,7 @@ def settle_member(
         target=assignment.site,
         offset=offset,
         size_bytes=size_bytes,
-        checksum=state.files.replicas[file].checksum,
+        checksum=replica.checksum if is_whole else "",
         started_at=now,
     )
     state.files.transfers[transfer.id] = transfer
