@@ -2,10 +2,10 @@
 
 A copy that was fetched lies in the spool folder, under a path that is known before it comes; the
 daemon arms only when it came. It may be there long before the claim that reads it is asked for, and
-then nothing that the daemon says names it: so a finished copy is kept until its claim is over, it is
-cancelled, or `UNCLAIMED_S` have passed. A replica of the site is read where it lies. A part of a replica is
-copied into the claim's folder before its batch job is submitted, by `InputManager`: so a program is
-never at the barrier without it, and the copying costs no processor.
+then nothing that the daemon says names it: so a finished copy is kept until its claim is over, it
+is cancelled, or `UNCLAIMED_S` have passed. A replica of the site is read where it lies. A part of a
+replica is copied into the claim's folder before its batch job is submitted, by `InputManager`: so a
+program is never at the barrier without it, and the copying costs no processor.
 """
 
 from __future__ import annotations

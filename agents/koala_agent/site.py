@@ -16,7 +16,7 @@ from random import Random
 import msgspec
 import structlog
 
-from koala.errors import ConfigError
+from koala.errors import ConfigError, LocalManagerError
 from koala_agent import clock, codec, values
 from koala_agent.carrier import Claims, Ports, check_outputs
 from koala_agent.claim_states import Claim
@@ -118,7 +118,7 @@ class Site:
                 helpers.append(group.create_task(self._files.run()))
                 await self._files.is_ready.wait()
                 await self._manager.opened()
-                self._idle = await self._manager.idle()
+                await self._look()
                 helpers.append(group.create_task(self._tell_figures()))
                 finish = await self._link.run()
                 await self._manager.close()
@@ -255,7 +255,11 @@ class Site:
             is_asked, self._is_asked = self._is_asked, False
             # First the number, then the figures: they may include more, never less.
             through = self._claims.asked_through
-            idle = self._idle = await self._manager.idle()
+            idle = await self._look()
+            if idle is None:
+                # Told with the next news; till then the daemon counts with what it heard last.
+                self._is_asked = self._is_asked or is_asked
+                continue
             figures = SiteFigures(
                 idle=idle.startable,
                 through=through,
@@ -264,6 +268,15 @@ class Site:
                 queued_jobs=idle.queued_jobs,
             )
             self._link.tell_site(figures, is_owed=is_asked)
+
+    async def _look(self) -> Idle | None:
+        """The site's processors now; None when the local manager does not say."""
+        try:
+            self._idle = await self._manager.idle()
+        except LocalManagerError as error:
+            log.warning("site.figures_unknown", reason=str(error))
+            return None
+        return self._idle
 
     async def _answer_log(self, request: LogRequest) -> None:
         async with self._logs:
