@@ -356,7 +356,7 @@ class Run:
             arrive = partial(world.sites[name].submit_local, processors, run_s)
             world.engine.at(at, arrive)
         world.engine.every(LOOK_S, self._look)
-        world.engine.run(FAULTS_S + 15.0)
+        world.engine.run(FAULTS_S + 60.0)  # a daemon that was down is back, and has been told
         for name in world.sites:  # an operator whose last word was to drain comes back
             world.insist(SiteResumed(site=name, by=OPERATOR))
         self._play_out()
