@@ -279,11 +279,11 @@ async def test_nothing_outlives_its_lease_while_the_daemon_is_away(tmp_path: Pat
         await daemon.stop()
         await agent.nothing_left()
         await daemon.start()
-        session = await daemon.session()
-        found = await session.inventory()
+        known = [hold(claim, is_granted=True) for claim in (held, runs)]
+        session = await daemon.live(*known)
         for claim in (held, runs):
-            assert found[claim].state == GONE
-            assert found[claim].end.kind == "lease"
+            gone = await session.claim(claim, GONE)
+            assert gone.end.kind == "lease"
 
 
 async def test_no_program_outlives_its_lease_when_the_agent_is_gone_as_well(
