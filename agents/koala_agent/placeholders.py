@@ -158,9 +158,9 @@ def read_record(claim: ClaimId, place: Place) -> StarterRecord | None:
     state = place.folder(claim) / STATE_FOLDER
     passed, ended = _read(state / "passed.json"), _read(state / "end.json")
     try:
-        passed_at = None if passed is None else float(str(passed["passed_at"]))
+        passed_at = None if passed is None else _amount(passed, "passed_at")
         end = None if ended is None else end_of(ended["end"])
-        nonce = str((passed or ended or {})["nonce"])
+        nonce = _utf8(str((passed or ended or {})["nonce"]))
     except (KeyError, ValueError):
         return None
     return StarterRecord(nonce=nonce, passed_at=passed_at, end=end)
@@ -171,17 +171,34 @@ def end_of(told: object) -> End:
     if not isinstance(told, dict):
         raise ValueError(f"{told!r} is no end")  # noqa: TRY004 - whatever comes, one kind
     statuses = told.get("statuses", [])
-    if not isinstance(statuses, list) or not all(type(status) is int for status in statuses):
-        raise ValueError(f"statuses = {statuses!r}: allowed is a list of whole numbers")
-    ended_at = told.get("ended_at")
+    if not isinstance(statuses, list) or not all(_is_status(status) for status in statuses):
+        raise ValueError(f"statuses = {str(statuses)[:200]}: allowed are exit statuses and signals")
+    is_told = told.get("ended_at") is not None
     return End(
         kind=EndKind(str(told.get("kind"))),
-        reason=str(told.get("reason", ""))[:2000],
+        reason=_utf8(str(told.get("reason", ""))[:2000]),
         statuses=tuple(statuses),
-        ended_at=None if ended_at is None else float(ended_at),
-        cpu_s=float(told.get("cpu_s", 0.0)),
-        memory_bytes=int(told.get("memory_bytes", 0)),
+        ended_at=_amount(told, "ended_at") if is_told else None,
+        cpu_s=_amount(told, "cpu_s"),
+        memory_bytes=int(_amount(told, "memory_bytes")),
     )
+
+
+def _is_status(value: object) -> bool:
+    return type(value) is int and -256 < value < 256
+
+
+def _amount(told: dict[str, object], key: str) -> float:
+    """A number that the wire and the daemon take, whatever a program wrote into the record."""
+    value = told.get(key, 0.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
+        raise ValueError(f"{key} = {str(value)[:40]}: allowed is a number, not below 0")
+    return float(value)
+
+
+def _utf8(text: str) -> str:
+    """Without halves of surrogate pairs, which JSON can say and nothing else can hold."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _read(path: Path) -> dict[str, object] | None:

@@ -816,12 +816,14 @@ class StarterMachine:
 def _refusal(event: Asked, questions: int) -> str:
     if questions >= QUESTIONS_MAX:
         return f"{questions} requests are under way: no more are taken"
-    if not event.name or len(event.name.encode("utf-8", "replace")) > NAME_MAX_BYTES:
+    try:
+        name_size, size = len(event.name.encode()), len((event.value or "").encode())
+    except UnicodeEncodeError:  # JSON can say half a pair of surrogates, nothing after us can
+        return f"the name or value of {event.name!r} is no text that UTF-8 can hold"
+    if not 1 <= name_size <= NAME_MAX_BYTES:
         return f"a name has 1 to {NAME_MAX_BYTES} bytes"
-    if event.value is not None:
-        size = len(event.value.encode("utf-8", "replace"))
-        if size > VALUE_MAX_BYTES:
-            return f"the value of {event.name!r} has {size} bytes: {VALUE_MAX_BYTES} are allowed"
+    if size > VALUE_MAX_BYTES:
+        return f"the value of {event.name!r} has {size} bytes: {VALUE_MAX_BYTES} are allowed"
     return ""
 
 

@@ -308,7 +308,9 @@ def _whole(message: Message, key: str) -> int:
 
 
 def _text(message: Message, key: str, *, most: int) -> str:
+    """Raises ValueError, also for half a pair of surrogates, which neither the store nor the wire
+    can hold."""
     value = message.get(key)
-    if not isinstance(value, str) or len(value.encode("utf-8", "replace")) > most:
+    if not isinstance(value, str) or len(value.encode()) > most:
         raise ValueError(f"{key} = {str(value)[:40]!r}: allowed is a text of up to {most} bytes")
     return value

@@ -456,6 +456,16 @@ def test_a_question_without_an_answer_gets_one_in_the_end() -> None:
     assert any(isinstance(a, Answer) for a in script.woken(3.0 + PUT_LIMIT_S))
 
 
+@pytest.mark.parametrize(("name", "value"), [("\ud800", "x"), ("a", "\udc80"), ("\ud800", None)])
+def test_half_a_pair_of_surrogates_is_refused_here(name: str, value: str | None) -> None:
+    """JSON can say it; the agent's store and the wire cannot hold it."""
+    script = Script()
+    script.running()
+    (answer,) = script.tell(Asked(question=1, name=name, value=value, wait_s=1.0), 3.0)
+    assert isinstance(answer, Answer)
+    assert "no text that UTF-8 can hold" in str(answer.answer["error"])
+
+
 def test_a_value_that_is_too_long_is_refused_here() -> None:
     script = Script()
     script.running()

@@ -1,0 +1,81 @@
+"""What a program writes where its starter writes, or says in its name, harms only its own claim."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala_agent import codec, placeholders, starters
+from koala_agent.placeholders import STATE_FOLDER, Place
+from koala_agent.values import ClaimId, EndKind, Report, ReportState, StarterRecord
+
+CLAIM = ClaimId("j1/1/0/1")
+FACTS = codec.Facts(
+    version="1", site="a", processors=1, grace_s=1.0, starts_after_stop=False, address="a"
+)
+END = {"kind": "exited", "statuses": [3], "ended_at": 12.5, "cpu_s": 0.5, "memory_bytes": 7}
+
+
+def record(tmp_path: Path, *, passed: Any = None, end: Any = None) -> StarterRecord | None:
+    """What is read of these files."""
+    place = Place(root=tmp_path, site="a")
+    folder = place.folder(CLAIM) / STATE_FOLDER
+    folder.mkdir(parents=True)
+    for name, content in (("passed.json", passed), ("end.json", end)):
+        if content is not None:
+            (folder / name).write_text(json.dumps(content))
+    return placeholders.read_record(CLAIM, place)
+
+
+def test_what_a_starter_wrote_is_read(tmp_path: Path) -> None:
+    passed = {"nonce": "n", "passed_at": 11.5}
+    found = record(tmp_path, passed=passed, end={"nonce": "n", "end": END})
+    assert found is not None
+    assert found.end is not None
+    assert (found.nonce, found.passed_at, found.end.statuses) == ("n", 11.5, (3,))
+
+
+@pytest.mark.parametrize("passed_at", [math.nan, math.inf, -1.0, "soon", None, [1], True])
+def test_an_instant_that_nobody_can_mean_is_no_record(tmp_path: Path, passed_at: Any) -> None:
+    assert record(tmp_path, passed={"nonce": "n", "passed_at": passed_at}) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"statuses": [2**40]},
+        {"statuses": "0"},
+        {"statuses": [True]},
+        {"ended_at": math.inf},
+        {"ended_at": "late"},
+        {"cpu_s": []},
+        {"cpu_s": math.nan},
+        {"memory_bytes": 1e30},
+        {"memory_bytes": {}},
+        {"kind": "won"},
+    ],
+)
+def test_an_end_that_nobody_can_mean_is_no_record(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    assert record(tmp_path, end={"nonce": "n", "end": {**END, **wrong}}) is None
+
+
+def test_half_a_pair_of_surrogates_in_a_reason_reaches_the_wire_as_a_question_mark(
+    tmp_path: Path,
+) -> None:
+    found = record(tmp_path, end={"nonce": "\ud800", "end": {**END, "reason": "a\ud800"}})
+    assert found is not None
+    assert found.end is not None
+    report = Report(claim=CLAIM, state=ReportState.GONE, nonce=found.nonce, end=found.end)
+    assert codec.encode(report, FACTS).claim.end.reason == "a?"
+    assert found.end.kind is EndKind.EXITED
+
+
+@pytest.mark.parametrize("kind", ["put", "get"])
+def test_a_name_that_the_store_cannot_hold_is_not_taken(kind: str) -> None:
+    said: dict[str, object] = {"kind": kind, "request": 1, "name": "\ud800", "value": "x"}
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        starters.decode(CLAIM, "n", {**said, "wait_s": 1.0})
