@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from koala.core.job import Claim, Job
@@ -200,7 +200,9 @@ class Logs:
         try:
             living = self._living_claim(wanted.job, source)
             if living is not None:
-                return await self._ask(living.site, living.id, source, offset)
+                part = await self._ask(living.site, living.id, source, offset)
+                # The site may not have the claim yet; it is over when the ledger says so.
+                return replace(part, is_over=False)
             place = Place(job=wanted.job, attempt=source.attempt, component=source.component)
             path = self._spool.log(place, f"{source.stream}.{source.process}")
             data = await asyncio.to_thread(_read_file, path, offset)

@@ -121,9 +121,11 @@ class FakeAgent:
                 self.claims.pop(message.acknowledge.claim, None)
             case "log_request":
                 wanted = message.log_request
-                text = self.logs.get(f"{wanted.stream}.{wanted.process}", b"")
-                data = text[wanted.offset : wanted.offset + wanted.size_max]
-                self.tell(log=pb.LogChunk(request=wanted.request, data=data, offset=wanted.offset))
+                text = self.logs.get(f"{wanted.stream}.{wanted.process}")
+                data = (text or b"")[wanted.offset : wanted.offset + wanted.size_max]
+                chunk = pb.LogChunk(request=wanted.request, data=data, offset=wanted.offset)
+                chunk.is_over = text is None
+                self.tell(log=chunk)
             case _:
                 pass
 

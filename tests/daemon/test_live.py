@@ -323,6 +323,23 @@ async def test_logs_come_from_the_agent_while_the_program_runs(tmp_path: Path) -
         staying.cancel()
 
 
+async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: Path) -> None:
+    """An agent that has not begun with the claim knows of no logs; that is not their end."""
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address, ends_at_once=False)
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            job = (await client.submit("&(executable=/bin/true)")).job
+            await agent.until("release")
+            async with asyncio.TaskGroup() as reading:
+                following = client.logs(job, stream="stdout", follow=True)
+                first = reading.create_task(anext(aiter(following)))
+                await agent.until("log_request")
+                agent.logs["stdout.0"] = b"late\n"
+            assert first.result().data == b"late\n"
+        staying.cancel()
+
+
 async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     async with running(config) as daemon, asyncio.TaskGroup() as group:
