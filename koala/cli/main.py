@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+import typer.main
 
+from koala.cli.coercion import spare_pydantic
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
 
 FAILED, WRONG, UNREACHABLE = 1, 2, 3
@@ -50,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the result is the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        application(words)(args=words, prog_name="koala")
+        command = typer.main.get_command(application(words))
+        spare_pydantic(command)
+        command(args=words, prog_name="koala")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
     except KoalaError as error:

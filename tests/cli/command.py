@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import subprocess
 import sys
@@ -36,8 +37,22 @@ def koala(*words: str, stdin: bytes = b"", **changes: str) -> subprocess.Complet
     )
 
 
+def keep_grpc_quiet() -> None:
+    """Drop what gRPC says in a process with several event loops, one after the other.
+
+    They share one completion queue, and a look at it that finds nothing is logged as an error of
+    the loop, although nothing is wrong. A command in a process of its own has one loop.
+    """
+    logging.getLogger("asyncio").addFilter(_is_no_empty_look)
+
+
+def _is_no_empty_look(record: logging.LogRecord) -> bool:
+    return record.exc_info is None or record.exc_info[0] is not BlockingIOError
+
+
 def koala_here(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
     """One command in this process: quicker, for what needs no process of its own."""
+    keep_grpc_quiet()
     out, error, before = io.StringIO(), io.StringIO(), sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin))
     try:

@@ -58,6 +58,8 @@ def test_an_unreachable_daemon_exits_with_3_and_names_its_address() -> None:
     code = (
         "import json, sys\n"
         "from koala.cli.main import main\n"
+        "from tests.cli.command import keep_grpc_quiet\n"
+        "keep_grpc_quiet()\n"
         "sys.exit([main(words) for words in json.loads(sys.argv[1])] != [3] * int(sys.argv[2]))"
     )
     calls = [[*words, "--address", NOBODY] for words in QUERIES]
@@ -140,20 +142,25 @@ def test_completion_of_a_word_offers_what_fits() -> None:
     assert run.stdout.split() == ["timeline"]
 
 
-def test_help_and_submit_import_only_what_they_need() -> None:
-    code = (
-        "import sys, json\n"
-        "from koala.cli.main import application\n"
-        "application(['submit']); light = sorted(sys.modules)\n"
-        "application(); print(json.dumps([light, sorted(sys.modules)]))"
-    )
+def modules_after(code: str) -> set[str]:
+    """What is imported in a fresh process that has run this."""
     run = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", f"{code}\nimport sys, json; print(json.dumps(list(sys.modules)))"],
         env=environment(),
         capture_output=True,
         timeout=LIMIT_S,
         check=True,
     )
-    for loaded in json.loads(run.stdout):
-        heavy = {"grpc", "rich", "structlog", "msgspec", "psutil", "asyncio", "koala.rsl"}
-        assert heavy.intersection(loaded) == set()
+    return set(json.loads(run.stdout.splitlines()[-1]))
+
+
+def test_help_imports_nothing_heavy() -> None:
+    loaded = modules_after("from koala.cli.main import main; main(['--help'])")
+    heavy = {"grpc", "rich", "structlog", "msgspec", "psutil", "asyncio", "koala.rsl", "pydantic"}
+    assert heavy & loaded == set()
+
+
+def test_a_query_imports_only_what_it_needs() -> None:
+    code = f"from koala.cli.main import main; main(['list', '--address', '{NOBODY}'])"
+    heavy = {"rich", "structlog", "psutil", "koala.rsl", "koala.core", "pydantic"}
+    assert heavy & modules_after(code) == set()

@@ -1,0 +1,93 @@
+"""Spares a command line the import of pydantic.
+
+Newer versions of typer coerce every value by pydantic, whose import takes longer than a whole
+submission. Texts, lists of texts, paths, flags and bounded integers are all that our commands take;
+for these a few lines do. Nothing else changes: a version of typer that is built differently, or a
+parameter of another kind, is left alone and works as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import typer
+
+try:
+    from typer._coercion import RuntimeParam
+except ImportError:  # a version without pydantic
+    RuntimeParam = None  # type: ignore[assignment, misc]  # nothing to spare
+
+
+def spare_pydantic(command: Any) -> None:  # noqa: ANN401 - typer's own classes of commands
+    """Give the plain parameters of a command, and of those below it, a coercion of their own."""
+    if RuntimeParam is None:
+        return
+    for parameter in _parameters(command):
+        descriptor = getattr(parameter, "type_descriptor", None)
+        if descriptor is None or not hasattr(parameter, "_runtime_param"):
+            continue
+        if (plain := _plain_type(descriptor.annotation)) is not None:
+            parameter._runtime_param = _PlainParam(  # noqa: SLF001 - where typer looks first
+                parameter_info=descriptor.parameter_info, annotation=plain
+            )
+
+
+if RuntimeParam is not None:
+
+    class _PlainParam(RuntimeParam):
+        """Coercion by the type itself."""
+
+        def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401
+            if isinstance(value, (list, tuple)):
+                return [self._one(item, param, ctx) for item in value]
+            return self._one(value, param, ctx)
+
+        def _one(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401
+            try:
+                if self.annotation is bool:
+                    return value if isinstance(value, bool) else _WORDS[str(value).lower()]
+                if self.annotation is int:
+                    return _bounded(int(value), self.parameter_info)
+            except (KeyError, ValueError):
+                allowed = "whole numbers" if self.annotation is int else ", ".join(_WORDS)
+                raise typer.BadParameter(f"{value!r}: allowed are {allowed}", ctx, param) from None
+            return Path(value) if self.annotation is Path else str(value)
+
+
+_WORDS = {"1": True, "true": True, "yes": True, "on": True} | {
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+"""How a flag may be written in a variable of the environment."""
+
+
+def _bounded(number: int, parameter: Any) -> int:  # noqa: ANN401
+    low, high = parameter.min, parameter.max
+    if (low is not None and number < low) or (high is not None and number > high):
+        within = "" if high is None else f" to {high:g}"
+        raise typer.BadParameter(f"{number}: allowed is a number from {low:g}{within}")
+    return number
+
+
+def _parameters(command: Any, names: Sequence[str] = ()) -> Iterator[Any]:  # noqa: ANN401
+    """All parameters, the help options too, which a command makes once and then keeps."""
+    names = names or command.context_settings.get("help_option_names", ("--help",))
+    yield from command.params
+    yield command.get_help_option(typer.Context(command, help_option_names=list(names)))
+    for inner in getattr(command, "commands", {}).values():
+        yield from _parameters(inner, names)
+
+
+def _plain_type(annotation: object) -> type | None:
+    """`str`, `int`, `bool` or `Path`, also when optional or in a list; None for anything else."""
+    if annotation in (str, int, bool, Path):
+        assert isinstance(annotation, type)
+        return annotation
+    if get_origin(annotation) is list or type(None) in get_args(annotation):
+        inner = [_plain_type(a) for a in get_args(annotation) if a is not type(None)]
+        return inner[0] if len(inner) == 1 else None
+    return None
