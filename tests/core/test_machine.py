@@ -55,8 +55,8 @@ PARAMETERS = st.builds(
     Parameters,
     scan=st.sampled_from(["change", "interval"]),
     high_scans_per_low=st.integers(1, 3),
-    queue_jobs_max=st.sampled_from([1, 2, 100]),
-    placement_tries_max=st.sampled_from([0, 0, 9]),
+    queue_jobs_max=st.sampled_from([1, 3, 100, 100]),
+    placement_tries_max=st.sampled_from([0, 0, 0, 9]),
     ageing_s=st.sampled_from([0.0, 60.0, float("inf")]),
     count_placed=st.booleans(),
     bandwidth_default_bps=st.sampled_from([10.0, 1000.0]),
@@ -66,8 +66,8 @@ PARAMETERS = st.builds(
     hold_budget_user_s=st.sampled_from([float("inf"), 5000.0]),
     preempt=st.sampled_from(["complete", "component", "none"]),
     arms_max=st.sampled_from([1, 20]),
-    consecutive_errors_max=st.sampled_from([1, 3]),
-    probe_after_s=st.sampled_from([0.0, 60.0, float("inf")]),
+    consecutive_errors_max=st.sampled_from([1, 3, 1000, 1000]),
+    probe_after_s=st.sampled_from([0.0, 60.0, 60.0, float("inf")]),
 )
 
 
@@ -201,7 +201,10 @@ class Machine(RuleBasedStateMachine):
                     case ClaimPhase.ASKED:
                         self.tell(ev.ClaimGranted(claim=claim.id, nonce=f"{claim.id}#1"))
                     case ClaimPhase.GRANTED:
-                        self.tell(ev.ClaimArmed(claim=claim.id, number=self.number(0)))
+                        attempt = self.scheduler.jobs[claim.job].attempt
+                        if attempt is not None and attempt.arming is not None:
+                            number = attempt.arming.number
+                            self.tell(ev.ClaimArmed(claim=claim.id, number=number))
                     case ClaimPhase.RELEASED:
                         self.tell(ev.ClaimPassed(claim=claim.id, passed_at=self.now))
                     case _:
@@ -211,6 +214,19 @@ class Machine(RuleBasedStateMachine):
     def fence(self, index: int) -> None:
         self.tell(ev.ClaimFenced(claim=self.claim(index)))
 
+    @rule(spec=SPECS)
+    def come_and_go(self, spec: object) -> None:
+        """A job on an idle grid that meets no trouble, beside whatever else there is."""
+        for site in SITES:
+            self.tell(ev.SiteResumed(site=site, by=ANN))
+            self.register(site=site, idle=8, preemptible=True)
+        self.submit(spec=spec, again=False)
+        self.wait(100.0)
+        for transfer in list(self.scheduler.files.transfers):
+            self.tell(ev.TransferFinished(transfer=transfer, size_bytes=1000, took_s=2.0))
+        self.proceed(times=4)
+        self.all_end_well()
+
     # --- sites ---
 
     @rule(site=st.sampled_from(SITES), idle=st.integers(0, 8), preemptible=st.booleans())
@@ -218,7 +234,7 @@ class Machine(RuleBasedStateMachine):
         facts = SiteFacts(processors=8, grace_s=2.0, starts_after_stop=preemptible)
         self.tell(ev.SiteRegistered(site=site, facts=facts, idle=idle))
 
-    @rule(site=st.sampled_from([*SITES, SiteName("nowhere")]))
+    @rule(site=st.sampled_from([SITES[0], *[SiteName("nowhere")] * 4]))
     def disconnect(self, site: SiteName) -> None:
         self.tell(ev.SiteDisconnected(site=site))
 
@@ -228,7 +244,10 @@ class Machine(RuleBasedStateMachine):
         through = max(0, asks - behind)
         self.tell(ev.SiteReported(site=site, idle=idle, through=through, rtt_s=0.01 * behind))
 
-    @rule(site=st.sampled_from(SITES), kind=st.sampled_from(["drain", "resume", "lost"]))
+    @rule(
+        site=st.sampled_from(SITES),
+        kind=st.sampled_from(["resume", "resume", "resume", "drain", "lost"]),
+    )
     def operate(self, site: SiteName, kind: str) -> None:
         match kind:
             case "drain":

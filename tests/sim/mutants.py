@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 from koala.core import (
     claiming,
@@ -32,6 +31,7 @@ from koala.core.parameters import Parameters
 from koala.core.timers import Bell
 from koala.core.values import Priority
 from koala.sim import pump
+from tests.sim import oracle
 from tests.sim.swarm import attempt
 
 Patches = Iterator[None]
@@ -47,10 +47,14 @@ def mutant(make: Callable[[], Patches]) -> Callable[[], Any]:
 
 @contextmanager
 def _replaced(*places: tuple[Any, str], by: Any) -> Patches:
-    with ExitStack() as stack:
-        for module, name in places:
-            stack.enter_context(patch.object(module, name, by))
+    real = [(place, name, getattr(place, name)) for place, name in places]
+    try:
+        for place, name in places:
+            setattr(place, name, by)
         yield
+    finally:
+        for place, name, value in real:
+            setattr(place, name, value)
 
 
 @mutant
@@ -102,7 +106,7 @@ def no_fence() -> Patches:
 
     with (
         _replaced((ending, "requeue_if_fenced"), (losing, "requeue_if_fenced"), by=requeue),
-        patch("tests.sim.oracle.check", check),
+        _replaced((oracle, "check"), by=check),
     ):
         yield
 
@@ -112,8 +116,8 @@ def early_fence() -> Patches:
     """The fence time forgets the lease."""
     short = property(lambda self: self.kill_s + 0.1)
     with (
-        patch.object(Parameters, "fence_s", short),
-        patch.object(pump.Daemon, "_silent_since", lambda self, claim: claim.asked_at),
+        _replaced((Parameters, "fence_s"), by=short),
+        _replaced((pump.Daemon, "_silent_since"), by=lambda self, claim: claim.asked_at),
     ):
         yield
 
@@ -196,7 +200,7 @@ def requeued_to_nowhere() -> Patches:
 
     with (
         _replaced((ending, "enqueue"), by=enqueue),
-        patch("tests.sim.oracle.check", check),
+        _replaced((oracle, "check"), by=check),
     ):
         yield
 
