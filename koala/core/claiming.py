@@ -205,6 +205,7 @@ def settle_member(
             size_bytes,
         ):
             member.transfer = shared.id
+            member.is_fetched = shared.is_done
             return
     attempt.transfers += 1
     file = job.spec.input_file.name

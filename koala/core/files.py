@@ -13,7 +13,7 @@ LEARNT_BYTES_MIN = 65_536  # smaller copies tell latency, not bandwidth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """A copy under way, for one job's attempt."""
+    """A copy for one job's attempt."""
 
     id: TransferId
     job: JobId
@@ -25,6 +25,7 @@ class Transfer:
     size_bytes: int
     checksum: str
     started_at: Instant
+    is_done: bool = False  # kept until its attempt ends: till then the target must keep the copy
 
 
 class Files:

@@ -237,7 +237,7 @@ def digest(state: State) -> str:
             for site in state.sites.values()
         ],
         "files": files_picture(state),
-        "transfers": sorted(state.files.transfers),
+        "transfers": sorted([t.id, t.is_done] for t in state.files.transfers.values()),
         "bandwidth": sorted([*link, value] for link, value in state.files.bandwidth.items()),
         "keys": len(state.keys),
         "budgets": [[u, b.spent_s] for u, b in sorted(state.user_budgets.items())],

@@ -50,7 +50,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
         releases=tuple(releases),
         stops=tuple(stops),
         fetches=tuple(start_transfer(t) for t in transfers if t.target == site),
-        serves=tuple(start_transfer(t) for t in transfers if t.source == site),
+        serves=tuple(start_transfer(t) for t in transfers if t.source == site and not t.is_done),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from koala.core import events as ev
 from koala.core.ending import count_error, set_back
 from koala.core.grid import (
@@ -27,10 +29,10 @@ from koala.core.values import (
 
 def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant) -> None:
     transfer = state.files.transfers.get(event.transfer)
-    if transfer is None:
+    if transfer is None or transfer.is_done:
         return
     state.files.learn(transfer, size_bytes=event.size_bytes, took_s=event.took_s)
-    del state.files.transfers[event.transfer]
+    state.files.transfers[event.transfer] = replace(transfer, is_done=True)
     job = state.placed.get(transfer.job)
     if job is None or job.attempt is None or job.attempt.number != transfer.attempt:
         return
@@ -48,9 +50,10 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
 
 
 def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> None:
-    transfer = state.files.transfers.pop(event.transfer, None)
-    if transfer is None:
+    transfer = state.files.transfers.get(event.transfer)
+    if transfer is None or transfer.is_done:
         return
+    del state.files.transfers[event.transfer]
     route = f"from {transfer.source} to {transfer.target}"
     text = f"transfer of {transfer.file} {route} failed: {event.reason}"
     site = state.sites.get(event.at) if event.at is not None else None

@@ -299,7 +299,7 @@ class Figures:
             "queues": {
                 "placement": len(scheduler.queues),
                 "delayed": len(scheduler.queues.delayed),
-                "transfers": len(scheduler.files.transfers),
+                "transfers": sum(not t.is_done for t in scheduler.files.transfers.values()),
                 "inbox": self._pump.waiting,
             },
             "events": counters.events,
