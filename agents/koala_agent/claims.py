@@ -531,7 +531,7 @@ class ClaimTable:
     def _take_stray(self, claim_id: ClaimId) -> None:
         """A batch job of ours that this table lost: it ends, whatever the daemon thinks of it."""
         hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=Program(executable=""))
-        end = End(kind=EndKind.UNKNOWN, reason="found in the local manager only")
+        end = _stopped("found in the local manager only")
         state = Withdrawing(end=end, due_at=self._now)
         self._withdraw(Claim(hold=hold, secret="", state=state), end)
 

@@ -211,6 +211,6 @@ def count_error(state: State, site: Site, reason: str, now: Instant) -> None:
 
 def _may_have_run(attempt: Attempt, member: Member) -> bool:
     """It passed the barrier, or nobody will ever know: whoever could tell was lost."""
-    lost = (EndKind.FENCED, EndKind.VANISHED, EndKind.UNKNOWN)
+    lost = (EndKind.FENCED, EndKind.VANISHED)
     is_unknown = attempt.may_run and member.end is not None and member.end.kind in lost
     return member.passed_at is not None or is_unknown

@@ -17,6 +17,7 @@ from koala.core.ending import (
     requeue_if_fenced,
     set_back,
     settle_hold,
+    stop_member,
 )
 from koala.core.facts import describe, is_optional_member, member_of
 from koala.core.grid import (
@@ -28,6 +29,7 @@ from koala.core.job import (
     Claim,
     ClaimEnd,
     Claiming,
+    ClaimPhase,
     EndKind,
     Job,
     Member,
@@ -51,9 +53,13 @@ def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
 
 def on_gone(state: State, identity: ClaimId, end: ClaimEnd, now: Instant) -> None:
     """Nothing is left of a claim: it leaves the ledger, and its job hears how it ended."""
-    claim = state.ledger.pop(identity, None)
+    claim = state.ledger.get(identity)
     if claim is None:
         return
+    if end.kind is EndKind.UNKNOWN and claim.released and claim.granted_at is not None:
+        lose_sight(state, claim, end, now)
+        return
+    del state.ledger[identity]
     settle_hold(state, claim, now)
     if claim.passed_at is not None:
         job = state.jobs[claim.job]
@@ -67,6 +73,16 @@ def on_gone(state: State, identity: ClaimId, end: ClaimEnd, now: Instant) -> Non
     found = member_of(state, claim)
     if found is not None:
         member_gone(state, *found, claim, end, now)
+
+
+def lose_sight(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
+    """The agent has lost all it knew of a claim that may have passed. Its starter may live: that is
+    silence, not the end, which only the fence brings (or an operator)."""
+    found = member_of(state, claim)
+    if found is None or claim.phase is ClaimPhase.STOPPING:
+        return
+    stop_member(state, found[1])
+    lose_member(state, *found, end, now)
 
 
 def judge_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:

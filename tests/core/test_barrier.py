@@ -260,3 +260,17 @@ def test_a_claim_keeps_the_fence_of_the_longest_lease_that_it_was_told(released:
     assert claim.fence_s == longest_s
     released.change(run_lease_s=6000.0)
     assert claim.fence_s == released.parameters.fence_s > longest_s
+
+
+def test_an_agent_that_has_lost_a_released_claim_does_not_end_the_wait(released: Script) -> None:
+    """Its starter may live on, and the next attempt beside it: only the fence is certain."""
+    released.passed("j1/1/0/1", "j1/1/1/1")
+    released.heed(AcknowledgeClaim).gone("j1/1/1/1", EndKind.UNKNOWN)
+    assert released.phase("j1") == "Stopping"
+    assert {stop.claim for stop in released.take(StopClaim)} == {"j1/1/0/1", "j1/1/1/1"}
+    released.gone("j1/1/1/1", EndKind.UNKNOWN).expect_nothing()  # the answer to the Stop
+    released.gone("j1/1/0/1").expect(AcknowledgeClaim)
+    assert released.phase("j1") == "Stopping"
+    released.fence("j1/1/1/1")
+    assert released.phase("j1") in ("Placing", "Claiming")
+    released.drop()

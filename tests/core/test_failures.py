@@ -257,14 +257,13 @@ def test_rerun_no_takes_a_fenced_member_for_one_that_ran(script: Script) -> None
     assert script.phase("j1") == "Failed"
 
 
-@pytest.mark.parametrize("kind", [EndKind.VANISHED, EndKind.UNKNOWN])
-def test_rerun_no_takes_a_member_that_was_lost_after_the_release_for_one_that_ran(
-    script: Script, kind: EndKind
+def test_rerun_no_takes_a_member_that_vanished_after_the_release_for_one_that_ran(
+    script: Script,
 ) -> None:
     """Its pass may have been lost with whoever could tell of it."""
     script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
     script.started("j1")
-    script.gone("j1/1/0/1", kind)
+    script.gone("j1/1/0/1", EndKind.VANISHED)
     assert script.phase("j1") == "Failed"
 
 

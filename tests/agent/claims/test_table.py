@@ -326,7 +326,8 @@ def test_what_another_starter_wrote_down_says_nothing(script: Script) -> None:
 
 def test_a_batch_job_that_nobody_knows_is_withdrawn(script: Script) -> None:
     assert script.tell(BatchFound(claim=CLAIM)) == [Withdraw(claim=CLAIM)]
-    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.UNKNOWN
+    end = gone(script.tell(batch_ended(EndCause.WITHDRAWN)))
+    assert (end.kind, end.reason) == (EndKind.STOPPED, "found in the local manager only")
 
 
 # The barrier --------------------------------------------------------------------------------------
