@@ -6,6 +6,7 @@ own; the daemon, the agents, the starters, the programs and the files that trave
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ import typer
 
 from koala.cli.connection import say, show_json
 from koala.cli.inputs import Json
-from koala.errors import KoalaError
+from koala.errors import ConfigError, KoalaError
 
 GRID_FILE = "das.toml"
 JOBS = 14
@@ -49,6 +50,11 @@ def demo(
     from koala.cli.show import Show
     from koala.cli.summary import summary_text
 
+    if importlib.util.find_spec("numpy") is None:
+        raise ConfigError(
+            f"the examples need numpy, which {sys.executable} does not have:"
+            " pip install 'koala-scheduler[examples]'"
+        )
     planned = plan(shipped("examples"), seed=seed, jobs=jobs)
     grid = read_grid(shipped("deploy") / GRID_FILE)
     with state_folder(None, prefix="koala-demo-") as place:

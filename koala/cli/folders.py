@@ -45,9 +45,9 @@ def state_folder(named: Path | None, *, prefix: str) -> Iterator[Place]:
 
 
 def shipped(name: str) -> Path:
-    """A folder that comes with Koala (`examples`, `deploy`): in the sources, or in the package."""
+    """A folder that comes with Koala (`examples`, `deploy`): in the package, or in the sources."""
     package = Path(koala.__file__).parent
-    for folder in (package.parent / name, package / "shipped" / name):
+    for folder in (package / "shipped" / name, package.parent / name):
         if folder.is_dir():
             return folder.resolve()
     raise ConfigError(

@@ -70,6 +70,8 @@ def cut(line: str, width: int | None) -> str:
 
 def clean(text: str) -> str:
     """One line without control characters: names and messages come from anywhere."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 

@@ -38,6 +38,13 @@ def test_help_lists_every_command_and_nothing_is_needed_for_it() -> None:
     assert run.stderr == ""
 
 
+def test_the_version_is_one_line() -> None:
+    run = koala_here("--version")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("koala ")
+    assert run.stdout.count("\n") == 1
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name: str) -> None:
     run = koala_here(name, "--help")
@@ -45,7 +52,9 @@ def test_every_command_has_help(name: str) -> None:
     assert run.stdout.startswith(f"Usage: koala {name}")
 
 
-@pytest.mark.parametrize("words", [("no-such",), ("list", "--no-such"), ("show",), ("list", "x")])
+@pytest.mark.parametrize(
+    "words", [(), ("--debug",), ("no-such",), ("list", "--no-such"), ("show",), ("list", "x")]
+)
 def test_wrong_usage_exits_with_2_and_says_so_on_standard_error(words: tuple[str, ...]) -> None:
     run = koala_here(*words)
     assert run.returncode == 2

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from tests.cli.command import koala
+from tests.cli.command import environment, koala
 
 
 def test_the_tree_is_json_on_one_line() -> None:
@@ -60,6 +62,18 @@ def test_deep_nesting_is_printed_like_any_other() -> None:
     assert run.stdout.count('{"seq": [') == 3000
 
 
-def test_a_reader_that_goes_away_is_no_error_with_a_traceback() -> None:
-    run = koala("rsl", "-", stdin=b"&(a=b)" + b"(a=b)" * 20_000)
-    assert run.returncode == 0
+def test_a_reader_that_goes_away_ends_the_command_without_a_word() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "koala.cli", "rsl", "-"],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(b"&(a=b)" + b"(a=b)" * 20_000)
+        process.stdin.close()
+        assert process.stderr.read() == b""

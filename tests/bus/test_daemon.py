@@ -1,0 +1,45 @@
+"""A whole grid with a bus: what happens to jobs and sites is on the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import aiomqtt
+import pytest
+
+from tests.bus.broker import LIMIT_S, broker, listener, told
+from tests.cli.command import koala
+from tests.cli.grids import GRID, up
+
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("cli-grid")]
+
+
+async def test_a_daemon_with_a_bus_publishes_its_jobs_and_sites(tmp_path: Path) -> None:
+    with broker(tmp_path) as process:
+        process.start()
+        with up(tmp_path, f'{GRID}\n[bus]\nurl = "{process.url}"\n') as grid:
+            words = ("submit", "-", "--wait", "--address", grid.address)
+            run = await asyncio.to_thread(koala, *words, stdin=b"&(executable=/bin/true)(count=1)")
+            job = run.stdout.strip()
+            async with listener(process.port) as client:
+                await told(client, {"grid/daemon": b"online"})
+            retained = await newest(process.port, f"grid/jobs/{job}", phase="Finished")
+            assert retained["job"] == job
+            site = await newest(process.port, "grid/sites/delft", phase="")
+            assert site["site"] == "delft"
+        async with listener(process.port) as client:
+            await told(client, {"grid/daemon": b"offline"})
+
+
+async def newest(port: int, topic: str, *, phase: str) -> dict[str, object]:
+    """The first event on a topic that has this phase."""
+    async with aiomqtt.Client("127.0.0.1", port, timeout=LIMIT_S) as client:
+        await client.subscribe(topic)
+        async for message in client.messages:
+            assert isinstance(message.payload, bytes)
+            event: dict[str, object] = json.loads(message.payload)
+            if event["phase"] == phase:
+                return event
+    raise AssertionError("the broker closed the connection")
