@@ -76,6 +76,8 @@ class Files:
         half done, for all we know. Else a link that is much slower than thought would never be
         learnt, because each copy over it ends with the hold of a job that was claimed too early.
         """
+        if transfer.is_done:
+            return
         link = (transfer.source, transfer.target)
         known = self.bandwidth.get(link, default_bps)
         if transfer.size_bytes >= LEARNT_BYTES_MIN and ran_s * known > transfer.size_bytes:

@@ -312,3 +312,12 @@ def test_a_copy_that_was_cut_short_in_time_teaches_nothing(begin: Begin) -> None
     script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
     script.tell(a_job("j1", 4, file="data")).at(5).cancel("j1")
     assert not script.scheduler.files.bandwidth
+
+
+def test_a_copy_that_was_done_long_ago_teaches_nothing_when_its_attempt_ends(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
+    script.tell(a_job("j1", 4, file="data")).at(5)
+    script.fetched("j1/1/t1", size_bytes=1_000_000, took_s=5.0).at(7)
+    script.at(7.5).drop().cancel("j1").drop()
+    assert list(script.scheduler.files.bandwidth.values()) == [200_000.0]
