@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -341,11 +342,14 @@ class _Stream:
             writing = group.create_task(self._write(call))
             await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
             if self._is_orderly and not reading.done():
+                finishing = group.create_task(self._finish(call))
                 await asyncio.wait(
-                    {reading, group.create_task(self._finish(call))},
+                    {reading, finishing},
                     timeout=LAST_WORDS_S,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
+                # A daemon that ends at the same time reads no last words.
+                finishing.cancel()
             reading.cancel()
             writing.cancel()
         call.cancel()
@@ -385,4 +389,5 @@ class _Stream:
     async def _finish(self, call: Call) -> None:
         """Lets the writer write all, and the daemon read it."""
         await self._outbox.join()
-        await call.done_writing()
+        with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            await call.done_writing()

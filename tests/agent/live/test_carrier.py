@@ -227,3 +227,15 @@ async def test_a_daemon_that_does_not_read_is_left_before_memory_is() -> None:
         assert told > 100
         await daemon.live()
         await agent.until(lambda: link.is_live)
+
+
+async def test_an_agent_that_says_goodbye_to_a_daemon_that_ends_too_ends() -> None:
+    """Its last words are read by nobody; it must not wait until they are."""
+    async with fake_daemon() as daemon:
+        for _ in range(10):
+            async with asyncio.timeout(20), linked(daemon, NotedAgent()) as link:
+                session = await daemon.live()
+                session.is_reading = False
+                for number in range(200):  # some are still unwritten when the stream is gone
+                    link.tell(LogChunk(request=number, offset=0, data=bytes(100_000)))
+                session.end()
