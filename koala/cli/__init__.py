@@ -9,7 +9,7 @@ RSL or configuration; 3 daemon not reachable.
     inputs.py, connection.py      files and -D; asking the daemon
     submit.py, jobs.py, follow.py, sites.py, rsl.py      the commands
     table.py, render.py, figures.py, summary.py, live.py pictures to text; only live.py draws
-    grid.py, toml.py, folders.py, processes.py, running.py   grids on this machine
+    grid.py, toml.py, folders.py, processes.py, child.py, running.py   grids on this machine
     up.py, demo.py, scenario.py, show.py    up and daemon; the demo and what it runs
 
 Absent on purpose: any knowledge of scheduling. What is shown is what the daemon says.

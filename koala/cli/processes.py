@@ -2,7 +2,8 @@
 
 Every child carries `KOALA_GRID` in its environment, which whatever it starts inherits; so at the
 end even a program that left its process group is found and killed. Children are in sessions of
-their own: Ctrl-C reaches this process alone, which then ends them in order.
+their own: Ctrl-C reaches this process alone, which then ends them in order. Should it be killed
+itself, daemon and agents end all the same (`child.py`), and the starters' leases run out.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class Processes:
 
     def start_daemon(self) -> None:
         """Start the daemon; whether it lives is told by `check`."""
-        self._start("daemon", ["-m", "koala.daemon.main", str(self._folder.daemon)])
+        self._start("daemon", "koala.daemon.main", self._folder.daemon)
 
     def start_agents(self) -> None:
         """Start the agents of all sites."""
         for site in self._folder.sites:
-            self._start(site, ["-m", "koala_agent.main", str(self._folder.agent(site))])
+            self._start(site, "koala_agent.main", self._folder.agent(site))
 
     def check(self) -> None:
         """Raise ChildEndedError, with the end of its log, when a child is no more."""
@@ -70,10 +71,11 @@ class Processes:
             self._end([child for name, child in self._children.items() if name == "daemon"])
             self._sweep()
 
-    def _start(self, name: str, arguments: list[str]) -> None:
+    def _start(self, name: str, module: str, configuration: Path) -> None:
+        child = ["-m", "koala.cli.child", str(os.getpid()), module, str(configuration)]
         with self._folder.log(name).open("ab") as log:
             self._children[name] = subprocess.Popen(
-                [sys.executable, *arguments],
+                [sys.executable, *child],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

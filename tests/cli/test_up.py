@@ -225,6 +225,14 @@ def test_nothing_of_a_grid_is_left_after_a_signal(number: signal.Signals, tmp_pa
     assert [path for path in tmp_path.iterdir() if path.name != "grid.toml"] == []
 
 
+def test_a_killed_grid_takes_its_daemon_and_agents_along(tmp_path: Path) -> None:
+    with up(tmp_path) as grid:
+        children = [psutil.Process(child.pid) for child in grid.children()]
+        grid.process.kill()
+        _, alive = psutil.wait_procs(children, timeout=LIMIT_S)
+        assert alive == []
+
+
 def test_an_agent_that_dies_ends_the_grid_and_is_named(tmp_path: Path) -> None:
     with up(tmp_path) as grid:
         agent = next(c for c in grid.children() if "vu.toml" in " ".join(c.cmdline()))
