@@ -1,0 +1,69 @@
+"""The grid that the tests which kill nothing share, and what each of them begins and ends with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import wraps
+from inspect import iscoroutinefunction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.client import ENDS, Client
+from tests.live.grid import CALM, Grid, live_grid
+
+FIVE = {"delft": 8, "leiden": 8, "vu": 8, "utrecht": 8, "amsterdam": 8}
+INPUT = bytes(range(256)) * 4096
+"""A megabyte, whose chunks of a quarter all look the same from their beginning."""
+INPUT_FILE = "input.dat"
+SLOW_FILE = "slow.dat"
+"""Takes three seconds to anywhere, as long as no copy has shown that it does not."""
+TEST_S = 60.0
+"""No test of this folder takes longer; what hangs is told by where it hangs."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test of this folder its time limit, in the task that runs it."""
+    for item in items:
+        is_ours = Path(__file__).parent in item.path.parents
+        if is_ours and isinstance(item, pytest.Function) and iscoroutinefunction(item.obj):
+            item.obj = _limited(item.obj)
+
+
+def _limited(
+    test: Callable[..., Coroutine[Any, Any, None]],
+) -> Callable[..., Coroutine[Any, Any, None]]:
+    @wraps(test)
+    async def run(*arguments: Any, **named: Any) -> None:
+        async with asyncio.timeout(TEST_S):
+            await test(*arguments, **named)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    """Five sites of eight processors; delft and leiden have the input file."""
+    replicas = {
+        INPUT_FILE: (INPUT, ("delft", "leiden")),
+        SLOW_FILE: (b"\0" * 6_000_000, ("utrecht",)),
+    }
+    parameters = {**CALM, "bandwidth_default_bps": 2_000_000.0}
+    folder = tmp_path_factory.mktemp("calm")
+    with live_grid(folder, sites=FIVE, parameters=parameters, replicas=replicas) as grid:
+        yield grid
+
+
+@pytest.fixture
+async def client(calm_grid: Grid) -> AsyncIterator[Client]:
+    """A client of the shared grid, which has come to rest before the test and after it."""
+    async with calm_grid.client() as client:
+        await calm_grid.ready(client)
+        yield client
+        over = {job["job"] for job in await client.list_jobs(phases=ENDS)}
+        left = [job["job"] for job in await client.list_jobs() if job["job"] not in over]
+        await client.cancel(left)  # of a test that failed
+        await calm_grid.at_rest(client)
+    calm_grid.check()

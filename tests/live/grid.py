@@ -1,0 +1,345 @@
+"""A whole grid of real processes for tests: a daemon and agents with emulated managers.
+
+    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            ...
+            grid.kill("delft"); grid.start("delft")
+
+Each process may be killed, stopped and started again by its name ("daemon" is one). All that a grid
+starts carries its mark in the environment, so its processes are told from those of others; at the
+end nothing may be left of them, and no log may hold a traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from koala.client import ENDS, Client
+from koala.errors import UnreachableError
+from tests.live.evidence import Evidence
+
+ROOT = Path(__file__).parents[2]
+MARK = "KOALA_TEST_GRID"
+PATIENCE_S = 30.0
+STOP_S = 15.0
+LOOK_S = 0.05
+"""How often /proc is looked at for what cannot be waited for."""
+PORTS = range(20_000, 32_000)
+"""Below those that the kernel gives to dialling sockets: a port must stay free while its daemon is
+down."""
+
+CALM: dict[str, float] = {
+    "claiming_step_min_s": 0.05,
+    "hold_s": 30.0,
+    "hold_lease_s": 20.0,
+    "run_lease_s": 60.0,
+    "kill_s": 0.5,
+    "pause_max_s": 1.0,
+}
+"""Leases that no busy machine outlasts, for tests that are not about their end."""
+
+HASTY: dict[str, float] = {**CALM, "hold_lease_s": 3.0, "run_lease_s": 3.0}
+"""Leases that run out within a test."""
+
+
+class Grid:
+    """The processes of one grid. See the module."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        sites: Mapping[str, int],
+        parameters: Mapping[str, Any] = CALM,
+    ) -> None:
+        self.folder = folder
+        self.sites = tuple(sites)
+        self.evidence = Evidence(folder / "evidence")
+        self.mark = secrets.token_hex(8)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.address = f"127.0.0.1:{_free_port()}"
+        self.state = folder / "state"
+        self.spool = self.state / "daemon" / "spool" / "jobs"
+        self.state.mkdir(parents=True, exist_ok=True)
+        lines = "".join(f"{name} = {_toml(value)}\n" for name, value in parameters.items())
+        self.config("daemon").write_text(
+            f'[daemon]\nlisten = "{self.address}"\nstate_dir = "daemon"\nbeat_s = 0.5\n'
+            f"silence_s = 5.0\n[parameters]\n{lines}",
+            encoding="utf-8",
+        )
+        for name, processors in sites.items():
+            self.config(name).write_text(
+                f'[agent]\nsite = "{name}"\ndaemon = "{self.address}"\nstate_dir = "{name}"\n'
+                f"silence_s = 6.0\n[site]\nprocessors = {processors}\ngrace_s = 2.0\n"
+                '[files]\nserve = "127.0.0.1:0"\n',
+                encoding="utf-8",
+            )
+
+    def config(self, name: str) -> Path:
+        """The configuration file of the daemon or of a site's agent."""
+        return self.state / f"{name}.toml"
+
+    def store(self, site: str) -> Path:
+        """The folder of a site's replicas."""
+        return self.state / site / "files"
+
+    def log_path(self, name: str) -> Path:
+        """Where the daemon or an agent writes its messages."""
+        return self.state / f"{name}.log"
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def start(self, *names: str) -> None:
+        """Start these, by default all that are not alive: the daemon, then the agents."""
+        for name in names or ("daemon", *self.sites):
+            if not self.is_alive(name):
+                self._processes[name] = self._start(name)
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL, one right after the other; returns when they are gone."""
+        for name in names:
+            self._processes[name].kill()
+        for name in names:
+            self._processes[name].wait(STOP_S)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to the daemon or an agent."""
+        self._processes[name].send_signal(number)
+
+    def is_alive(self, name: str) -> bool:
+        """Whether it was started and has not ended."""
+        found = self._processes.get(name)
+        return found is not None and found.poll() is None
+
+    def pid(self, name: str) -> int:
+        """Its process id."""
+        return self._processes[name].pid
+
+    def terminate(self, name: str) -> int:
+        """SIGTERM; its exit status."""
+        self._processes[name].terminate()
+        return self._processes[name].wait(STOP_S)
+
+    def log(self, name: str) -> str:
+        """What the daemon or an agent wrote, in all its lives."""
+        with suppress(FileNotFoundError):
+            return self.log_path(name).read_text(encoding="utf-8", errors="replace")
+        return ""
+
+    def _start(self, name: str) -> subprocess.Popen[bytes]:
+        module = "koala.daemon.main" if name == "daemon" else "koala_agent.main"
+        with self.log_path(name).open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, str(self.config(name))],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=self.environment(),
+                start_new_session=True,
+            )
+
+    def environment(self) -> dict[str, str]:
+        """That of a shell in which nothing is installed, and the grid's mark."""
+        return {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}",
+            "GRPC_ENABLE_FORK_SUPPORT": "0",
+            MARK: self.mark,
+        }
+
+    # --- what runs --------------------------------------------------------------------------------
+
+    def processes(self, claim: str = "") -> dict[int, str]:
+        """Starters and programs of claims that begin with this text: process id to claim."""
+        found = {}
+        for pid, variables in self._marked():
+            name = variables.get("KOALA_CLAIM")
+            if name is not None and name.startswith(claim):
+                found[pid] = name
+        return found
+
+    def starters(self, claim: str = "") -> dict[int, str]:
+        """Those of them that are starters."""
+        return {pid: name for pid, name in self.processes(claim).items() if _is_starter(pid)}
+
+    def programs(self, claim: str = "") -> dict[int, str]:
+        """Those of them that are not starters."""
+        return {pid: name for pid, name in self.processes(claim).items() if not _is_starter(pid)}
+
+    async def nothing_left(self, claim: str = "") -> None:
+        """Wait until no process of these claims is left."""
+        await until(lambda: not self.processes(claim))
+
+    def _marked(self) -> Iterator[tuple[int, dict[str, str]]]:
+        mark = f"{MARK}={self.mark}".encode()
+        for place in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                words = place.read_bytes().split(b"\0")
+                if mark in words:
+                    pairs = (word.decode(errors="replace").partition("=") for word in words)
+                    yield int(place.parent.name), {name: value for name, _, value in pairs}
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """A client of this grid's daemon."""
+        async with Client(self.address) as client:
+            yield client
+
+    async def up(self, client: Client) -> None:
+        """Wait until the daemon answers."""
+        async with asyncio.timeout(PATIENCE_S):
+            while self.is_alive("daemon"):
+                with suppress(UnreachableError):
+                    await client.hello()
+                    return
+                await _moment()
+        raise AssertionError(f"the daemon is not running:\n{self.tail('daemon')}")
+
+    async def ready(self, client: Client, *sites: str) -> None:
+        """Wait until the daemon answers and these sites, by default all, are usable."""
+        await self.up(client)
+        wanted = set(sites or self.sites)
+        async with asyncio.timeout(PATIENCE_S), aclosing(_notices(client)) as notices:
+            async for _ in notices:
+                usable = {s["site"] for s in await client.sites() if s["state"] == "usable"}
+                if wanted <= usable:
+                    return
+
+    async def phase(self, client: Client, job: str, *phases: str) -> str:
+        """Wait until a job has come to one of these phases; which one. Ends count as a failure."""
+        async with aclosing(_notices(client, job)) as notices:
+            async for notice in notices:
+                if notice["phase"] in phases:
+                    return str(notice["phase"])
+                assert notice["phase"] not in ENDS, await client.show(job)
+        raise AssertionError("a watch has no end")
+
+    async def site_state(self, client: Client, site: str, *states: str) -> None:
+        """Wait until a site is in one of these states."""
+        async with aclosing(_notices(client)) as notices:
+            async for _ in notices:
+                if any(s["site"] == site and s["state"] in states for s in await client.sites()):
+                    return
+
+    async def at_rest(self, client: Client) -> None:
+        """Wait until no claim is owed to anybody and nothing runs."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (await client.metrics())["claims"]:
+                await _moment()
+            await self.nothing_left()
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End all processes in order; says what is left then, and kills it."""
+        for name in (*self.sites, "daemon"):
+            if self.is_alive(name):
+                self.signal(name, signal.SIGCONT)
+                self._processes[name].terminate()
+        late = []
+        for name, process in self._processes.items():
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                late.append(name)
+                process.kill()
+                process.wait(STOP_S)
+        left = {pid: _command(pid) for pid, _ in self._marked()}
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert (late, left) == ([], {}), f"did not end on SIGTERM: {late}; left behind: {left}"
+
+    def check(self) -> None:
+        """What must hold at the end of every test."""
+        self.evidence.check()
+        for name in ("daemon", *self.sites):
+            assert "Traceback" not in self.log(name), self.tail(name)
+
+    def tail(self, name: str, lines: int = 60) -> str:
+        """The end of a log."""
+        return "\n".join(self.log(name).splitlines()[-lines:])
+
+
+@contextmanager
+def live_grid(
+    folder: Path,
+    *,
+    sites: Mapping[str, int],
+    parameters: Mapping[str, Any] = CALM,
+    replicas: Mapping[str, tuple[bytes, Sequence[str]]] | None = None,
+) -> Iterator[Grid]:
+    """A grid that is started, and ended and checked when the block is left. `replicas` are logical
+    files: what is in them, and the sites that have them."""
+    grid = Grid(folder, sites=sites, parameters=parameters)
+    for name, (content, holders) in (replicas or {}).items():
+        for site in holders:
+            grid.store(site).mkdir(parents=True, exist_ok=True)
+            (grid.store(site) / name).write_bytes(content)
+    try:
+        grid.start()
+        yield grid
+    except BaseException as error:
+        for name in ("daemon", *grid.sites):
+            error.add_note(f"--- {name} said:\n{grid.tail(name)}")
+        with suppress(AssertionError):
+            grid.stop()
+        raise
+    grid.stop()
+    grid.check()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Looks at what cannot be waited for: processes and files of others."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await _moment()
+
+
+async def _moment() -> None:
+    """The time between two looks."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOOK_S):
+            await asyncio.Event().wait()
+
+
+async def _notices(client: Client, job: str = "") -> AsyncGenerator[dict[str, Any], None]:
+    async for notice in client.watch(after=0, job=job):
+        yield notice
+
+
+def _free_port() -> int:
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _is_starter(pid: int) -> bool:
+    return "starter.py" in _command(pid)
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return " ".join(word.decode(errors="replace") for word in words)
+    return ""
+
+
+def _toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)

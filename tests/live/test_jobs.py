@@ -1,0 +1,330 @@
+"""Jobs on a grid of five sites, from submission to what is left of them: nothing but their results.
+
+The programs are real processes; each says in a file when it starts and ends (tests/live/evidence).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from koala.client import Client
+from tests.live.conftest import INPUT, INPUT_FILE, SLOW_FILE
+from tests.live.grid import ROOT, Grid, until
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("calm grid")]
+
+
+def shell(script: str, *, count: int = 1, site: str = "", more: str = "") -> str:
+    """A component that runs a script."""
+    quoted = script.replace('"', '""')
+    fixed = f"(resourceManagerContact={site})" if site else ""
+    return f'&(executable=/bin/sh)(arguments="-c" "{quoted}")(count={count}){fixed}{more}'
+
+
+async def run(client: Client, rsl: str) -> dict[str, Any]:
+    """Submit, wait, and show."""
+    job = (await client.submit(rsl)).job
+    await client.wait(job)
+    return await client.show(job)
+
+
+async def output(client: Client, job: str, **chosen: Any) -> dict[tuple[int, int, str], bytes]:
+    """All that a job's programs wrote: by component, process and stream."""
+    found: dict[tuple[int, int, str], bytes] = {}
+    async for part in client.logs(job, **chosen):
+        place = (part.component, part.process, part.stream)
+        found[place] = found.get(place, b"") + part.data
+    return found
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+async def test_a_job_over_three_sites_starts_together_and_finishes(
+    calm_grid: Grid, client: Client
+) -> None:
+    evidence = calm_grid.evidence
+    parts = [evidence.component(site=site, count=2) for site in ("delft", "leiden", "vu")]
+    shown = await run(client, evidence.job(*parts))
+    assert (shown["phase"], shown["attempts"]) == ("Finished", 1), shown
+    assert [part["site"] for part in shown["parts"]] == ["delft", "leiden", "vu"]
+    assert [part["end"]["statuses"] for part in shown["parts"]] == [[0, 0]] * 3
+    assert evidence.finished(shown["job"], processes=6) == 1
+
+
+async def test_a_job_that_names_no_site_is_spread_where_there_is_room(
+    calm_grid: Grid, client: Client
+) -> None:
+    evidence = calm_grid.evidence
+    shown = await run(client, evidence.job(*[evidence.component(count=6)] * 3))
+    assert shown["phase"] == "Finished", shown
+    assert len({part["site"] for part in shown["parts"]}) == 3
+
+
+async def test_start_skew_is_a_figure_of_every_job(calm_grid: Grid, client: Client) -> None:
+    """How small it is on an idle machine is measured by `make bench`."""
+    evidence = calm_grid.evidence
+    parts = [evidence.component(site=site, seconds=0.01) for site in calm_grid.sites]
+    for _ in range(3):
+        shown = await run(client, evidence.job(*parts))
+        passes = [part["passed_at"] for part in shown["parts"]]
+        assert shown["timeline"]["start_skew_s"] == max(passes) - min(passes)
+        assert 0.0 <= shown["timeline"]["start_skew_s"] < 1.0
+
+
+async def test_an_exit_status_fails_the_job_and_stops_the_others(
+    calm_grid: Grid, client: Client
+) -> None:
+    evidence = calm_grid.evidence
+    shown = await run(
+        client,
+        evidence.job(
+            evidence.component(site="delft", seconds=0.2, status=3),
+            evidence.component(site="vu", seconds=600),
+        ),
+    )
+    assert shown["phase"] == "Failed"
+    assert "3" in shown["reason"]
+    assert shown["status"] == 3
+    assert shown["parts"][0]["end"]["statuses"] == [3]
+    words = [(line.word, line.component) for line in evidence.lines(shown["job"])]
+    assert ("start", 1) in words
+    assert ("end", 1) not in words
+    assert {site["errors"] for site in await client.sites()} == {0}
+
+
+async def test_a_signal_of_its_own_is_told_as_such(client: Client) -> None:
+    shown = await run(client, shell("kill -SEGV $$", site="delft"))
+    assert shown["phase"] == "Failed"
+    assert shown["parts"][0]["end"]["statuses"] == [-11]
+    assert "signal 11" in shown["reason"]
+
+
+@pytest.mark.parametrize("executable", ["/nonexistent/program", "/etc/passwd", "/etc"])
+async def test_a_program_that_cannot_be_executed_is_named(client: Client, executable: str) -> None:
+    shown = await run(client, f"&(executable={executable})(count=1)")
+    assert shown["phase"] == "Failed"
+    assert executable in shown["reason"], shown["reason"]
+    assert {site["errors"] for site in await client.sites()} == {0}
+
+
+async def test_a_failed_job_goes_back_as_often_as_it_may(calm_grid: Grid, client: Client) -> None:
+    evidence = calm_grid.evidence
+    shown = await run(
+        client, evidence.job(evidence.component(seconds=0.01, status=1), more="(retry=2)")
+    )
+    assert (shown["phase"], shown["attempts"], shown["retries"]) == ("Failed", 3, 2)
+    started = [line.attempt for line in evidence.lines(shown["job"]) if line.word == "start"]
+    assert started == [1, 2, 3]
+
+
+async def test_daemons_of_a_program_end_with_it(calm_grid: Grid, client: Client) -> None:
+    """A double fork into a session of its own is still of the claim."""
+    script = "setsid sh -c 'trap : TERM; sleep 600 & sleep 600' > /dev/null 2>&1 & exit 0"
+    shown = await run(client, shell(script, site="delft"))
+    assert shown["phase"] == "Finished", shown
+    await calm_grid.nothing_left(f"{shown['job']}/")
+
+
+# --- what programs write and read -----------------------------------------------------------------
+
+
+async def test_logs_are_kept_by_component_process_and_stream(client: Client) -> None:
+    script = "echo $KOALA_COMPONENT $KOALA_PROCESS; echo oh >&2"
+    first, second = shell(script, count=2, site="delft"), shell(script, site="leiden")
+    shown = await run(client, f"+({first})({second})")
+    job = shown["job"]
+    expected = {(0, 0): b"0 0\n", (0, 1): b"0 1\n", (1, 0): b"1 0\n"}
+    out = await output(client, job, stream="stdout")
+    assert out == {(*place, "stdout"): said for place, said in expected.items()}
+    errors = await output(client, job, stream="stderr", component=1)
+    assert errors == {(1, 0, "stderr"): b"oh\n"}
+
+
+async def test_logs_are_followed_while_they_are_written(calm_grid: Grid, client: Client) -> None:
+    gate = calm_grid.evidence.folder / "follow"
+    script = f"echo first; until [ -e {gate} ]; do sleep 0.02; done; echo last"
+    job = (await client.submit(shell(script, site="vu"))).job
+    said = b""
+    async for part in client.logs(job, stream="stdout", follow=True):
+        said += part.data
+        if said == b"first\n":
+            gate.touch()
+    assert said == b"first\nlast\n"
+    assert (await client.show(job))["phase"] == "Finished"
+
+
+async def test_outputs_are_published_from_the_job_that_finished(
+    calm_grid: Grid, client: Client
+) -> None:
+    script = "echo $KOALA_LABEL > result.txt; mkdir sub; echo deep > sub/more.txt"
+    parts = [
+        shell(script, site=site, more=f"(label={label})(outputFile=result.txt sub/more.txt)")
+        for site, label in (("delft", "left"), ("amsterdam", "right"))
+    ]
+    shown = await run(client, f"+({parts[0]})({parts[1]})")
+    assert shown["phase"] == "Finished", shown
+    folder = calm_grid.spool / shown["job"] / "output"
+    await until((folder / "right" / "sub" / "more.txt").exists)
+    await until((folder / "left" / "sub" / "more.txt").exists)
+    texts = {label: (folder / label / "result.txt").read_text() for label in ("left", "right")}
+    assert texts == {"left": "left\n", "right": "right\n"}
+
+
+def digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+async def test_an_input_file_is_brought_whole_to_each_site(client: Client) -> None:
+    script = 'sha256sum < "$KOALA_INPUT" | cut -d" " -f1'
+    parts = "".join(f"({shell(script, site=site)})" for site in ("delft", "vu", "utrecht"))
+    shown = await run(client, f"+(inputFile={INPUT_FILE})(inputMode=whole){parts}")
+    assert shown["phase"] == "Finished", shown
+    said = await output(client, shown["job"], stream="stdout")
+    assert list(said.values()) == [digest(INPUT) + b"\n"] * 3
+    assert shown["timeline"]["transfer_bytes"] == 2 * len(INPUT)  # delft has it
+
+
+async def test_an_input_file_is_brought_in_chunks_by_processors(client: Client) -> None:
+    script = 'sha256sum < "$KOALA_INPUT" | cut -d" " -f1'
+    single = "(jobType=single)"
+    parts = [shell(script, count=3, site="amsterdam", more=single)]
+    parts += [shell(script, count=1, site="vu", more=single)]
+    shown = await run(client, f"+(inputFile={INPUT_FILE})(inputMode=chunk)({parts[0]})({parts[1]})")
+    assert shown["phase"] == "Finished", shown
+    said = await output(client, shown["job"], stream="stdout")
+    cut = len(INPUT) * 3 // 4
+    expected = {(0, 0): digest(INPUT[:cut]), (1, 0): digest(INPUT[cut:])}
+    assert said == {(*place, "stdout"): value + b"\n" for place, value in expected.items()}
+    assert shown["timeline"]["transfer_bytes"] == len(INPUT)
+
+
+async def test_poisson_solves_its_equation_over_three_sites(
+    calm_grid: Grid, client: Client
+) -> None:
+    """Addresses go through the key-value exchange, ranks through the bundle."""
+    program = ROOT / "examples" / "poisson" / "poisson.py"
+    parts = "".join(
+        f'(&(executable="{sys.executable}")(arguments="{program}" "--grid" "48")(count=1)'
+        f"(resourceManagerContact={site})(label={site}){output_file}"
+        "(environment=(OPENBLAS_NUM_THREADS 1)))"
+        for site, output_file in (("delft", "(outputFile=result.json)"), ("leiden", ""), ("vu", ""))
+    )
+    shown = await run(client, f"+{parts}")
+    assert shown["phase"] == "Finished", (shown, await output(client, shown["job"]))
+    result = calm_grid.spool / shown["job"] / "output" / "delft" / "result.json"
+    await until(result.exists)
+    assert json.loads(result.read_text())["ok"] is True
+
+
+# --- cancel ---------------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_job_leaves_nothing_wherever_it_is(
+    calm_grid: Grid, client: Client
+) -> None:
+    """In each phase that can be caught from outside, and at once after submission."""
+    evidence = calm_grid.evidence
+    rsl = evidence.job(
+        evidence.component(site="delft", seconds=600, count=2),
+        evidence.component(site="leiden", seconds=600, count=2),
+    )
+    for phase in ("", "Claiming", "Starting", "Releasing", "Running"):
+        job = (await client.submit(rsl)).job
+        if phase:
+            await calm_grid.phase(client, job, phase)
+        (answer,) = await client.cancel(job)
+        assert answer["error"] == ""
+        assert await client.wait(job) == "Cancelled"
+        await calm_grid.nothing_left(f"{job}/")
+        (again,) = await client.cancel(job)
+        assert again["error"] == ""
+    assert [site["idle"] for site in await client.sites()] == [8] * 5
+
+
+async def test_a_job_that_waits_for_processors_is_cancelled_in_its_queue(
+    calm_grid: Grid, client: Client
+) -> None:
+    evidence = calm_grid.evidence
+    full = (
+        await client.submit(evidence.component(site="vu", count=8, gate="full", seconds=600))
+    ).job
+    await calm_grid.phase(client, full, "Running")
+    waiting = (await client.submit(evidence.component(site="vu", count=1))).job
+    why = (await client.why(waiting))["why"]
+    assert any("vu" in sentence for sentence in why), why
+    await client.cancel(waiting)
+    assert await client.wait(waiting) == "Cancelled"
+    evidence.open_gate("full")
+    assert await client.wait(full) == "Finished"
+    assert evidence.lines(waiting) == []
+
+
+# --- sites ----------------------------------------------------------------------------------------
+
+
+async def test_a_drained_site_ends_what_it_has_and_takes_nothing_new(
+    calm_grid: Grid, client: Client
+) -> None:
+    evidence = calm_grid.evidence
+    old = (await client.submit(evidence.component(site="utrecht", gate="drain", seconds=600))).job
+    await calm_grid.phase(client, old, "Running")
+    assert (await client.drain("utrecht"))["state"] == "drained"
+    new = (await client.submit(evidence.component(site="utrecht"))).job
+    other = await run(client, evidence.component(count=8))
+    assert other["phase"] == "Finished"
+    assert (await client.show(new))["phase"] == "Placing"
+    evidence.open_gate("drain")
+    assert await client.wait(old) == "Finished"
+    assert (await client.show(new))["phase"] == "Placing"
+    await client.resume("utrecht")
+    assert await client.wait(new) == "Finished"
+
+
+async def test_a_high_priority_job_takes_the_place_of_a_low_one_and_both_finish(
+    calm_grid: Grid, client: Client
+) -> None:
+    """The site fills up while the file of the high one is on its way."""
+    evidence = calm_grid.evidence
+    high = (
+        await client.submit(
+            evidence.job(
+                evidence.component(site="amsterdam", count=4),
+                more=f"(priority=high)(inputFile={SLOW_FILE})",
+            )
+        )
+    ).job
+    await calm_grid.phase(client, high, "Claiming")
+    rsl = evidence.component(site="amsterdam", count=8, gate="low", seconds=600)
+    low = (await client.submit(rsl)).job
+    await calm_grid.phase(client, low, "Running")
+    assert await client.wait(high) == "Finished", await client.show(high)
+    assert [line for line in evidence.lines(low) if line.word == "end"] == []
+    evidence.open_gate("low")
+    assert await client.wait(low) == "Finished"
+    assert evidence.finished(low, processes=8) > 1
+    assert {site["errors"] for site in await client.sites()} == {0}
+
+
+# --- members --------------------------------------------------------------------------------------
+
+
+async def test_a_component_without_barrier_starts_when_it_can(
+    calm_grid: Grid, client: Client
+) -> None:
+    """It does not wait for the one that waits for processors."""
+    evidence = calm_grid.evidence
+    shown = await run(
+        client,
+        evidence.job(
+            evidence.component(site="delft", seconds=0.2),
+            evidence.component(site="vu", seconds=0.01, more="(subjobStartType=no-barrier)"),
+        ),
+    )
+    assert shown["phase"] == "Finished", shown
+    assert evidence.finished(shown["job"], processes=2) == 1
