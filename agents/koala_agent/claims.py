@@ -231,9 +231,13 @@ class ClaimTable:
             end = End(kind=EndKind.REFUSED, reason=reason)
             self._say(TellDaemon(message=_gone(hold.claim, end)))
         else:
-            state = Asked(grace_until=self._now + self._limits.grace_s)
+            state = Asked(grace_until=self._now + self._grace_s(hold))
             claim = self._put(Claim(hold=hold, secret=order.secret, state=state))
             self._say(Submit(claim=claim))
+
+    def _grace_s(self, hold: Hold) -> float:
+        """How long it may wait in the queue; one that others are stopped for, until they are."""
+        return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
 
     def _refusal(self, hold: Hold) -> str:
         """Why the site's owner does not allow this claim; empty when it does."""
@@ -588,7 +592,7 @@ class ClaimTable:
         match claim.state:
             case Asked(grace_until=grace_until, trouble=trouble):
                 if self._now >= grace_until:
-                    reason = f"not started within {self._limits.grace_s:g} s"
+                    reason = f"not started within {self._grace_s(claim.hold):g} s"
                     why = f"{reason}: {trouble}" if trouble else reason
                     self._withdraw(claim, End(kind=EndKind.REFUSED, reason=why))
                 else:
@@ -619,7 +623,7 @@ class ClaimTable:
         state = claim.state
         match state:
             case Asked():
-                state = Asked(grace_until=self._now + self._limits.grace_s)
+                state = Asked(grace_until=self._now + self._grace_s(claim.hold))
             case Withdrawing() | Stopping() | Ended() | Gone():
                 state = msgspec.structs.replace(state, due_at=again_at)
             case Collecting(nonce=nonce, passed_at=passed_at, end=end):

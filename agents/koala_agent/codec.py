@@ -116,6 +116,7 @@ def _hold(hold: link_pb2.Hold) -> values.Hold:
         chunk_offset=hold.chunk_offset,
         chunk_bytes=hold.chunk_bytes,
         store_token=hold.store_token,
+        is_preempting=hold.is_preempting,
     )
 
 

@@ -1529,7 +1529,10 @@ class Carrier:
                 _log(f"the agent said what cannot be meant: {error}")
                 continue
             for action in actions:
-                events += self._carry_out(action)
+                followed = self._carry_out(action)
+                events += followed
+                if any(isinstance(one, Unexecutable) for one in followed):
+                    break  # what this turn wanted of the processes cannot be had any more
 
     def _carry_out(self, action: Action) -> list[Event]:
         if isinstance(action, Send):

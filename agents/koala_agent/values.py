@@ -135,6 +135,7 @@ class Hold:
     chunk_offset: int = 0
     chunk_bytes: int = 0
     store_token: str = ""
+    is_preempting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

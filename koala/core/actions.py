@@ -43,6 +43,7 @@ class ClaimProcessors:
     start_type: StartType
     component: ComponentSpec
     label: str
+    is_preempting: bool = False  # others are stopped for it, which may take `kill_s`
     inputs: tuple[TransferId, ...] = ()  # fetched files that the program reads
     local_input: FileName | None = None  # the replica of the site itself
     chunk: tuple[int, int] | None = (

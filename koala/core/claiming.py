@@ -133,7 +133,7 @@ def claim_question(state: State, job: Job, now: Instant) -> ClaimQuestion:
             for site in state.sites.values()
             if is_high
             and site.facts.starts_after_stop
-            and is_usable(site, now)
+            and is_usable(site)
             and now >= site.no_preempt_until
         ),
     )
@@ -259,7 +259,7 @@ def claim(
         asked_at=now,
         ask_number=note_ask(site, identity, component.processors),
         hold_s=hold_s,
-        grace_until=now + site.facts.grace_s,
+        grace_until=now + site.facts.grace_s + (state.parameters.kill_s if is_preempting else 0.0),
         fence_s=state.parameters.fence_s,
         is_preempting=is_preempting,
     )

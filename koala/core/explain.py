@@ -79,7 +79,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     away = [
         f"{s.name} ({_trouble(state, s.name, now)})"
         for s in state.sites.values()
-        if not is_usable(s, now)
+        if not is_usable(s)
     ]
     if away:
         lines.append(f"sites not usable: {', '.join(away)}")

@@ -160,7 +160,9 @@ class GridView:
         self._replicas = replicas
         self._bandwidth = bandwidth
         self._bandwidth_default = bandwidth_default
-        self._near: dict[FileName, tuple[tuple[float, SiteName | None, SiteName], ...]] = {}
+        self._near: dict[
+            tuple[FileName, UserName | None], tuple[tuple[float, SiteName | None, SiteName], ...]
+        ] = {}
 
     def idle(self, user: UserName | None = None) -> dict[SiteName, int]:
         """Idle processors of the sites that `user` may use, in site order; a copy to count down."""
@@ -198,20 +200,26 @@ class GridView:
             self._idle[site] += processors
             self._idle_max = None
 
-    def near(self, file: FileName) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
-        """(seconds a byte, file site, execution site), the quickest first, ties in site order
-        (KOALA 2.6).
+    def near(
+        self, file: FileName, user: UserName | None = None
+    ) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
+        """(seconds a byte, file site, execution site) among the sites that `user` may use, the
+        quickest first, ties in site order (KOALA 2.6).
 
         The file site is None where the execution site holds a replica itself; sites that no usable
         replica can reach are left out.
         """
-        if file not in self._near:
-            costs = [(*self._nearest(file, site), site) for site in self._idle]
+        key = (file, user if self._owners else None)
+        if key not in self._near:
+            sites = self.idle(user)
+            costs = [(*self._nearest(file, site, sites), site) for site in sites]
             reachable = [entry for entry in costs if entry[0] < float("inf")]
-            self._near[file] = tuple(sorted(reachable, key=lambda entry: entry[0]))
-        return self._near[file]
+            self._near[key] = tuple(sorted(reachable, key=lambda entry: entry[0]))
+        return self._near[key]
 
-    def _nearest(self, file: FileName, target: SiteName) -> tuple[float, SiteName | None]:
+    def _nearest(
+        self, file: FileName, target: SiteName, sites: Mapping[SiteName, int]
+    ) -> tuple[float, SiteName | None]:
         replica = self._replicas.get(file)
         if replica is None:
             return float("inf"), None
@@ -220,6 +228,6 @@ class GridView:
         best: tuple[float, SiteName | None] = (float("inf"), None)
         for source in replica.sites:
             cost = 1.0 / self._bandwidth.get((source, target), self._bandwidth_default)
-            if source in self._idle and cost < best[0]:
+            if source in sites and cost < best[0]:
                 best = (cost, source)
         return best

@@ -9,9 +9,12 @@ from koala.core.parameters import Parameters
 from koala.core.values import Instant
 
 
-def is_resting(site: Site, now: Instant) -> bool:
-    """Unusable now: it reached the threshold and its rest is not over."""
-    return site.unusable_until is not None and not site.is_probing and now < site.unusable_until
+def is_resting(site: Site) -> bool:
+    """Unusable now: it reached the threshold, and its rest is not over or no probe is allowed yet.
+
+    Not the clock but the bell ends a rest: before it rings the site would pass for a healthy one.
+    """
+    return site.unusable_until is not None and not site.is_probing
 
 
 def erred(site: Site, parameters: Parameters, now: Instant) -> bool:

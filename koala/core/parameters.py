@@ -75,6 +75,11 @@ class Parameters:
                 f"late_max_s + lead_min_s = {promise_s:g}: no starter could promise that;"
                 f" allowed is less than {lease_s:g}, five sixths of hold_lease_s"
             )
+        if promise_s >= self.hold_s:
+            raise ConfigError(
+                f"hold_s = {self.hold_s:g}: no start could be agreed on in it; allowed is more than"
+                f" late_max_s + lead_min_s = {promise_s:g}"
+            )
         if self.run_lease_s < self.hold_lease_s:
             raise ConfigError(
                 f"run_lease_s = {self.run_lease_s:g}: allowed is at least"

@@ -125,7 +125,7 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
     views = [
         SiteView(name=s.name, processors=s.facts.processors, idle=s.facts.processors)
         for s in state.sites.values()
-        if is_usable(s, now) and s.facts.owner in (None, job.spec.owner)
+        if is_usable(s) and s.facts.owner in (None, job.spec.owner)
     ]
     empty = GridView(
         views,

@@ -12,9 +12,9 @@ from koala.core.parameters import Parameters
 from koala.core.values import ClaimId, Instant, SiteName
 
 
-def is_usable(site: Site, now: Instant) -> bool:
+def is_usable(site: Site) -> bool:
     """New claims may be made here: connected, not drained, not resting after errors."""
-    return site.is_connected and not site.is_drained and not is_resting(site, now)
+    return site.is_connected and not site.is_drained and not is_resting(site)
 
 
 def view(
@@ -32,7 +32,7 @@ def view(
     claimed = {claim.site for claim in busy} if any(s.is_probing for s in sites.values()) else ()
     views = []
     for name, site in sites.items():
-        if not is_usable(site, now):
+        if not is_usable(site):
             continue
         is_taken = site.is_probing and name in claimed
         views.append(

@@ -189,7 +189,7 @@ def _site_state(site: Site, now: Instant) -> str:
         return "disconnected"
     if site.is_drained:
         return "drained"
-    if is_resting(site, now):
+    if is_resting(site):
         return "unusable"
     return "probing" if site.unusable_until is not None else "usable"
 

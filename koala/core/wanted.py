@@ -65,6 +65,7 @@ def hold(state: State, claim: Claim) -> ClaimProcessors:
         site=claim.site,
         ask_number=claim.ask_number,
         is_granted=claim.phase is not ClaimPhase.ASKED,
+        is_preempting=claim.is_preempting,
         owner=job.spec.owner,
         processors=claim.processors,
         hold_s=claim.hold_s,

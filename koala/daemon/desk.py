@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import structlog
 
 from koala.core.job import Claim, ClaimPhase
+from koala.core.leases import Leases
 from koala.core.scheduler import Scheduler
 from koala.core.values import ClaimId, SiteName
 from koala.daemon.clock import Clock
 from koala.daemon.exchange import Exchange, Waiting
-from koala.daemon.leases import Leases
 from koala.daemon.pump import Pump, Turn
 from koala.daemon.session import Tidings
 from koala.errors import KoalaError, RejectedError, SpecError
@@ -123,9 +123,12 @@ class Desk:
 
         def fence(turn: Turn) -> None:
             scheduler = turn.scheduler
-            fence_s = scheduler.parameters.fence_s
             for event in self._leases.overdue(
-                scheduler.ledger, scheduler.sites, fence_s=fence_s, now=turn.now
+                scheduler.ledger,
+                scheduler.sites,
+                fence_s=scheduler.parameters.fence_s,
+                hold_fence_s=scheduler.parameters.hold_fence_s,
+                now=turn.now,
             ):
                 log.warning("claim.fenced", claim=event.claim)
                 turn.tell(event)

@@ -336,6 +336,8 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
         turn.tell(SiteDrained(site=site, by=by))
     elif verb == "resume":
         turn.tell(SiteResumed(site=site, by=by))
+    elif turn.scheduler.sites[site].is_connected:
+        raise RejectedError(f"{site} is connected and can say itself what lives there: drain it")
     else:
         turn.tell(SiteDeclaredLost(site=site, by=by))
     pictures = sites_picture(turn.scheduler, turn.now)

@@ -8,7 +8,7 @@ that must not be asked.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -34,13 +34,13 @@ from koala.core.events import (
     SiteRegistered,
     Woken,
 )
-from koala.core.grid import Site as SiteState
 from koala.core.job import Claim, ClaimPhase
+from koala.core.leases import Leases
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.slots import Policies
 from koala.core.snapshot import digest
-from koala.core.values import ClaimId, Instant, Seconds, SiteName
+from koala.core.values import Instant, SiteName
 from koala.sim.engine import Engine, Entry, Rank
 from koala.sim.faults import FaultPlan
 from koala.sim.links import FromAgent, InventoryEnd, Link, Order, Ping, Pong, Register
@@ -68,23 +68,6 @@ class Overseer(Protocol):
         """A journal was replayed: the digest of what was lost, if all was durable, and of what
         came back.
         """
-
-
-class Keeper(Protocol):
-    """Keeps the leases in the place of the pump's own book: the live daemon's can be tried here."""
-
-    def answer(self, claim: ClaimId, now: Instant) -> None:
-        """A ping of this claim is being answered."""
-
-    def overdue(
-        self,
-        ledger: Mapping[ClaimId, Claim],
-        sites: Mapping[SiteName, SiteState],
-        *,
-        fence_s: Seconds,
-        now: Instant,
-    ) -> list[ClaimFenced]:
-        """The claims whose fence time has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +107,6 @@ class Daemon:
         parameters: Parameters,
         policies: Policies,
         overseer: Overseer,
-        keeper: Callable[[Instant], Keeper] | None = None,
     ) -> None:
         self.engine = engine
         self.journal: list[Record] = []
@@ -132,8 +114,7 @@ class Daemon:
         self.scheduler = Scheduler(parameters, policies)
         self.links: dict[SiteName, Link] = {}
         self._plan = plan
-        self._make_keeper = keeper
-        self._keeper = keeper(0.0) if keeper is not None else None
+        self._leases = Leases(0.0)
         self._parameters = parameters
         self._policies = policies
         self._overseer = overseer
@@ -142,8 +123,6 @@ class Daemon:
         self._is_committing = False
         self._wake: Entry | None = None
         self._served: dict[SiteName, bool] = {}
-        self._answered: dict[ClaimId, Instant] = {}
-        self._started_at: Instant = 0.0
         self._is_fencing = False
         self._lost_at: dict[SiteName, Instant] = {}
 
@@ -157,10 +136,7 @@ class Daemon:
             self._overseer.replayed(self._lost_digest, digest(self.scheduler))
         self.is_up = True
         self._life += 1
-        self._started_at = self.engine.now
-        self._answered = {}
-        if self._make_keeper is not None:
-            self._keeper = self._make_keeper(self._started_at)
+        self._leases = Leases(self.engine.now)
         self._served = {}
         self._lost_at = {}
         self._is_fencing = False
@@ -306,29 +282,19 @@ class Daemon:
             return
         if claim.nonce not in ("", ping.nonce):
             return
-        self._answered[ping.claim] = self.engine.now
-        if self._keeper is not None:
-            self._keeper.answer(ping.claim, self.engine.now)
+        self._leases.answer(ping.claim, self.engine.now)
         link.to_agent(Pong(claim=ping.claim, nonce=ping.nonce, sent_at=ping.sent_at))
-
-    def _silent_since(self, claim: Claim) -> Instant:
-        """Nothing of the claim heard an answer after this: a claim that was not granted may still
-        start within its grace time.
-        """
-        known_at = max(self._answered.get(claim.id, 0.0), self._started_at)
-        if claim.granted_at is not None:
-            return max(known_at, claim.granted_at)
-        # It may have been asked for anew at the last registration, and granted just before the cut.
-        is_open = self.links[claim.site].is_open_for_daemon
-        heard_at = self.engine.now if is_open else self._lost_at.get(claim.site, 0.0)
-        grace_s = claim.grace_until - claim.asked_at
-        return max(known_at, claim.asked_at, heard_at) + grace_s * 1.01
 
     def fence_at(self, claim: Claim) -> Instant:
         """From when on nothing of the claim can live."""
         limits = self._parameters
-        fence_s: Seconds = limits.fence_s if claim.released else limits.hold_fence_s
-        return self._silent_since(claim) + fence_s
+        return self._leases.fence_at(
+            claim,
+            self.scheduler.sites,
+            fence_s=limits.fence_s,
+            hold_fence_s=limits.hold_fence_s,
+            now=self.engine.now,
+        )
 
     def _set_fences(self) -> None:
         if self.scheduler.ledger and not self._is_fencing:
@@ -346,9 +312,11 @@ class Daemon:
         self._set_fences()
 
     def _overdue(self) -> list[ClaimFenced]:
-        scheduler, now = self.scheduler, self.engine.now
-        if self._keeper is not None:
-            fence_s = self._parameters.fence_s
-            return self._keeper.overdue(scheduler.ledger, scheduler.sites, fence_s=fence_s, now=now)
-        claims = scheduler.ledger.values()
-        return [ClaimFenced(claim=c.id) for c in claims if self.fence_at(c) <= now]
+        limits = self._parameters
+        return self._leases.overdue(
+            self.scheduler.ledger,
+            self.scheduler.sites,
+            fence_s=limits.fence_s,
+            hold_fence_s=limits.hold_fence_s,
+            now=self.engine.now,
+        )

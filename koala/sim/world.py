@@ -25,7 +25,7 @@ from koala.core.values import ClaimId, FileName, Instant, JobId, Seconds, SiteNa
 from koala.sim.engine import Engine
 from koala.sim.faults import FaultPlan, Happening, Incident
 from koala.sim.links import Link
-from koala.sim.pump import Daemon, Keeper, Overseer
+from koala.sim.pump import Daemon, Overseer
 from koala.sim.sites import Setting, Site, Witness
 from koala.sim.starters import Leases
 
@@ -53,7 +53,6 @@ class World:
         onlooker: Onlooker,
         program: Callable[[ClaimId], tuple[Seconds, int]],
         bandwidth: Callable[[SiteName, SiteName], float],
-        keeper: Callable[[Instant], Keeper] | None = None,
     ) -> None:
         self.engine = Engine()
         self.plan = plan
@@ -64,7 +63,6 @@ class World:
             parameters=parameters,
             policies=policies,
             overseer=onlooker,
-            keeper=keeper,
         )
         leases = Leases(
             hold_lease_s=parameters.hold_lease_s,

@@ -370,6 +370,7 @@ def hold(action: ac.ClaimProcessors, *, store_token: str = "") -> pb.ToAgent:
         inputs=action.inputs,
         local_input=action.local_input or "",
         store_token=store_token,
+        is_preempting=action.is_preempting,
     )
     if action.chunk is not None:
         message.chunk_offset, message.chunk_bytes = action.chunk

@@ -393,9 +393,9 @@ def test_a_stop_that_overtakes_the_refusal_makes_the_site_rest_as_well(begin: Be
     """We judge at JST + grace; the site's own grace time began a little later."""
     script = high(preemptible(begin), 8).at(0.75).drop()
     site = script.scheduler.sites[SiteName("delft")]
-    script.at(6.5).drop()
+    script.at(11.5).drop()  # 0.75 + grace + what the victims may take
     script.gone("high/1/0/1", EndKind.STOPPED).drop()
-    assert site.no_preempt_until == 6.5 + 600.0
+    assert site.no_preempt_until == 11.5 + 600.0
 
 
 def test_a_preempting_claim_that_is_stopped_in_time_is_no_refusal(begin: Begin) -> None:

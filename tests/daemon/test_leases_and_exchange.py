@@ -4,9 +4,9 @@ import pytest
 
 from koala.core.grid import Site, SiteFacts
 from koala.core.job import Claim, ClaimPhase, StartType
+from koala.core.leases import Leases
 from koala.core.values import ClaimId, JobId, SiteName
 from koala.daemon.exchange import NAMES_MAX, Exchange
-from koala.daemon.leases import Leases
 from koala.errors import RejectedError, SpecError
 
 CLAIM = ClaimId("j1/1/0/1")
@@ -43,7 +43,7 @@ def sites(*, is_connected: bool = True) -> dict[SiteName, Site]:
 
 
 def is_fenced(leases: Leases, claims: dict[ClaimId, Claim], now: float, **site: bool) -> bool:
-    return bool(leases.overdue(claims, sites(**site), fence_s=100.0, now=now))
+    return bool(leases.overdue(claims, sites(**site), fence_s=100.0, hold_fence_s=20.0, now=now))
 
 
 def test_a_released_claim_is_fenced_when_silent_since_its_last_answer() -> None:
@@ -61,8 +61,11 @@ def test_a_lease_that_was_longer_once_still_counts() -> None:
     assert is_fenced(Leases(0.0), claims, 610.0)
 
 
-def test_a_claim_that_was_never_released_is_never_fenced() -> None:
-    assert not is_fenced(Leases(0.0), ledger(released=False), 1e9)
+def test_an_unreleased_claim_is_fenced_after_the_hold_lease_where_its_site_is_away() -> None:
+    held = ledger(released=False, granted_at=70.0)
+    assert not is_fenced(Leases(0.0), held, 1e9, is_connected=True)
+    assert not is_fenced(Leases(0.0), held, 89.0, is_connected=False)
+    assert is_fenced(Leases(0.0), held, 90.0, is_connected=False)
 
 
 def test_a_daemons_start_counts_as_the_last_answer() -> None:
@@ -86,13 +89,15 @@ def test_a_claim_without_barrier_may_begin_as_long_as_its_agent_knows_it() -> No
 
 def test_an_infinite_lease_fences_nothing() -> None:
     leases = Leases(0.0)
-    assert leases.overdue(ledger(), sites(), fence_s=float("inf"), now=1e12) == []
+    assert (
+        leases.overdue(ledger(), sites(), fence_s=float("inf"), hold_fence_s=20.0, now=1e12) == []
+    )
 
 
 def test_answers_of_claims_that_are_gone_are_forgotten() -> None:
     leases = Leases(0.0)
     leases.answer(CLAIM, 500.0)
-    leases.overdue({}, sites(), fence_s=100.0, now=500.0)
+    leases.overdue({}, sites(), fence_s=100.0, hold_fence_s=20.0, now=500.0)
     assert is_fenced(leases, ledger(), 110.0)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
@@ -333,7 +334,7 @@ async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: P
             await agent.until("release")
             async with asyncio.TaskGroup() as reading:
                 following = client.logs(job, stream="stdout", follow=True)
-                first = reading.create_task(anext(aiter(following)))
+                first = reading.create_task(_first(following))
                 await agent.until("log_request")
                 agent.logs["stdout.0"] = b"late\n"
             assert first.result().data == b"late\n"
@@ -363,3 +364,7 @@ async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_pa
             assert [part.data async for part in client.logs(job, stream="stdout", follow=True)] == [
                 b"came late\n"
             ]
+
+
+async def _first(parts: AsyncIterator[koala_pb2.LogPart]) -> koala_pb2.LogPart:
+    return await anext(parts)

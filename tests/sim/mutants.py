@@ -17,6 +17,7 @@ from koala.core import (
     claiming,
     ending,
     health,
+    leases,
     losing,
     scheduler,
     sites,
@@ -117,7 +118,9 @@ def early_fence() -> Patches:
     short = property(lambda self: self.kill_s + 0.1)
     with (
         _replaced((Parameters, "fence_s"), by=short),
-        _replaced((pump.Daemon, "_silent_since"), by=lambda self, claim: claim.asked_at),
+        _replaced(
+            (leases.Leases, "_alive_until"), by=lambda self, claim, sites, now: claim.asked_at
+        ),
     ):
         yield
 
@@ -184,7 +187,7 @@ def errors_are_never_reset() -> Patches:
 @mutant
 def bad_sites_do_not_rest() -> Patches:
     """A site past its threshold gets claims."""
-    with _replaced((health, "is_resting"), (sites, "is_resting"), by=lambda site, now: False):
+    with _replaced((health, "is_resting"), (sites, "is_resting"), by=lambda site: False):
         yield
 
 

@@ -5,7 +5,6 @@ Parameters are often drawn at their bounds, because that is where rules meet.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -34,7 +33,7 @@ from koala.core.values import (
 )
 from koala.policies import chosen
 from koala.sim.faults import Chances, FaultPlan, Incident
-from koala.sim.pump import Keeper, replay
+from koala.sim.pump import replay
 from koala.sim.sites import Setting
 from koala.sim.world import OPERATOR, World
 from koala_agent.lrm.model import Discipline
@@ -300,9 +299,7 @@ def _kinds(random: Random) -> tuple[Incident, ...]:
 class Run:
     """One seed's world, run to its end."""
 
-    def __init__(
-        self, scenario: Scenario, *, keeper: Callable[[Instant], Keeper] | None = None
-    ) -> None:
+    def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         parameters = scenario.parameters
         self.oracle = Oracle(parameters, scenario.specs)
@@ -323,7 +320,6 @@ class Run:
             onlooker=self.oracle,
             program=self._program,
             bandwidth=lambda _source, _target: BANDWIDTH_BPS,
-            keeper=keeper,
         )
         self.oracle.engine = self.world.engine
         self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}

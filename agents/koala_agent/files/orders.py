@@ -16,7 +16,7 @@ from typing import TypeAlias
 class FetchOrder:
     """To the target: read `size_bytes` of a file from `offset` on, at `address`, with the token.
 
-    `checksum` is that of the whole file; empty when unknown, and when a part of the file is ordered.
+    `checksum` is that of the whole file; empty when unknown or when a part of it is ordered.
     """
 
     transfer: str

@@ -10,7 +10,7 @@ from koala.core.grid import (
     PlacementRequest,
     Unplaceable,
 )
-from koala.core.values import FileName, SiteName
+from koala.core.values import SiteName
 
 
 def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
@@ -43,19 +43,10 @@ def _closest(
         if site is None or idle.get(site, 0) < part.processors:
             return None
         return Assignment(component=part.component, site=site)
-    return nearest(part, request.file, request.transfer_s_max, view, idle)
-
-
-def nearest(  # one site of a tie group is compared with the next: five values belong together
-    part: Part, file: FileName, transfer_s_max: float, view: GridView, idle: dict[SiteName, int]
-) -> Assignment | None:
-    """The assignment with the shortest transfer, most idle processors among equals; None when
-    nothing fits.
-    """
     best: Assignment | None = None
-    for seconds_per_byte, source, site in view.near(file):
+    for seconds_per_byte, source, site in view.near(request.file, request.user):
         transfer_s = seconds_per_byte * part.size_bytes
-        if transfer_s > transfer_s_max or (best is not None and transfer_s > best.transfer_s):
+        if transfer_s > (request.transfer_s_max if best is None else best.transfer_s):
             break
         fits = idle.get(site, 0) >= part.processors and part.site in (None, site)
         if fits and (best is None or idle[site] > idle[best.site]):
@@ -78,7 +69,7 @@ def unplaceable(
     elif max(idle.values()) < part.processors:
         site = max(idle, key=idle.__getitem__)
         reason = f"largest idle site is {site} with {idle[site]}"
-    elif request.file is not None and not view.near(request.file):
+    elif request.file is not None and not view.near(request.file, request.user):
         reason = f"no usable site holds its input file {request.file}"
     else:
         reason = f"no site with enough idle processors gets {request.file} in time"

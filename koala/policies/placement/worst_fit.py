@@ -12,9 +12,10 @@ def worst_fit(request: PlacementRequest, view: GridView) -> Placement | Unplacea
     """Components in decreasing size, each to the site with most idle processors that its file can
     reach in time; ties: site order. Several components may share a site."""
     idle = view.idle(request.user)
-    routes = (
-        None if request.file is None else {site: (c, s) for c, s, site in view.near(request.file)}
-    )
+    routes = None
+    if request.file is not None:
+        near = view.near(request.file, request.user)
+        routes = {site: (cost, source) for cost, source, site in near}
     assignments = []
     for part in by_decreasing_size(request.parts):
         best: Assignment | None = None

@@ -547,6 +547,7 @@ class Hold(_message.Message):
     CHUNK_OFFSET_FIELD_NUMBER: _builtins.int
     CHUNK_BYTES_FIELD_NUMBER: _builtins.int
     STORE_TOKEN_FIELD_NUMBER: _builtins.int
+    IS_PREEMPTING_FIELD_NUMBER: _builtins.int
     claim: _builtins.str
     ask_number: _builtins.int
     is_granted: _builtins.bool
@@ -563,6 +564,8 @@ class Hold(_message.Message):
     """0: the whole"""
     store_token: _builtins.str
     """shown to the relay with the claim's outputs and logs"""
+    is_preempting: _builtins.bool
+    """other claims are being stopped for it and may take kill_s to go"""
     @_builtins.property
     def program(self) -> Global___Program: ...
     @_builtins.property
@@ -585,10 +588,11 @@ class Hold(_message.Message):
         chunk_offset: _builtins.int = ...,
         chunk_bytes: _builtins.int = ...,
         store_token: _builtins.str = ...,
+        is_preempting: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_number", b"ask_number", "chunk_bytes", b"chunk_bytes", "chunk_offset", b"chunk_offset", "claim", b"claim", "hold_s", b"hold_s", "inputs", b"inputs", "is_granted", b"is_granted", "local_input", b"local_input", "no_barrier", b"no_barrier", "owner", b"owner", "processors", b"processors", "program", b"program", "store_token", b"store_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_number", b"ask_number", "chunk_bytes", b"chunk_bytes", "chunk_offset", b"chunk_offset", "claim", b"claim", "hold_s", b"hold_s", "inputs", b"inputs", "is_granted", b"is_granted", "is_preempting", b"is_preempting", "local_input", b"local_input", "no_barrier", b"no_barrier", "owner", b"owner", "processors", b"processors", "program", b"program", "store_token", b"store_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,8 +3,9 @@
 Pure. A starter's lease counts from the sending of the newest ping that was answered, so it is over
 `run_lease_s` after that answer left here at the latest; the fence adds what clocks and stopping may
 take (`Parameters.fence_s`, or that of an earlier, longer lease: `Claim.fence_s`). A daemon that
-starts takes its start as the last answer to every ping (design: Fence). Only claims that may have
-passed are fenced: of the others nothing can pass.
+starts takes its start as the last answer to every ping (design: Fence). Of a claim that was not
+released nothing can pass; it is fenced as well, after the shorter hold lease, where its site is
+away and cannot say that it is gone.
 """
 
 from __future__ import annotations
@@ -36,16 +37,31 @@ class Leases:
         sites: Mapping[SiteName, Site],
         *,
         fence_s: Seconds,
+        hold_fence_s: Seconds,
         now: Instant,
     ) -> list[ClaimFenced]:
-        """The claims that may have passed and whose fence time has come, in the ledger's order."""
+        """The claims whose fence time has come, in the ledger's order."""
         self._answered = {claim: at for claim, at in self._answered.items() if claim in ledger}
         return [
             ClaimFenced(claim=claim.id)
             for claim in ledger.values()
-            if claim.released
-            and now >= self._alive_until(claim, sites, now) + max(fence_s, claim.fence_s)
+            if (claim.released or _is_away(sites, claim.site))
+            and now
+            >= self.fence_at(claim, sites, fence_s=fence_s, hold_fence_s=hold_fence_s, now=now)
         ]
+
+    def fence_at(
+        self,
+        claim: Claim,
+        sites: Mapping[SiteName, Site],
+        *,
+        fence_s: Seconds,
+        hold_fence_s: Seconds,
+        now: Instant,
+    ) -> Instant:
+        """From when on nothing of the claim can live, as far as is known now."""
+        lease_s = max(fence_s, claim.fence_s) if claim.released else hold_fence_s
+        return self._alive_until(claim, sites, now) + lease_s
 
     def _alive_until(self, claim: Claim, sites: Mapping[SiteName, Site], now: Instant) -> Instant:
         """The last instant at which a lease of the claim can have begun."""
@@ -57,3 +73,8 @@ class Leases:
         site = sites.get(claim.site)
         heard_at = now if site is None or site.is_connected else site.disconnected_at
         return max(begun_at, heard_at + (site.facts.grace_s if site is not None else 0.0))
+
+
+def _is_away(sites: Mapping[SiteName, Site], name: SiteName) -> bool:
+    site = sites.get(name)
+    return site is not None and not site.is_connected
