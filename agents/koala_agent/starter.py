@@ -80,6 +80,8 @@ DIAL_LIMIT_S = 3.0
 LOOK_S = 0.05
 LINGER_S = 60.0
 """How long an end is told to nobody before the starter exits; it is written down anyway."""
+LEASE_LINGER_S = 1.0
+"""The same after a lease: who answered nothing for all of it will hardly hear the end."""
 VALUE_MAX_BYTES = 4096
 NAME_MAX_BYTES = 256
 QUESTIONS_MAX = 1024
@@ -91,6 +93,8 @@ FOREIGN_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 FOREIGN_S = 0.25
 """A site that ends a batch job signals all its processes: the program's death may be seen before
 the starter's own signal, which is waited for so long before the death counts as the program's."""
+MARK = "KOALA_STARTER"
+"""The variable that every process of the program has: the starter's nonce."""
 
 # What it works with ------------------------------------------------------------------------------
 
@@ -703,10 +707,11 @@ class StarterMachine:
         for number in list(self._questions):
             self._give_up(number)
         self._say(WriteEnd(end=self._told_end()))
-        if phase.is_dismissed:
-            self._exit()
+        is_by_lease = phase.kind == "lease"
+        if phase.is_dismissed or (is_by_lease and not self._is_connected):
+            self._exit()  # the next agent reads what was written
             return
-        self.phase = Over(until=self._now + LINGER_S)
+        self.phase = Over(until=self._now + (LEASE_LINGER_S if is_by_lease else LINGER_S))
         self._tell({"kind": "ended", "end": self._told_end()})
 
     def _told_end(self) -> dict[str, object]:
@@ -955,11 +960,11 @@ class Processes:
     number of times, and "go". When this process dies they read the end of the pipe, and exit.
     """
 
-    def __init__(self, program: Program, claim: str) -> None:
+    def __init__(self, program: Program, nonce: str) -> None:
         self.cpu_s = 0.0
         self.memory_bytes = 0
         self._program = program
-        self._claim = claim
+        self._nonce = nonce
         self._pids: dict[int, int] = {}
         self._go: dict[int, int] = {}
         self._environments: dict[int, dict[str, str]] = {}
@@ -1031,7 +1036,7 @@ class Processes:
         """All living processes that were started here, however they left the tree."""
         if self._is_subreaper and _has_no_child():
             return []
-        return _find_tree(self._claim)
+        return _find_tree(self._nonce)
 
     def signal(self, number: int) -> None:
         """Sends a signal to all that is left."""
@@ -1150,8 +1155,11 @@ def _has_no_child() -> bool:
     return False
 
 
-def _find_tree(claim: str) -> list[int]:
-    """Our descendants, and whoever carries the claim in its environment but our own ancestors."""
+def _find_tree(nonce: str) -> list[int]:
+    """Our descendants, and whoever carries our mark in its environment but our own ancestors.
+
+    Not the claim: another daemon on this machine gives the same names to claims of its own.
+    """
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -1165,7 +1173,7 @@ def _find_tree(claim: str) -> list[int]:
     while pid in parents and parents[pid] not in above:
         pid = parents[pid]
         above.add(pid)
-    mark = b"KOALA_CLAIM=" + claim.encode() + b"\0"
+    mark = f"{MARK}={nonce}\0".encode()
     others = [pid for pid in sorted(parents) if pid not in above]
     return [pid for pid in others if _descends(pid, own, parents) or _carries(pid, mark)]
 
@@ -1484,7 +1492,8 @@ class Carrier:
         agents = [_list(agent) for agent in _list(spec["agents"])]
         addresses = [(str(host), _count(port)) for host, port in agents]
         self._line = Line(addresses, self._watch)
-        self._processes = Processes(self._program, str(spec["claim"]))
+        self._program.environment[MARK] = nonce
+        self._processes = Processes(self._program, nonce)
         self._exchange: Exchange | None = None
         self._passing = -1
         self._events: list[Event] = []
