@@ -1,0 +1,284 @@
+"""Parts of a grid are killed while jobs run: what goes on, what is set back, what never happens.
+
+Each test has a grid of its own, so that a failure spoils no other. Leases are long where they must
+not run out on a busy machine, and of seconds where they must.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from koala.client import Client
+from koala.errors import UnreachableError
+from tests.live.grid import CALM, HASTY, Grid, live_grid, until
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+KILLS = 10
+CHAOS_JOBS = 20
+
+
+async def running_job(grid: Grid, client: Client, *sites: str, seconds: float = 600) -> str:
+    """A job with two processes at each of these sites that has begun."""
+    evidence = grid.evidence
+    parts = [evidence.component(site=site, count=2, gate="open", seconds=seconds) for site in sites]
+    job = (await client.submit(evidence.job(*parts))).job
+    await grid.phase(client, job, "Running")
+    processes = 2 * len(sites)
+    await until(lambda: len([x for x in evidence.lines(job) if x.word == "start"]) == processes)
+    return job
+
+
+# --- within the lease -----------------------------------------------------------------------------
+
+
+async def test_killed_agents_and_daemons_that_come_back_find_everything_as_it_was(
+    tmp_path: Path,
+) -> None:
+    """Agent, daemon, both at once: the same processes run on, and the job ends in attempt one."""
+    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+            alive = grid.processes(f"{job}/")
+            for names in (("delft",), ("daemon",), ("leiden", "daemon"), (*grid.sites, "daemon")):
+                grid.kill(*names)
+                assert grid.processes(f"{job}/") == alive
+                grid.start()
+                await grid.ready(client)
+                assert (await client.show(job))["phase"] == "Running"
+            assert grid.processes(f"{job}/") == alive
+            grid.evidence.open_gate("open")
+            assert await client.wait(job) == "Finished"
+            shown = await client.show(job)
+            assert shown["attempts"] == 1
+            assert (await client.metrics())["epoch"] == 4
+            await grid.at_rest(client)
+        assert grid.evidence.finished(job, processes=4) == 1
+
+
+async def test_a_component_that_ends_while_its_agent_is_away_is_told_afterwards(
+    tmp_path: Path,
+) -> None:
+    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+            grid.kill("delft", "leiden")
+            grid.evidence.open_gate("open")
+            await until(lambda: not grid.programs(f"{job}/"))
+            grid.start()
+            assert await client.wait(job) == "Finished"
+            await grid.at_rest(client)
+        assert grid.evidence.finished(job, processes=4) == 1
+
+
+async def test_an_agent_that_stands_still_for_a_while_goes_on(tmp_path: Path) -> None:
+    """SIGSTOP: its link is cut for silence; starters wait for it."""
+    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+            alive = grid.processes(f"{job}/")
+            grid.signal("delft", signal.SIGSTOP)
+            await grid.site_state(client, "delft", "disconnected")
+            grid.signal("delft", signal.SIGCONT)
+            await grid.ready(client)
+            assert grid.processes(f"{job}/") == alive
+            grid.evidence.open_gate("open")
+            assert await client.wait(job) == "Finished"
+            await grid.at_rest(client)
+        assert grid.evidence.finished(job, processes=4) == 1
+
+
+# --- past the lease -------------------------------------------------------------------------------
+
+
+async def test_a_job_whose_agent_does_not_come_back_ends_everywhere_and_only_then_runs_elsewhere(
+    tmp_path: Path,
+) -> None:
+    sites = {"delft": 4, "leiden": 4, "vu": 4}
+    with live_grid(tmp_path, sites=sites, parameters=HASTY) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            evidence = grid.evidence
+            part = evidence.component(count=3, gate="open", seconds=600)
+            job = (await client.submit(evidence.job(part, part))).job
+            await grid.phase(client, job, "Running")
+            shown = await client.show(job)
+            lost, kept = (part["site"] for part in shown["parts"])
+            grid.kill(lost)
+            # The evidence's locks show that nothing of attempt 1 was alive when attempt 2 began.
+            await until(lambda: any(line.attempt == 2 for line in evidence.lines(job)))
+            assert not grid.processes(f"{job}/1/")
+            shown = await client.show(job)
+            assert shown["attempts"] == 2
+            assert lost not in {part["site"] for part in shown["parts"]}
+            assert kept in {part["site"] for part in shown["parts"]}
+            evidence.open_gate("open")
+            assert await client.wait(job) == "Finished"
+            assert evidence.finished(job, processes=6) == 2
+            grid.start(lost)
+            await grid.ready(client)
+            await grid.at_rest(client)
+
+
+async def test_a_killed_starter_sets_its_job_back_and_its_processes_are_reaped(
+    tmp_path: Path,
+) -> None:
+    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+            starter, *_ = grid.starters(f"{job}/1/0/")
+            os.kill(starter, signal.SIGKILL)
+            await until(lambda: any(line.attempt == 2 for line in grid.evidence.lines(job)))
+            assert not grid.processes(f"{job}/1/")
+            grid.evidence.open_gate("open")
+            assert await client.wait(job) == "Finished"
+            await grid.at_rest(client)
+        assert grid.evidence.finished(job, processes=4) == 2
+
+
+async def test_nothing_is_left_of_a_grid_whose_daemon_and_agents_are_gone(tmp_path: Path) -> None:
+    """Nobody is there to say stop: the leases end it."""
+    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}, parameters=HASTY) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+        grid.kill("daemon", *grid.sites)
+        assert len(grid.programs(f"{job}/")) == 4
+        await grid.nothing_left()
+
+
+# --- members that are missing ---------------------------------------------------------------------
+
+
+async def test_a_quorum_starts_without_the_component_whose_site_is_down(tmp_path: Path) -> None:
+    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4, "vu": 4}) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            evidence = grid.evidence
+            grid.kill("vu")
+            await grid.site_state(client, "vu", "disconnected")
+            parts = [evidence.component(site=site) for site in grid.sites]
+            quorum = (await client.submit(evidence.job(*parts, more="(quorum=2)"))).job
+            loose = [*parts[:2], evidence.component(site="vu", more=LOOSE)]
+            dropped = (await client.submit(evidence.job(*loose))).job
+            strict = (await client.submit(evidence.job(*parts))).job
+            for job in (quorum, dropped):
+                assert await client.wait(job) == "Finished", await client.show(job)
+                assert evidence.finished(job, processes=2) == 1
+                shown = await client.show(job)
+                assert [part["passed_at"] is None for part in shown["parts"]] == [
+                    False,
+                    False,
+                    True,
+                ]
+            assert evidence.lines(strict) == []
+            grid.start("vu")
+            assert await client.wait(strict) == "Finished"
+            assert evidence.finished(strict, processes=3) == 1
+            await grid.at_rest(client)
+
+
+LOOSE = "(subjobStartType=loose-barrier)"
+
+
+# --- chaos ----------------------------------------------------------------------------------------
+
+
+async def test_a_daemon_killed_again_and_again_loses_no_job_and_starts_none_twice(
+    tmp_path: Path,
+) -> None:
+    """SIGKILL at random instants of its life while jobs stream through; keys make submission
+    certain."""
+    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4, "vu": 4}) as grid:
+        await chaos(grid, victims=("daemon",), kills=KILLS, jobs=CHAOS_JOBS, seed=1)
+
+
+async def test_agents_killed_among_the_daemon_change_nothing_of_that(tmp_path: Path) -> None:
+    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4, "vu": 4}) as grid:
+        victims = ("daemon", "delft", "leiden", "vu")
+        await chaos(grid, victims=victims, kills=KILLS, jobs=CHAOS_JOBS, seed=2)
+
+
+async def chaos(grid: Grid, *, victims: tuple[str, ...], kills: int, jobs: int, seed: int) -> None:
+    """Submits jobs and kills until both are done, then looks at what became of them."""
+    random = Random(seed)
+    async with grid.client() as client, asyncio.TaskGroup() as group:
+        await grid.ready(client)
+        submitting = group.create_task(submit_all(grid, client, jobs, Random(seed)))
+        for _ in range(kills):
+            await moment(random.uniform(0.0, 1.0))
+            victim = random.choice(victims)
+            grid.kill(victim)
+            grid.start(victim)
+        accepted = await submitting
+        phases = await client.wait_all(list(accepted))
+        assert set(phases.values()) == {"Finished"}, phases
+        assert {job["job"] for job in await client.list_jobs()} == set(accepted)
+        await grid.at_rest(client)
+        lives = grid.log("daemon").count('"daemon.started"')
+        assert (await client.metrics())["epoch"] >= lives > 1
+    for job, processes in accepted.items():
+        grid.evidence.finished(job, processes=processes)
+
+
+async def submit_all(grid: Grid, client: Client, jobs: int, random: Random) -> dict[str, int]:
+    """Jobs of two and three components, one after the other; the processes of each."""
+    evidence = grid.evidence
+    accepted: dict[str, int] = {}
+    for number in range(jobs):
+        counts = [random.randint(1, 2) for _ in range(random.randint(2, 3))]
+        seconds = random.uniform(0.0, 0.6)
+        rsl = evidence.job(*(evidence.component(count=c, seconds=seconds) for c in counts))
+        job = await submit_surely(client, rsl, key=f"chaos-{number}")
+        assert job not in accepted
+        accepted[job] = sum(counts)
+        await moment(random.uniform(0.0, 0.4))
+    return accepted
+
+
+async def submit_surely(client: Client, rsl: str, *, key: str) -> str:
+    """The daemon may be killed before, while or after it takes a job in; the key makes them one."""
+    while True:
+        try:
+            return (await client.submit(rsl, key=key)).job
+        except UnreachableError:
+            await moment(0.05)
+
+
+async def moment(seconds: float) -> None:
+    """Lets some time pass, for kills at instants that nothing announces."""
+    await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=seconds)
+
+
+# --- two grids ------------------------------------------------------------------------------------
+
+
+async def test_two_grids_on_one_machine_do_not_disturb_one_another(tmp_path: Path) -> None:
+    """Their claims have the same names; one is killed as a whole while the other runs."""
+    with (
+        live_grid(tmp_path / "a", sites={"delft": 4}, parameters=HASTY) as dying,
+        live_grid(tmp_path / "b", sites={"delft": 4}, parameters=CALM) as living,
+    ):
+        async with dying.client() as one, living.client() as other:
+            await dying.ready(one)
+            await living.ready(other)
+            jobs = [await running_job(g, c, "delft") for g, c in ((dying, one), (living, other))]
+            assert jobs == ["j1", "j1"]
+            alive = living.processes()
+            dying.kill("daemon", "delft")
+            await dying.nothing_left()
+            assert living.processes() == alive
+            living.evidence.open_gate("open")
+            assert await other.wait("j1") == "Finished"
+            await living.at_rest(other)
+        assert living.evidence.finished("j1", processes=2) == 1
