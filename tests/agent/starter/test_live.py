@@ -19,6 +19,9 @@ from tests.agent.watching import Ear, process_ended
 
 pytestmark = pytest.mark.live
 
+OWN_CLAIM = f"t{os.getpid()}/1/0/1"
+"""That of no other test or grid on this machine."""
+
 # A daemon that leaves its session and its parent, says its pid, and lives on.
 ESCAPE = "setsid sh -c 'echo $$ > {ear}; exec sleep 600' > /dev/null 2>&1 &"
 
@@ -108,11 +111,11 @@ async def test_a_program_that_the_system_refuses_is_unexecutable(tmp_path: Path)
 async def test_the_wall_time_ends_what_ignores_term(tmp_path: Path) -> None:
     script = "trap '' TERM; while :; do sleep 600; done"
     async with a_site(tmp_path, leases=Leases(kill_s=0.3)) as site:
-        await site.passed(a_shell_hold(script, wall_time_s=0.3))
-        end = await end_of(site)
+        await site.passed(a_shell_hold(script, OWN_CLAIM, wall_time_s=0.3))
+        end = await end_of(site, OWN_CLAIM)
     assert end.kind is EndKind.WALL_TIME
     assert end.statuses == (-signal.SIGKILL,)
-    assert not find_by_claim("j1/1/0/1")
+    assert not find_by_claim(OWN_CLAIM)
 
 
 async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
@@ -177,11 +180,11 @@ async def test_a_foreign_cancel_is_the_sites_doing(tmp_path: Path) -> None:
 async def test_a_killed_starter_is_told_as_vanished(tmp_path: Path, ear: Ear) -> None:
     script = f"echo $PPID > {ear.path}; exec sleep 600"
     async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold(script))
+        await site.passed(a_shell_hold(script, OWN_CLAIM))
         os.kill(int(await ear.line()), signal.SIGKILL)
-        end = await end_of(site)
+        end = await end_of(site, OWN_CLAIM)
     assert end.kind is EndKind.VANISHED
-    assert not find_by_claim("j1/1/0/1")
+    assert not find_by_claim(OWN_CLAIM)
 
 
 async def test_a_claim_that_does_not_start_in_time_is_refused(tmp_path: Path) -> None:
