@@ -221,6 +221,7 @@ async def chaos(grid: Grid, *, victims: tuple[str, ...], kills: int, jobs: int, 
             grid.kill(victim)
             grid.start(victim)
         accepted = await submitting
+        await grid.ready(client)  # a client waits for a daemon only once it has seen it
         phases = await client.wait_all(list(accepted))
         assert set(phases.values()) == {"Finished"}, phases
         assert {job["job"] for job in await client.list_jobs()} == set(accepted)

@@ -129,7 +129,8 @@ async def test_a_job_that_flees_from_process_to_process_is_caught(
 
 
 async def test_a_job_that_minds_term_may_clean_up(serve: Serve, ask: Ask, pipe: Pipe) -> None:
-    tidy = f"trap 'echo tidy; kill $! 2> /dev/null; exit 5' TERM; echo up > {pipe.path}; sleep 1000 & wait"
+    trap = "trap 'echo tidy; kill $! 2> /dev/null; exit 5' TERM"
+    tidy = f"{trap}; echo up > {pipe.path}; sleep 1000 & wait"
     placeholder = ask("a", "sh", "-c", tidy)
     async with serve(kill_s=20.0) as (manager, witness):
         await manager.submit(placeholder)
