@@ -13,6 +13,7 @@ from koala.core.facts import (
     member_of,
     part_of_file,
     picture_of,
+    sites_asked_enough,
     unanswered,
 )
 from koala.core.files import Transfer
@@ -30,7 +31,7 @@ from koala.core.job import (
     Starting,
     StartType,
 )
-from koala.core.sites import is_usable, note_ask
+from koala.core.sites import is_usable, note_ask, widen
 from koala.core.slots import (
     ClaimPlan,
     ClaimQuestion,
@@ -289,6 +290,9 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     claim = state.ledger.get(event.claim)
     if claim is None or claim.phase is not ClaimPhase.ASKED:
         return
+    if len(state.queues) and claim.site in sites_asked_enough(state):
+        state.ask_scan()
+    widen(state.sites[claim.site], limit=state.parameters.claims_open_max)
     claim.phase = ClaimPhase.GRANTED
     claim.nonce = event.nonce
     claim.granted_at = now

@@ -109,7 +109,30 @@ def picture_of(state: State, now: Instant, asking: Job | None = None) -> GridVie
         now=now,
         placed=placed_processors(state, own) if state.parameters.count_placed else {},
         busy=[claim for claim in state.ledger.values() if claim.job != own],
+        closed=sites_asked_enough(state) if asking is None else (),
     )
+
+
+def sites_asked_enough(state: State) -> list[SiteName]:
+    """Sites with as many unanswered claims as their window allows: no job is placed there now.
+
+    Whoever asks a site for more than it can begin within its grace time gets refusals, which come
+    back as new claims: a whole grid can live on that and run nothing. So the window grows by one
+    for each windowful of grants, up to `claims_open_max`, and a refusal halves it.
+    """
+    limit = state.parameters.claims_open_max
+    if not limit:
+        return []
+    asked: dict[SiteName, int] = {}
+    for claim in state.ledger.values():
+        is_unanswered = claim.granted_at is None and not claim.released
+        if is_unanswered and claim.phase in (ClaimPhase.ASKED, ClaimPhase.STOPPING):
+            asked[claim.site] = asked.get(claim.site, 0) + 1
+    return [
+        site
+        for site, claims in asked.items()
+        if claims >= min(limit, int(state.sites[site].window))
+    ]
 
 
 def placed_processors(state: State, own: JobId | None) -> dict[SiteName, int]:

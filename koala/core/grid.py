@@ -59,6 +59,8 @@ class Site:
     unusable_until: Instant | None = None  # None: usable
     is_probing: bool = False
     no_preempt_until: Instant = 0.0
+    window: float = 8.0  # unanswered claims with which it takes another job (facts)
+    narrowed_at_ask: int = 0  # the last ask number when a refusal narrowed the window
 
     def idle(self) -> int:
         """The last report's idle processors less the claims asked or granted since (design:
@@ -186,6 +188,13 @@ class GridView:
         """Count a component placed in this scan, or claimed in this try."""
         self._idle[site] -= processors
         self._idle_max = None
+
+    def close(self, sites: Iterable[SiteName]) -> None:
+        """These take nothing more in this scan."""
+        for site in sites:
+            if self._idle.get(site, 0) > 0:
+                self._idle[site] = 0
+                self._idle_max = None
 
     def close_probed(self, sites: Iterable[SiteName]) -> None:
         """A job was placed on these: where it is a probe, no other job may join it."""

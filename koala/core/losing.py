@@ -38,6 +38,7 @@ from koala.core.job import (
     Starting,
     Stopping,
 )
+from koala.core.sites import narrow
 from koala.core.starting import advance_start, run_if_passed
 from koala.core.state import State
 from koala.core.values import (
@@ -69,6 +70,8 @@ def on_gone(state: State, identity: ClaimId, end: ClaimEnd, now: Instant) -> Non
     if end.kind is not EndKind.FENCED:
         state.actions.append(AcknowledgeClaim(claim=identity, site=claim.site))
     judge_site(state, site, claim, end, now)
+    if claim.granted_at is None and is_refusal(claim, end, now):
+        narrow(site, claim.ask_number)
     state.ask_scan()
     found = member_of(state, claim)
     if found is not None:

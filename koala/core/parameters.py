@@ -34,6 +34,7 @@ class Parameters:
     claim_threshold: float = 0.0  # T; 1 is atomic claiming
     claiming_step_min_s: Seconds = 1.0
     claiming_tries_max: int = 100  # 0: no limit
+    claims_open_max: int = 64  # unanswered at a site that takes another job; 0: no limit
     hold_s: Seconds = 900.0  # maxHold
     preempt: str = "complete"  # or "component", the paper's, or "none"
     preempt_rest_s: Seconds = 600.0
@@ -112,6 +113,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "claim_threshold": (0.0, 1.0),
     "claiming_step_min_s": (0.001, 86_400.0),
     "claiming_tries_max": (0, 1_000_000_000),
+    "claims_open_max": (0, 1_000_000_000),
     "hold_s": (0.1, 604_800.0),
     "preempt_rest_s": (0.0, FOREVER),
     "hold_budget_user_s": (0.0, FOREVER),
@@ -139,6 +141,7 @@ PAPER = Parameters(
     queue_jobs_max=100,
     ageing_s=FOREVER,
     claiming_tries_max=0,
+    claims_open_max=0,
     preempt="component",
     probe_after_s=FOREVER,
 )

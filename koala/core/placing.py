@@ -12,6 +12,7 @@ from koala.core.facts import (
     is_optional_member,
     part_of_file,
     picture_of,
+    sites_asked_enough,
 )
 from koala.core.grid import (
     Assignment,
@@ -239,6 +240,7 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
     state.enter(job, Claiming(claim_at=claim_at), f"placed on {sites}", now)
     if claim_at <= now:
         try_to_claim(state, job, now)
+        picture.close(sites_asked_enough(state))
     else:
         state.timers.set(claim_at, Bell.CLAIM, job.id)
 

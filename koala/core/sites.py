@@ -25,16 +25,18 @@ def view(
     now: Instant,
     placed: Mapping[SiteName, int],
     busy: Iterable[Claim],
+    closed: Iterable[SiteName] = (),
 ) -> GridView:
     """The picture at `now`; `placed` is subtracted; a site on probation with a claim of ours shows
-    nothing idle.
+    nothing idle, and one that is `closed` neither.
     """
+    shut = frozenset(closed)
     claimed = {claim.site for claim in busy} if any(s.is_probing for s in sites.values()) else ()
     views = []
     for name, site in sites.items():
         if not is_usable(site):
             continue
-        is_taken = site.is_probing and name in claimed
+        is_taken = name in shut or (site.is_probing and name in claimed)
         views.append(
             SiteView(
                 name=name,
@@ -57,6 +59,18 @@ def note_ask(site: Site, claim: ClaimId, processors: int) -> int:
     site.asks += 1
     site.unreported[claim] = (site.asks, processors)
     return site.asks
+
+
+def widen(site: Site, *, limit: int) -> None:
+    """A claim was granted."""
+    site.window = min(float(max(1, limit)), site.window + 1 / site.window)
+
+
+def narrow(site: Site, ask_number: int) -> None:
+    """A claim was refused; once for all that had been asked by then."""
+    if ask_number > site.narrowed_at_ask:
+        site.window = max(1.0, site.window / 2)
+        site.narrowed_at_ask = site.asks
 
 
 def note_report(site: Site, *, idle: int, through: int) -> bool:

@@ -233,7 +233,14 @@ def digest(state: State) -> str:
             for c in state.ledger.values()
         ],
         "sites": [
-            [_site(site, 0, 0.0), site.is_drained, site.reported_idle, site.asks, site.unreported]
+            [
+                _site(site, 0, 0.0),
+                site.is_drained,
+                site.reported_idle,
+                site.asks,
+                site.unreported,
+                site.window,
+            ]
             for site in state.sites.values()
         ],
         "files": files_picture(state),
