@@ -62,6 +62,7 @@ class Grid:
         *,
         sites: Mapping[str, int],
         parameters: Mapping[str, Any] = CALM,
+        grace_s: float = 2.0,
     ) -> None:
         self.folder = folder
         self.sites = tuple(sites)
@@ -81,7 +82,7 @@ class Grid:
         for name, processors in sites.items():
             self.config(name).write_text(
                 f'[agent]\nsite = "{name}"\ndaemon = "{self.address}"\nstate_dir = "{name}"\n'
-                f"silence_s = 6.0\n[site]\nprocessors = {processors}\ngrace_s = 2.0\n"
+                f"silence_s = 6.0\n[site]\nprocessors = {processors}\ngrace_s = {grace_s}\n"
                 '[files]\nserve = "127.0.0.1:0"\n',
                 encoding="utf-8",
             )
@@ -282,10 +283,11 @@ def live_grid(
     sites: Mapping[str, int],
     parameters: Mapping[str, Any] = CALM,
     replicas: Mapping[str, tuple[bytes, Sequence[str]]] | None = None,
+    grace_s: float = 2.0,
 ) -> Iterator[Grid]:
     """A grid that is started, and ended and checked when the block is left. `replicas` are logical
     files: what is in them, and the sites that have them."""
-    grid = Grid(folder, sites=sites, parameters=parameters)
+    grid = Grid(folder, sites=sites, parameters=parameters, grace_s=grace_s)
     for name, (content, holders) in (replicas or {}).items():
         for site in holders:
             grid.store(site).mkdir(parents=True, exist_ok=True)
