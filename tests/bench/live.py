@@ -23,6 +23,7 @@ TRUE = "(executable=/bin/true)"
 FULL = "(executable=/bin/sleep)(arguments=100000)"
 IN_FLIGHT = 32
 BATCH = 100
+CANCELS = 1_000
 LIMIT_S = 900.0
 PATIENT: dict[str, Any] = {**CALM, "hold_s": 120.0, "hold_lease_s": 60.0, "run_lease_s": 600.0}
 
@@ -66,7 +67,9 @@ async def _submissions(folder: Path, jobs: int) -> list[Figure]:
         restart_s = await restart(grid, client)
         assert (await client.metrics())["queues"]["placement"] == queued
         # The newest first: the oldest holds the processors.
-        await client.cancel([job["job"] for job in reversed(await client.list_jobs())])
+        every = [job["job"] for job in reversed(await client.list_jobs())]
+        for first in range(0, len(every), CANCELS):
+            await client.cancel(every[first : first + CANCELS])
         await grid.at_rest(client)
         return [
             Figure(
