@@ -6,22 +6,17 @@ not run out on a busy machine, and of seconds where they must.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from koala.client import Client
-from koala.errors import UnreachableError
+from tests.live.chaos import chaos
 from tests.live.grid import CALM, HASTY, Grid, live_grid, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
-
-KILLS = 10
-CHAOS_JOBS = 20
 
 
 async def running_job(grid: Grid, client: Client, *sites: str, seconds: float = 600) -> str:
@@ -200,65 +195,13 @@ async def test_a_daemon_killed_again_and_again_loses_no_job_and_starts_none_twic
     """SIGKILL at random instants of its life while jobs stream through; keys make submission
     certain."""
     with live_grid(tmp_path, sites={"delft": 4, "leiden": 4, "vu": 4}) as grid:
-        await chaos(grid, victims=("daemon",), kills=KILLS, jobs=CHAOS_JOBS, seed=1)
+        await chaos(grid, victims=("daemon",), kills=10, jobs=20, seed=1)
 
 
 async def test_agents_killed_among_the_daemon_change_nothing_of_that(tmp_path: Path) -> None:
     with live_grid(tmp_path, sites={"delft": 4, "leiden": 4, "vu": 4}) as grid:
         victims = ("daemon", "delft", "leiden", "vu")
-        await chaos(grid, victims=victims, kills=KILLS, jobs=CHAOS_JOBS, seed=2)
-
-
-async def chaos(grid: Grid, *, victims: tuple[str, ...], kills: int, jobs: int, seed: int) -> None:
-    """Submits jobs and kills until both are done, then looks at what became of them."""
-    random = Random(seed)
-    async with grid.client() as client, asyncio.TaskGroup() as group:
-        await grid.ready(client)
-        submitting = group.create_task(submit_all(grid, client, jobs, Random(seed)))
-        for _ in range(kills):
-            await moment(random.uniform(0.0, 1.0))
-            victim = random.choice(victims)
-            grid.kill(victim)
-            grid.start(victim)
-        accepted = await submitting
-        await grid.ready(client)  # a client waits for a daemon only once it has seen it
-        phases = await client.wait_all(list(accepted))
-        assert set(phases.values()) == {"Finished"}, phases
-        assert {job["job"] for job in await client.list_jobs()} == set(accepted)
-        await grid.at_rest(client)
-        lives = grid.log("daemon").count('"daemon.started"')
-        assert (await client.metrics())["epoch"] >= lives > 1
-    for job, processes in accepted.items():
-        grid.evidence.finished(job, processes=processes)
-
-
-async def submit_all(grid: Grid, client: Client, jobs: int, random: Random) -> dict[str, int]:
-    """Jobs of two and three components, one after the other; the processes of each."""
-    evidence = grid.evidence
-    accepted: dict[str, int] = {}
-    for number in range(jobs):
-        counts = [random.randint(1, 2) for _ in range(random.randint(2, 3))]
-        seconds = random.uniform(0.0, 0.6)
-        rsl = evidence.job(*(evidence.component(count=c, seconds=seconds) for c in counts))
-        job = await submit_surely(client, rsl, key=f"chaos-{number}")
-        assert job not in accepted
-        accepted[job] = sum(counts)
-        await moment(random.uniform(0.0, 0.4))
-    return accepted
-
-
-async def submit_surely(client: Client, rsl: str, *, key: str) -> str:
-    """The daemon may be killed before, while or after it takes a job in; the key makes them one."""
-    while True:
-        try:
-            return (await client.submit(rsl, key=key)).job
-        except UnreachableError:
-            await moment(0.05)
-
-
-async def moment(seconds: float) -> None:
-    """Lets some time pass, for kills at instants that nothing announces."""
-    await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=seconds)
+        await chaos(grid, victims=victims, kills=6, jobs=12, seed=2)
 
 
 # --- two grids ------------------------------------------------------------------------------------
