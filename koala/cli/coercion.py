@@ -1,7 +1,7 @@
 """Spares a command line the import of pydantic.
 
 Newer versions of typer coerce every value by pydantic, whose import takes longer than a whole
-submission. Texts, lists of texts, paths, flags and bounded integers are all that our commands take;
+submission. Texts, lists of texts, paths, flags and bounded numbers are all that our commands take;
 for these a few lines do. Nothing else changes: a version of typer that is built differently, or a
 parameter of another kind, is left alone and works as it came.
 """
@@ -48,10 +48,10 @@ if RuntimeParam is not None:
             try:
                 if self.annotation is bool:
                     return value if isinstance(value, bool) else _WORDS[str(value).lower()]
-                if self.annotation is int:
-                    return _bounded(int(value), self.parameter_info)
+                if self.annotation in (int, float):
+                    return _bounded(self.annotation(value), self.parameter_info)
             except (KeyError, ValueError):
-                allowed = "whole numbers" if self.annotation is int else ", ".join(_WORDS)
+                allowed = _ALLOWED.get(self.annotation, ", ".join(_WORDS))
                 raise typer.BadParameter(f"{value!r}: allowed are {allowed}", ctx, param) from None
             return Path(value) if self.annotation is Path else str(value)
 
@@ -65,11 +65,16 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True} | {
 """How a flag may be written in a variable of the environment."""
 
 
-def _bounded(number: int, parameter: Any) -> int:  # noqa: ANN401
+_ALLOWED: dict[object, str] = {int: "whole numbers", float: "numbers"}
+
+
+def _bounded(number: float, parameter: Any) -> float:  # noqa: ANN401
     low, high = parameter.min, parameter.max
-    if (low is not None and number < low) or (high is not None and number > high):
-        within = "" if high is None else f" to {high:g}"
-        raise typer.BadParameter(f"{number}: allowed is a number from {low:g}{within}")
+    is_inside = (low is None or number >= low) and (high is None or number <= high)
+    if not is_inside or number != number:  # noqa: PLR0124 - only nan differs from itself
+        within = "" if low is None else f" from {low:g}"
+        within += "" if high is None else f" to {high:g}"
+        raise typer.BadParameter(f"{number}: allowed is a number{within}")
     return number
 
 
@@ -83,8 +88,10 @@ def _parameters(command: Any, names: Sequence[str] = ()) -> Iterator[Any]:  # no
 
 
 def _plain_type(annotation: object) -> type | None:
-    """`str`, `int`, `bool` or `Path`, also when optional or in a list; None for anything else."""
-    if annotation in (str, int, bool, Path):
+    """`str`, `int`, `float`, `bool` or `Path`, also when optional or in a list; None for anything
+    else.
+    """
+    if annotation in (str, int, float, bool, Path):
         assert isinstance(annotation, type)
         return annotation
     if get_origin(annotation) is list or type(None) in get_args(annotation):

@@ -41,10 +41,11 @@ COMMANDS: dict[str, str] = {
     "files": "koala.cli.sites:files",
     "metrics": "koala.cli.sites:metrics",
     "rsl": "koala.cli.rsl:rsl",
+    "simulate": "koala.cli.simulate:simulate_commands",
 }
 """Every command and where its function is, in the order of the help text."""
 
-GROUPS = ("sites",)
+GROUPS = ("sites", "simulate")
 """Commands with commands of their own: the function makes their typer application."""
 
 DEBUG_VARIABLE = "KOALA_DEBUG"

@@ -1,0 +1,32 @@
+"""`koala simulate`: the group of simulations, one module each in koala.cli.simulating."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.util import find_spec
+
+import typer
+
+SIMULATIONS: dict[str, str] = {
+    "koala": "koala.cli.simulating.koala:koala",
+    "multiqueue": "koala.cli.simulating.multiqueue:multiqueue",
+    "deadlines": "koala.cli.simulating.deadlines:deadlines",
+    "trace": "koala.cli.simulating.trace:trace",
+    "workload": "koala.cli.simulating.workload:workload",
+}
+"""Every simulation and where its function is, in the order of the help text."""
+
+
+def simulate_commands() -> typer.Typer:
+    """`koala simulate NAME`. The modules import what is heavy late, so all of them can be named."""
+    group = typer.Typer(
+        help="Replay the papers' workloads and real traces in simulated time.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    for name, place in SIMULATIONS.items():
+        module, _, attribute = place.partition(":")
+        if find_spec(module) is None:
+            continue
+        group.command(name)(getattr(importlib.import_module(module), attribute))
+    return group

@@ -1,0 +1,90 @@
+"""What all simulations share: options, parsing of their words, progress, and output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from koala.errors import ConfigError
+
+Seed = Annotated[int, typer.Option(help="Seed of all random streams.", min=0)]
+Reps = Annotated[int, typer.Option(help="Replications, with seeds SEED, SEED + 1, ...", min=1)]
+Workers = Annotated[int, typer.Option(help="Processes at once; 0: one a core.", min=0)]
+JSON = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
+JobsOut = Annotated[
+    Path | None, typer.Option(metavar="FILE.csv", help="Write a line for each job to this file.")
+]
+Plot = Annotated[
+    Path | None, typer.Option(metavar="FILE.svg", help="Draw the result (.svg, .png or .pdf).")
+]
+
+
+def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...]:
+    """A list such as 25,25,25,25. Raises ConfigError that names the option and the value."""
+    try:
+        return tuple(float(word) for word in text.split(separator))
+    except ValueError:
+        example = separator.join(("1", "2"))
+        raise ConfigError(f"--{option} {text}: allowed are numbers such as {example}") from None
+
+
+def bounds(option: str, text: str) -> tuple[int, int]:
+    """A range of whole numbers such as 1:8, its ends included."""
+    low, _, high = text.partition(":")
+    try:
+        found = int(low), int(high)
+    except ValueError:
+        found = 1, 0
+    if not 0 <= found[0] <= found[1]:
+        raise ConfigError(f"--{option} {text}: allowed is LOW:HIGH, for instance 1:8")
+    return found
+
+
+def sites(option: str, text: str) -> tuple[int, ...]:
+    """Processors of each site: 4x32 is four sites of 32; 128,3x24 one of 128 and three of 24."""
+    found: list[int] = []
+    for word in text.split(","):
+        count, _, size = word.rpartition("x")
+        try:
+            found += [int(size)] * (int(count) if count else 1)
+        except ValueError:
+            found.append(0)
+    if not found or min(found) < 1:
+        raise ConfigError(
+            f"--{option} {text}: allowed are processors of each site, for instance 4x32 or 128,3x24"
+        )
+    return tuple(found)
+
+
+def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
+    """A word of a list, in any case."""
+    for word in allowed:
+        if word.lower() == text.lower():
+            return word
+    raise ConfigError(f"--{option} {text}: allowed are {', '.join(allowed)}")
+
+
+def show(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
+    """The result on standard output."""
+    print(json.dumps(document, indent=2, allow_nan=False) if as_json else text())
+
+
+@contextmanager
+def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
+    """A bar on standard error while something long runs, where that is a terminal; the function
+    that comes is told how much of `total` is done."""
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,99 @@
+"""Many independent runs over the cores of this machine.
+
+A run is a pure function of its item (a seed, or a setting with its seed), so where and in which
+order runs are made changes nothing; results come in the order of the items.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Progress = Callable[[int], None]
+"""Told how many runs are finished."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replications(Generic[Item, Result]):
+    """What was finished, in the order of the items; all of it unless `is_interrupted`."""
+
+    finished: tuple[tuple[Item, Result], ...]
+    is_interrupted: bool = False
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The results alone."""
+        return tuple(result for _, result in self.finished)
+
+
+def replicate(
+    run: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    workers: int = 0,
+    progress: Progress | None = None,
+) -> Replications[Item, Result]:
+    """Run each item, in at most `workers` processes (0: one a core); `run`, items and results must
+    be picklable. An interrupt (Ctrl-C) ends it and keeps what is finished; an exception of a run is
+    raised here.
+    """
+    count = min(workers or cores(), len(items))
+    if count <= 1:
+        return _here(run, items, progress)
+    done: dict[int, Result] = {}
+    # Forked: a worker starts in milliseconds with all modules; nothing here has threads yet.
+    context = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_leave_interrupts_to_parent)
+    is_interrupted = False
+    try:
+        futures: dict[Future[Result], int] = {
+            pool.submit(run, item): index for index, item in enumerate(items)
+        }
+        for future in as_completed(futures):
+            done[futures[future]] = future.result()
+            if progress is not None:
+                progress(len(done))
+    except KeyboardInterrupt:
+        is_interrupted = True
+    finally:
+        _end(pool, is_complete=len(done) == len(items))
+    finished = tuple((item, done[index]) for index, item in enumerate(items) if index in done)
+    return Replications(finished=finished, is_interrupted=is_interrupted)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _here(
+    run: Callable[[Item], Result], items: Sequence[Item], progress: Progress | None
+) -> Replications[Item, Result]:
+    finished: list[tuple[Item, Result]] = []
+    try:
+        for item in items:
+            finished.append((item, run(item)))
+            if progress is not None:
+                progress(len(finished))
+    except KeyboardInterrupt:
+        return Replications(finished=tuple(finished), is_interrupted=True)
+    return Replications(finished=tuple(finished))
+
+
+def _leave_interrupts_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _end(pool: ProcessPoolExecutor, *, is_complete: bool) -> None:
+    """Without delay also when runs are under way: their results are not wanted any more."""
+    if not is_complete:
+        for worker in list((pool._processes or {}).values()):  # noqa: SLF001 - no public way before 3.14
+            worker.terminate()
+    pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,100 @@
+"""Means with 95 % confidence intervals: over replications, or over the batches of one long run.
+
+The half-width uses Student's t distribution, so it is right for few values, and assumes that they
+are independent and about normal, which means of many jobs are (Law, Simulation Modeling and
+Analysis, 9.4 and 9.5). One value says nothing about its spread: its half-width is infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf, isfinite, nan, sqrt
+from statistics import fmean, stdev
+
+CONFIDENCE = 0.95
+BATCHES = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A mean and the half-width of its 95 % confidence interval, from `values` values."""
+
+    mean: float
+    ci95: float
+    values: int
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return self.mean - self.ci95
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.mean + self.ci95
+
+    @property
+    def is_positive(self) -> bool:
+        """All of it lies above 0."""
+        return self.low > 0
+
+    @property
+    def is_negative(self) -> bool:
+        """All of it lies below 0."""
+        return self.high < 0
+
+    def document(self) -> dict[str, float | None]:
+        """For JSON, which has no infinity and no not-a-number: null stands for "not known"."""
+        return {name: value if isfinite(value) else None for name, value in self._fields()}
+
+    def _fields(self) -> tuple[tuple[str, float], ...]:
+        return ("mean", self.mean), ("ci95", self.ci95)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.6g} ± {self.ci95:.2g}" if isfinite(self.ci95) else f"{self.mean:.6g}"
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """The mean of independent values, one of each replication. Values that are not a number (a
+    replication in which nothing of the kind happened) are left out."""
+    known = [value for value in values if value == value]  # noqa: PLR0124 - only nan differs from itself
+    if not known:
+        return Interval(mean=nan, ci95=inf, values=0)
+    if len(known) == 1:
+        return Interval(mean=known[0], ci95=inf, values=1)
+    spread = stdev(known) if isfinite(sum(known)) else inf
+    half_width = student(len(known) - 1) * spread / sqrt(len(known))
+    return Interval(mean=fmean(known), ci95=half_width, values=len(known))
+
+
+def paired(ones: Sequence[float], others: Sequence[float]) -> Interval:
+    """The mean difference, one less other, over replications with common random numbers: the i-th
+    values of both come from the same seed. What both share cancels, so the interval is narrow."""
+    return interval([one - other for one, other in zip(ones, others, strict=True)])
+
+
+def batch_means(values: Sequence[float], batches: int = BATCHES) -> Interval:
+    """The mean of one long run whose values depend on their neighbours: consecutive batches of
+    equal size are taken to be independent; what does not fill a batch is left out at the
+    beginning."""
+    return interval(means_of_batches(values, batches))
+
+
+def means_of_batches(values: Sequence[float], batches: int = BATCHES) -> list[float]:
+    """The means of `batches` consecutive batches; one batch a value when there are fewer values."""
+    count = min(batches, len(values))
+    if count == 0:
+        return []
+    size = len(values) // count
+    first = len(values) - size * count
+    bounds = range(first, len(values) + 1, size)
+    return [fmean(values[low:high]) for low, high in pairwise(bounds)]
+
+
+def student(degrees: int) -> float:
+    """The factor of a two-sided 95 % interval with so many degrees of freedom."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - takes longer to import than a short run
+
+    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
