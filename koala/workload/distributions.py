@@ -1,0 +1,46 @@
+"""The distribution of job-component sizes that the papers draw from."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from random import Random
+
+POWER_OF_TWO_WEIGHT = 3
+"""How much likelier a power of two is than q to its power alone says (Multiple queues 2.4)."""
+
+
+class SizeDistribution:
+    """D(q) on [low, high]: size i has probability q^i / Q, three times that when i is a power of
+    two; Q makes them sum to 1 (Multiple queues 2.4, Deadlines 3)."""
+
+    __slots__ = ("high", "low", "mean", "probabilities", "q", "second_moment", "thresholds")
+
+    def __init__(self, *, low: int, high: int, q: float) -> None:
+        if not 1 <= low <= high:
+            message = f"sizes {low} to {high}: needed is 1 <= lowest <= highest"
+            raise ValueError(message)
+        if not 0 < q <= 1:
+            message = f"q is {q}; 0 < q <= 1 is allowed"
+            raise ValueError(message)
+        self.low = low
+        self.high = high
+        self.q = q
+        sizes = range(low, high + 1)
+        # Relative to the lowest size, so that no weight of a far interval vanishes altogether.
+        weights = [_weight(size) * q ** (size - low) for size in sizes]
+        total = sum(weights)
+        self.probabilities = tuple(weight / total for weight in weights)
+        """Of each size from low to high."""
+        self.mean = sum(s * p for s, p in zip(sizes, self.probabilities, strict=True))
+        self.second_moment = sum(s * s * p for s, p in zip(sizes, self.probabilities, strict=True))
+        self.thresholds = [*accumulate(self.probabilities)][:-1]
+        """Below the first, a uniform draw is the lowest size, and so on; the last needs none."""
+
+    def sample(self, random: Random) -> int:
+        """One size, at the cost of one uniform draw."""
+        return self.low + bisect_right(self.thresholds, random.random())
+
+
+def _weight(size: int) -> int:
+    return POWER_OF_TWO_WEIGHT if size & (size - 1) == 0 else 1
