@@ -181,6 +181,7 @@ def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
     for victim in plan.victims:
         other = state.placed.get(victim)
         if other is not None:
+            other.preemptions += 1
             set_back(state, other, f"preempted by {job.id}", now)
 
 

@@ -448,6 +448,8 @@ class Job:
     placement_tries: int = 0
     claiming_tries: int = 0
     retries: int = 0
+    failures: int = 0  # attempts that a site's fault ended (KOALA 5.2)
+    preemptions: int = 0  # attempts that were given up for a job of high priority
     not_before: Instant = 0.0  # no placement try before: a setback is no reason for one
     first_start_at: Instant | None = None  # the first JST
     gained_s: Seconds = 0.0  # PGT, processor-seconds

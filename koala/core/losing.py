@@ -150,10 +150,12 @@ def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Inst
         go_on(state, job, now)
     elif end.is_program:
         program_failed(state, job, member, end, now)
-    elif isinstance(job.phase, Releasing) and any(m.passed_at is not None for m in attempt.members):
-        set_back(state, job, f"partial start: {text}", now)
     else:
-        set_back(state, job, text, now)
+        job.failures += end.kind in SITE_FAULTS
+        is_partial = isinstance(job.phase, Releasing) and any(
+            m.passed_at is not None for m in attempt.members
+        )
+        set_back(state, job, f"partial start: {text}" if is_partial else text, now)
 
 
 def go_on(state: State, job: Job, now: Instant) -> None:

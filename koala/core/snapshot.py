@@ -62,6 +62,8 @@ def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
         "placement_tries": job.placement_tries,
         "claiming_tries": job.claiming_tries,
         "retries": job.retries,
+        "failures": job.failures,
+        "preemptions": job.preemptions,
         "claim_fraction": job.claim_fraction,
         "timeline": _timeline(job),
         "parts": [_part(state, job, index) for index in range(len(job.spec.components))],

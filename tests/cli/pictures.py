@@ -77,6 +77,8 @@ def a_job(**changes: Any) -> dict[str, Any]:
         "placement_tries": 1,
         "claiming_tries": 2,
         "retries": 0,
+        "failures": 0,
+        "preemptions": 0,
         "claim_fraction": 0.75,
         "timeline": a_timeline(),
         "parts": [a_part(), a_part(component=1, label="east", site="vu", file_site=None)],

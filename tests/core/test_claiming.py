@@ -308,6 +308,7 @@ def test_a_preempted_job_returns_to_the_low_queue_when_it_is_gone(begin: Begin) 
     assert script.phase("low") == "Placing"
     assert script.scheduler.queues.order()[1] == ["low"]
     assert script.scheduler.sites[SiteName("delft")].errors == 0
+    assert (script.picture("low")["preemptions"], script.picture("low")["failures"]) == (1, 0)
 
 
 def test_preempt_none_preempts_nobody(begin: Begin) -> None:

@@ -52,6 +52,12 @@ def test_a_node_that_vanishes_returns_the_whole_job(running: Script) -> None:
     assert (site(running, "a").errors, site(running, "b").errors) == (1, 0)
 
 
+def test_an_attempt_fails_once_however_many_components_vanish(running: Script) -> None:
+    """What `koala show` counts, and figure 3 of the paper with it."""
+    running.gone("j1/1/0/1", EndKind.VANISHED).drop().gone("j1/1/1/1", EndKind.VANISHED)
+    assert (running.picture("j1")["failures"], running.picture("j1")["preemptions"]) == (1, 0)
+
+
 @pytest.mark.parametrize(("at", "blamed"), [("home", "home"), ("a", "a"), (None, None)])
 def test_a_transfer_that_fails_returns_the_job_and_counts_at_its_end(
     begin: Begin, at: str | None, blamed: str | None
