@@ -4,7 +4,7 @@ KoalaError
 ├── SpecError            the request is wrong (job description, option, name)
 ├── UnknownJobError      no job with this id, or not visible to this user
 ├── UnknownSiteError     no site with this name
-├── RejectedError        right, but not now (queue full, key used for another job)
+├── RejectedError        right, but not here or not now (too large for all sites, queue full)
 ├── ConfigError          a configuration file is wrong
 ├── JournalError         the journal is damaged, of another format, or cannot be written
 ├── UnreachableError     the other side does not answer
@@ -59,7 +59,7 @@ class UnknownSiteError(KoalaError):
 
 
 class RejectedError(KoalaError):
-    """The request is right, but not possible now."""
+    """The request is right, but not possible on this grid, or not now."""
 
 
 class ConfigError(KoalaError):

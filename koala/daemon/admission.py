@@ -14,11 +14,14 @@ from koala.core.grid import Site
 from koala.core.job import JobSpec, StartType
 from koala.core.scheduler import Scheduler
 from koala.core.values import SiteName, UserName
-from koala.errors import SpecError
+from koala.errors import RejectedError, SpecError
 
 
 def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserName | None]) -> None:
-    """Raises SpecError when the job could never be placed on the grid as it is known."""
+    """Raises RejectedError when the job could never be placed on the grid as it is known.
+
+    A SpecError is left to what is wrong on every grid: the description, not this daemon's sites.
+    """
     _check_not_yet(spec)
     _check_hold(spec, scheduler)
     _check_file(spec, scheduler)
@@ -62,7 +65,7 @@ def _check_hold(spec: JobSpec, scheduler: Scheduler) -> None:
     limits = scheduler.parameters
     least_s = limits.late_max_s + limits.lead_min_s
     if spec.max_hold_s is not None and spec.max_hold_s <= least_s:
-        raise SpecError(
+        raise RejectedError(
             f"maxHold is {spec.max_hold_s:g} s, in which no start can be agreed on: allowed is more"
             f" than {least_s:g} s ({least_s / 60:.3g} minutes)"
         )
@@ -72,7 +75,7 @@ def _check_file(spec: JobSpec, scheduler: Scheduler) -> None:
     file = spec.input_file
     if file is None or file.size_bytes is not None or file.name in scheduler.replicas:
         return
-    raise SpecError(
+    raise RejectedError(
         f"inputFile {file.name!r} is not in the catalogue: allowed is a known file"
         f" (koala files), or its size with it: (inputFile=({file.name} BYTES))"
     )
@@ -85,9 +88,9 @@ def _check_size(
         return
     largest = max(sites.values(), key=lambda site: site.facts.processors, default=None)
     if largest is None:
-        raise SpecError(f"component {label}: there is no site that this user may use")
+        raise RejectedError(f"component {label}: there is no site that this user may use")
     if processors > largest.facts.processors:
-        raise SpecError(
+        raise RejectedError(
             f"component {label} wants {processors} processors: the largest site is {largest.name}"
             f" with {largest.facts.processors}"
         )
@@ -103,9 +106,9 @@ def _check_fixed(
     site = sites.get(name)
     if site is None:
         known = ", ".join(sorted([*sites, *unseen])) or "none"
-        raise SpecError(f"component {label} wants site {name!r}: known sites are {known}")
+        raise RejectedError(f"component {label} wants site {name!r}: known sites are {known}")
     if processors > site.facts.processors:
-        raise SpecError(
+        raise RejectedError(
             f"component {label} wants {processors} processors at {name}, which has"
             f" {site.facts.processors}"
         )
@@ -120,7 +123,7 @@ def _check_sums(spec: JobSpec, sites: Mapping[SiteName, Site]) -> None:
             sums[site] = sums.get(site, 0) + component.processors
     for name, processors in sums.items():
         if processors > sites[name].facts.processors:
-            raise SpecError(
+            raise RejectedError(
                 f"the components at {name} want {processors} processors together, which has"
                 f" {sites[name].facts.processors}"
             )

@@ -18,8 +18,8 @@ Results go to standard output, everything else to standard error, so that
 | exit status | means |
 | --- | --- |
 | 0 | done; for `submit --wait`, `wait` and `demo`: every job has Finished |
-| 1 | refused, failed, or unknown |
-| 2 | wrong usage, description or configuration |
+| 1 | refused (by this grid, as it is now), failed, or unknown |
+| 2 | wrong usage, description or configuration: wrong on every grid |
 | 3 | the daemon is not reachable |
 
 The daemon is looked for at `--address`, else at `$KOALA_ADDRESS`, else at `127.0.0.1:7740`.

@@ -89,9 +89,7 @@ def test_a_dry_run_submits_nothing(grid: Up) -> None:
     [
         ("&(executable=", "standard input: line 1, column 14"),
         ("&(executable=/bin/true)(count=-1)", "count"),
-        ("&(executable=/bin/true)(count=5)", "5"),
-        ("&(executable=/bin/true)(resourceManagerContact=mars)", "mars"),
-        ("&(executable=/bin/true)(inputFile=none.dat)", "none.dat"),
+        ("&(executable=/bin/true)(progress=sq)", "progress"),
         ("&(executible=/bin/true)", "executable"),
     ],
 )
@@ -100,6 +98,24 @@ def test_a_bad_description_exits_with_2_and_names_what_is_wrong(
 ) -> None:
     run = grid.koala("submit", "-", stdin=text.encode())
     assert (run.returncode, run.stdout) == (2, "")
+    assert said in run.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("&(executable=/bin/true)(count=5)", "wants 5 processors: the largest site is"),
+        ("&(executable=/bin/true)(resourceManagerContact=mars)", "'mars': known sites are delft"),
+        ("&(executable=/bin/true)(inputFile=none.dat)", "'none.dat' is not in the catalogue"),
+        ("&(executable=/bin/true)(maxHold=0)", "maxHold is 0 s"),
+    ],
+)
+def test_what_this_grid_cannot_do_exits_with_1_and_names_what_is_there(
+    grid: Up, text: str, said: str, words: tuple[str, ...]
+) -> None:
+    run = grid.koala("submit", "-", *words, stdin=text.encode())
+    assert (run.returncode, run.stdout) == (1, "")
     assert said in run.stderr
 
 

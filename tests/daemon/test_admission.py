@@ -15,7 +15,7 @@ from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import FileName, SiteName, UserName
 from koala.daemon.admission import check
-from koala.errors import SpecError
+from koala.errors import RejectedError, SpecError
 from koala.policies import chosen
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
@@ -50,7 +50,7 @@ def test_without_any_site_everything_may_wait() -> None:
 
 def test_a_component_larger_than_every_site_is_refused() -> None:
     check(job(part(8), part(8)), grid(delft=8, leiden=4), NOBODY_LISTED)
-    with pytest.raises(SpecError, match=r"component 1 wants 9 .* largest site is delft with 8"):
+    with pytest.raises(RejectedError, match=r"component 1 wants 9 .* largest site is delft with 8"):
         check(job(part(1), part(9)), grid(delft=8, leiden=4), NOBODY_LISTED)
 
 
@@ -63,29 +63,29 @@ def test_a_site_that_is_away_still_counts() -> None:
 def test_a_listed_site_that_never_came_may_be_large() -> None:
     check(job(part(100)), grid(delft=8), {DELFT: None, LEIDEN: None})
     check(job(part(100, LEIDEN)), grid(delft=8), {DELFT: None, LEIDEN: None})
-    with pytest.raises(SpecError, match="100"):
+    with pytest.raises(RejectedError, match="100"):
         check(job(part(100)), grid(delft=8), {DELFT: None, LEIDEN: UserName("ada")})
 
 
 def test_a_site_of_another_owner_is_not_there() -> None:
     scheduler = grid(delft=8, adas=64)
     check(job(part(64), owner="ada"), scheduler, NOBODY_LISTED)
-    with pytest.raises(SpecError, match="largest site is delft"):
+    with pytest.raises(RejectedError, match="largest site is delft"):
         check(job(part(64)), scheduler, NOBODY_LISTED)
-    with pytest.raises(SpecError, match="known sites are delft"):
+    with pytest.raises(RejectedError, match="known sites are delft"):
         check(job(part(1, SiteName("adas"))), scheduler, NOBODY_LISTED)
 
 
 def test_an_unknown_or_too_small_fixed_site_is_refused() -> None:
-    with pytest.raises(SpecError, match="wants site 'utrecht': known sites are delft, leiden"):
+    with pytest.raises(RejectedError, match="wants site 'utrecht': known sites are delft, leiden"):
         check(job(part(1, SiteName("utrecht"))), grid(delft=8, leiden=4), NOBODY_LISTED)
-    with pytest.raises(SpecError, match="wants 5 processors at leiden, which has 4"):
+    with pytest.raises(RejectedError, match="wants 5 processors at leiden, which has 4"):
         check(job(part(5, LEIDEN)), grid(delft=8, leiden=4), NOBODY_LISTED)
 
 
 def test_components_fixed_to_one_site_must_fit_together() -> None:
     scheduler = grid(delft=8)
-    with pytest.raises(SpecError, match="at delft want 10 processors together, which has 8"):
+    with pytest.raises(RejectedError, match="at delft want 10 processors together, which has 8"):
         check(job(part(5, DELFT), part(5, DELFT)), scheduler, NOBODY_LISTED)
     check(job(part(5, DELFT), part(5, DELFT), quorum=1), scheduler, NOBODY_LISTED)
     check(job(part(5, DELFT), part(5, DELFT, StartType.LOOSE)), scheduler, NOBODY_LISTED)
@@ -93,7 +93,7 @@ def test_components_fixed_to_one_site_must_fit_together() -> None:
 
 def test_an_unknown_file_needs_its_size() -> None:
     scheduler = grid(delft=8)
-    with pytest.raises(SpecError, match="inputFile 'big' is not in the catalogue"):
+    with pytest.raises(RejectedError, match="inputFile 'big' is not in the catalogue"):
         check(job(part(1), file=InputFile(name=FileName("big"))), scheduler, NOBODY_LISTED)
     check(job(part(1), file=InputFile(name=FileName("big"), size_bytes=9)), scheduler,
           NOBODY_LISTED)  # fmt: skip
@@ -117,6 +117,6 @@ def test_what_nothing_acts_on_yet_is_refused_and_never_ignored(name: str, value:
 
 @pytest.mark.parametrize("hold_s", [0.0, 0.6, 2.05])
 def test_a_hold_in_which_no_start_can_be_agreed_on_is_refused(hold_s: float) -> None:
-    with pytest.raises(SpecError, match=r"allowed is more than 2\.05 s \(0\.0342 minutes\)"):
+    with pytest.raises(RejectedError, match=r"allowed is more than 2\.05 s \(0\.0342 minutes\)"):
         check(replace(job(part(1)), max_hold_s=hold_s), grid(delft=8), NOBODY_LISTED)
     check(replace(job(part(1)), max_hold_s=2.1), grid(delft=8), NOBODY_LISTED)

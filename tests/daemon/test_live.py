@@ -187,13 +187,15 @@ async def test_a_job_that_no_site_can_take_is_refused_at_once(tmp_path: Path) ->
         staying = group.create_task(agent.stay())
         await agent.until("wanted_end")
         async with Client(daemon.address) as client:
-            with pytest.raises(SpecError, match="wants 9 processors: the largest site is delft"):
+            with pytest.raises(
+                RejectedError, match="wants 9 processors: the largest site is delft"
+            ):
                 await client.submit("&(executable=/bin/true)(count=9)")
-            with pytest.raises(SpecError, match="'utrecht': known sites are delft"):
+            with pytest.raises(RejectedError, match="'utrecht': known sites are delft"):
                 await client.submit(
                     "&(executable=/bin/true)(count=1)(resourceManagerContact=utrecht)"
                 )
-            with pytest.raises(SpecError, match="'big' is not in the catalogue"):
+            with pytest.raises(RejectedError, match="'big' is not in the catalogue"):
                 await client.submit("&(executable=/bin/true)(inputFile=big)")
         staying.cancel()
 

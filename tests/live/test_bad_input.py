@@ -18,7 +18,7 @@ import grpc
 import pytest
 
 from koala.client import Client
-from koala.errors import KoalaError, SpecError, UnknownJobError, UnknownSiteError
+from koala.errors import KoalaError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
 from koala.wire import PROTOCOL
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc
 from tests.live.grid import Grid
@@ -64,12 +64,6 @@ async def nothing_changes(client: Client) -> AsyncIterator[None]:
         (f"&{TRUE}(count=1e3)", "1e3"),
         (f"&{TRUE}(count=99999999999999999999)", "99999999999999999999"),
         (f"&{TRUE}(maxWallTime=-5)", "-5"),
-        (f"&{TRUE}(count=9)", "the largest site is"),
-        (f"&{TRUE}(resourceManagerContact=atlantis)", "known sites are amsterdam, delft"),
-        (f"&{TRUE}(count=9)(resourceManagerContact=delft)", "at delft, which has 8"),
-        (f"+(&{TRUE}(count=5)(resourceManagerContact=vu))(&{TRUE}(count=5)"
-         "(resourceManagerContact=vu))", "at vu want 10 processors together"),
-        (f"&{TRUE}(inputFile=nowhere.dat)", "'nowhere.dat' is not in the catalogue"),
         (f"&{TRUE}{HUGE}", "environment"),
         ("&(count=1)", "executable"),
         (f"&{TRUE}(executable=/bin/false)", "executable"),
@@ -92,6 +86,26 @@ async def test_a_bad_description_is_refused_by_name(client: Client, rsl: str, na
             await client.submit(rsl)
         assert named in str(refused.value)
         assert len(str(refused.value)) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("rsl", "named"),
+    [
+        (f"&{TRUE}(count=9)", "the largest site is"),
+        (f"&{TRUE}(resourceManagerContact=atlantis)", "known sites are amsterdam, delft"),
+        (f"&{TRUE}(count=9)(resourceManagerContact=delft)", "at delft, which has 8"),
+        (f"+(&{TRUE}(count=5)(resourceManagerContact=vu))(&{TRUE}(count=5)"
+         "(resourceManagerContact=vu))", "at vu want 10 processors together"),
+        (f"&{TRUE}(inputFile=nowhere.dat)", "'nowhere.dat' is not in the catalogue"),
+    ],
+)  # fmt: skip
+async def test_what_this_grid_cannot_do_is_rejected_by_name(
+    client: Client, rsl: str, named: str
+) -> None:
+    """The description is right, so this is no SpecError: another grid could take it."""
+    async with nothing_changes(client):
+        with pytest.raises(RejectedError, match=named):
+            await client.submit(rsl)
 
 
 async def test_one_bad_description_of_many_spoils_no_other(calm_grid: Grid, client: Client) -> None:

@@ -69,7 +69,12 @@ async def test_nothing_of_a_program_runs_before_the_release(tmp_path: Path, ear:
 
 
 async def test_exit_statuses_and_signals_are_told_as_they_are(tmp_path: Path) -> None:
-    script = 'if [ "$KOALA_PROCESS" = 0 ]; then exit 0; fi; kill -USR1 $$'
+    """The second process fails when the first has been reaped: else it would end that one."""
+    script = (
+        'if [ "$KOALA_PROCESS" = 0 ]; then echo $$ > first.new; mv first.new first; exit 0; fi;'
+        " until [ -e first ]; do :; done; read first < first;"
+        " while kill -0 $first 2> /dev/null; do :; done; kill -USR1 $$"
+    )
     async with a_site(tmp_path) as site:
         await site.passed(a_shell_hold(script, processes=2))
         end = await end_of(site)
