@@ -93,8 +93,8 @@ def means_of_batches(values: Sequence[float], batches: int = BATCHES) -> list[fl
     return [fmean(values[low:high]) for low, high in pairwise(bounds)]
 
 
-def student(degrees: int) -> float:
-    """The factor of a two-sided 95 % interval with so many degrees of freedom."""
+def student(degrees: int, *, confidence: float = CONFIDENCE) -> float:
+    """The factor of a two-sided interval with so many degrees of freedom."""
     from scipy.special import stdtrit  # noqa: PLC0415 - takes longer to import than a short run
 
-    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+    return float(stdtrit(degrees, (1 + confidence) / 2))

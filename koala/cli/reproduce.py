@@ -1,0 +1,85 @@
+"""`koala reproduce`: the experiments of a paper, with figures and a verdict for each claim."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from koala.cli.simulating import shared
+from koala.errors import ConfigError
+
+if TYPE_CHECKING:
+    from koala.sim.papers.paper import Paper
+
+INTERRUPTED = 130
+PAPERS: dict[str, str] = {
+    "koala": "koala.sim.papers.koala",
+    "multiqueue": "koala.sim.papers.multiqueue",
+    "deadlines": "koala.sim.papers.deadlines",
+}
+"""Every paper and the module whose PAPER says what it is."""
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help=", ".join(PAPERS) + ".")],
+    figure: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="This figure of the paper and the claims about it alone."),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full/--quick", help="Publication quality, or within minutes: then much is undecided."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to write.  [default: reproduction/PAPER]"),
+    ] = None,
+    seed: shared.Seed = 1,
+    workers: shared.Workers = 0,
+    as_json: shared.JSON = False,
+) -> None:
+    """Reproduce a paper: figures, and each claim with its verdict.
+
+    Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, and
+    report.md with a verdict for each claim of the text: holds, holds only near saturation,
+    undecided, fails. Ctrl-C writes what the finished runs tell.
+    """
+    from koala.sim.papers.report import document, report, summary, write
+    from koala.sim.papers.sweep import plan, sweep
+
+    found = _paper(paper)
+    wanted = plan(found, found.efforts["full" if full else "quick"], figure=figure, seed=seed)
+    folder = out if out is not None else Path("reproduction") / found.name
+    _make(folder)
+    runs = len(wanted.runs())
+    with shared.progress(f"{runs} runs", runs) as tell:
+        swept = sweep(wanted, workers=workers, progress=tell)
+    told = report(swept)
+    write(told, folder)
+    text = f"{summary(told)}\n{folder / 'report.md'}"
+    shared.show(document(told), as_json=as_json, text=lambda: text)
+    if swept.is_interrupted:
+        print(f"interrupted: {swept.finished} of {runs} runs", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _paper(name: str) -> Paper:
+    known = [name for name, module in PAPERS.items() if find_spec(module) is not None]
+    if name not in known:
+        raise ConfigError(f"{name}: allowed are {', '.join(known)}")
+    found: Paper = importlib.import_module(PAPERS[name]).PAPER
+    return found
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {folder}: {error.strerror}") from None

@@ -1,0 +1,318 @@
+"""The report of a reproduction: report.md with every claim, claims.csv with every comparison, JSON.
+
+Nothing in it depends on when or how fast it was made: the same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from itertools import groupby
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+from koala.sim.papers import figures
+from koala.sim.papers.claims import (
+    RULES,
+    ClaimFinding,
+    Finding,
+    LevelFinding,
+    Rule,
+    Verdict,
+    judge,
+)
+from koala.sim.papers.paper import Quantity
+from koala.sim.papers.results import Results
+from koala.sim.papers.sweep import Plan, Swept
+from koala.sim.statistics import Interval
+
+COLUMNS = (
+    *("claim", "section", "claim_verdict", "level", "level_verdict", "comparison", "verdict"),
+    *("difference", "ci95", "replications", "by_saturation", "means"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is told of a sweep, before it is text."""
+
+    plan: Plan
+    results: Results
+    claims: tuple[ClaimFinding, ...]
+    wanted: int
+    finished: int
+    is_interrupted: bool
+
+    def count(self, verdict: Verdict) -> int:
+        """How many claims have this verdict."""
+        return sum(found.verdict is verdict for found in self.claims)
+
+
+def report(swept: Swept) -> Report:
+    """All claims of the plan, judged."""
+    wanted = swept.plan
+    return Report(
+        plan=wanted,
+        results=swept.results,
+        claims=tuple(judge(one, wanted.effort.levels, swept.results) for one in wanted.claims),
+        wanted=len(wanted.runs()),
+        finished=swept.finished,
+        is_interrupted=swept.is_interrupted,
+    )
+
+
+def write(found: Report, folder: Path) -> None:
+    """report.md, claims.csv and all figures."""
+    for figure in found.plan.figures:
+        figures.write(figure, found.results, folder)
+    (folder / "claims.csv").write_text(as_csv(found), encoding="utf-8")
+    (folder / "report.md").write_text(as_markdown(found), encoding="utf-8")
+
+
+def summary(found: Report) -> str:
+    """What the command line prints: counts, and what the paper's readers should know first."""
+    lines = [_counts(found)]
+    for verdict in (Verdict.FAILS, Verdict.NEAR):
+        lines += [
+            f"{verdict}: {one.claim.id} {one.claim.text}"
+            for one in found.claims
+            if one.verdict is verdict
+        ]
+    return "\n".join(lines)
+
+
+# Markdown.
+
+
+def as_markdown(found: Report) -> str:
+    """The report, for a person."""
+    return "\n".join((*_head(found), *_claims(found), *_figures(found), *_method(found)))
+
+
+def _head(found: Report) -> Iterator[str]:
+    wanted = found.plan
+    yield f"# {wanted.paper.title}"
+    yield ""
+    chosen = f" --figure {wanted.figures[0].number}" if _is_part(wanted) else ""
+    effort = wanted.effort
+    command = f"koala reproduce {wanted.paper.name} --{effort.name}{chosen} --seed {wanted.seed}"
+    yield (
+        f"Made by `{command}`: {found.finished} runs, {effort.replications} replications of each "
+        "setting."
+    )
+    if found.is_interrupted:
+        yield ""
+        yield f"**Interrupted** after {found.finished} of {found.wanted} runs; the rest is missing."
+    yield ""
+    yield _counts(found)
+    yield ""
+    yield "| section | claims | " + " | ".join(Verdict) + " |"
+    yield "| --- | --: |" + " --: |" * len(Verdict)
+    for section, claims in groupby(found.claims, key=lambda one: one.claim.section):
+        verdicts = [one.verdict for one in claims]
+        counts = " | ".join(str(verdicts.count(verdict) or "") for verdict in Verdict)
+        yield f"| {section} | {len(verdicts)} | {counts} |"
+    yield ""
+
+
+def _counts(found: Report) -> str:
+    counts = ", ".join(f"{found.count(verdict)} {verdict.told}" for verdict in Verdict)
+    return f"{len(found.claims)} claims: {counts}."
+
+
+def _claims(found: Report) -> Iterator[str]:
+    yield "## Claims"
+    yield ""
+    yield (
+        "The numbers are those of the comparison that decides, the one furthest from what the "
+        "claim says. `claims.csv` has them all."
+    )
+    for section, claims in groupby(found.claims, key=lambda one: one.claim.section):
+        yield ""
+        yield f"### Section {section}"
+        yield ""
+        yield "| claim | verdict | numbers |"
+        yield "| --- | --- | --- |"
+        for one in claims:
+            yield _row(one)
+    yield ""
+
+
+def _row(found: ClaimFinding) -> str:
+    claim = found.claim
+    about = f" (Fig. {', '.join(str(number) for number in claim.figures)})" if claim.figures else ""
+    reading = f"<br>*Read as: {claim.reading}*" if claim.reading else ""
+    verdict = f"**{found.verdict}**" if found.verdict is not Verdict.UNDECIDED else found.verdict
+    numbers = "<br>".join(_level(level, claim.rule) for level in found.levels) or "no run finished"
+    return (
+        f"| {claim.id}. {_cell(claim.text)}{about}{_cell(reading)} | {verdict} | {_cell(numbers)} |"
+    )
+
+
+def _level(found: LevelFinding, rule: Rule) -> str:
+    """How many comparisons say what, and the decisive one."""
+    tally = ", ".join(
+        f"{count} {verdict.told}" for verdict in Verdict if (count := found.count(verdict))
+    )
+    rest = f" ({tally})" if len(found.findings) > 1 else ""
+    most = ", most count" if rule is Rule.MOST else ""
+    return f"*{found.level}*: {found.verdict}{rest}{most}. {_told(decisive(found.findings))}"
+
+
+def decisive(findings: Sequence[Finding]) -> Finding:
+    """The comparison furthest from what the claim says, in units of its own uncertainty."""
+    return min(findings, key=_support)
+
+
+def _support(finding: Finding) -> float:
+    difference = finding.difference
+    if finding.is_by_saturation:
+        return difference.mean
+    if not isfinite(difference.mean):
+        return 0.0
+    return difference.mean / difference.ci95 if difference.ci95 else difference.mean * inf
+
+
+def _told(finding: Finding) -> str:
+    means = ", ".join(_mean(one) for one in finding.means)
+    by = "saturation" if finding.is_by_saturation else f"difference {_mean(finding.difference)}"
+    return f"{finding.comparison.text}: {means}; {by}"
+
+
+def _mean(value: Interval) -> str:
+    if value.mean == inf:
+        return "SAT"
+    if not isfinite(value.mean):
+        return "–"
+    return str(value)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _figures(found: Report) -> Iterator[str]:
+    yield "## Figures"
+    for figure in found.plan.figures:
+        stem = f"figure-{figure.number:02d}"
+        yield ""
+        yield f"![Figure {figure.number}. {figure.title}]({stem}.svg)"
+        yield ""
+        note = f" {figure.note}" if figure.note else ""
+        links = f"[PNG]({stem}.png), [CSV]({stem}.csv)"
+        yield f"*Figure {figure.number}. {figure.title}.*{note} ({links})"
+    yield ""
+
+
+def _method(found: Report) -> Iterator[str]:
+    wanted = found.plan
+    yield "## What is not in the paper"
+    yield ""
+    yield wanted.paper.ours
+    yield ""
+    yield "## How a claim gets its verdict"
+    yield ""
+    yield wanted.paper.levels
+    yield ""
+    yield RULES
+    yield ""
+    yield (
+        f"This report: {wanted.effort.replications} replications of length "
+        f"{wanted.effort.length:g}; levels: {', '.join(map(str, wanted.effort.levels))}."
+    )
+    yield ""
+
+
+def _is_part(wanted: Plan) -> bool:
+    return len(wanted.figures) == 1 < len(wanted.paper.figures)
+
+
+# Tables and documents for programs.
+
+
+def as_csv(found: Report) -> str:
+    """A line for each comparison of each claim."""
+    text = StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    for one in found.claims:
+        for level in one.levels:
+            for finding in level.findings:
+                lines.writerow(_line(one, level, finding))
+    return text.getvalue()
+
+
+def _line(one: ClaimFinding, level: LevelFinding, finding: Finding) -> tuple[object, ...]:
+    difference = finding.difference
+    return (
+        one.claim.id,
+        one.claim.section,
+        one.verdict,
+        level.level,
+        level.verdict,
+        finding.comparison.text,
+        finding.verdict,
+        f"{difference.mean:.6g}" if isfinite(difference.mean) else "",
+        f"{difference.ci95:.6g}" if isfinite(difference.ci95) else "",
+        difference.values,
+        "yes" if finding.is_by_saturation else "no",
+        "; ".join(_mean(mean) for mean in finding.means),
+    )
+
+
+def document(found: Report) -> dict[str, Any]:
+    """For `--json`."""
+    return {
+        "paper": found.plan.paper.name,
+        "effort": found.plan.effort.name,
+        "seed": found.plan.seed,
+        "replications": found.plan.effort.replications,
+        "interrupted": found.is_interrupted,
+        "runs": {"wanted": found.wanted, "finished": found.finished},
+        "verdicts": {str(verdict): found.count(verdict) for verdict in Verdict},
+        "figures": [figure.number for figure in found.plan.figures],
+        "claims": [_claim_document(one, found.results) for one in found.claims],
+    }
+
+
+def _claim_document(found: ClaimFinding, results: Results) -> dict[str, Any]:
+    return {
+        "id": found.claim.id,
+        "section": found.claim.section,
+        "text": found.claim.text,
+        "reading": found.claim.reading,
+        "figures": list(found.claim.figures),
+        "verdict": str(found.verdict),
+        "levels": [
+            {
+                "level": str(level.level),
+                "verdict": str(level.verdict),
+                "comparisons": [_finding_document(one, results) for one in level.findings],
+            }
+            for level in found.levels
+        ],
+    }
+
+
+def _finding_document(finding: Finding, results: Results) -> dict[str, Any]:
+    return {
+        "text": finding.comparison.text,
+        "verdict": str(finding.verdict),
+        "difference": finding.difference.document(),
+        "by_saturation": finding.is_by_saturation,
+        "quantities": [
+            {**_quantity_document(quantity, results), **mean.document()}
+            for quantity, mean in zip(finding.comparison.of, finding.means, strict=True)
+        ],
+    }
+
+
+def _quantity_document(quantity: Quantity, results: Results) -> dict[str, Any]:
+    return {
+        "metric": quantity.metric,
+        "setting": str(quantity.setting),
+        "saturated": results.is_saturated(quantity.setting),
+    }

@@ -1,0 +1,67 @@
+"""What all runs of a sweep measured, by setting and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import inf
+
+from koala.sim.papers.paper import Outcome, Quantity, Run, Setting
+from koala.sim.statistics import Interval, interval
+
+
+class Results:
+    """The finished runs. Figures and claims read from here, so they share every run."""
+
+    def __init__(
+        self, finished: Iterable[tuple[Run, Outcome]], *, diverging: tuple[str, ...] = ()
+    ) -> None:
+        self._outcomes: dict[Setting, dict[int, Outcome]] = {}
+        self._diverging = diverging
+        for run, outcome in finished:
+            self._outcomes.setdefault(run.setting, {})[run.seed] = outcome
+
+    def replications(self, setting: Setting) -> int:
+        """How many runs of this setting are finished."""
+        return len(self._outcomes.get(setting, {}))
+
+    def is_saturated(self, setting: Setting) -> bool:
+        """More than half of its replications are."""
+        outcomes = self._outcomes.get(setting, {}).values()
+        return 2 * sum(outcome.is_saturated for outcome in outcomes) > len(outcomes)
+
+    def is_divergent(self, quantity: Quantity) -> bool:
+        """There is no mean to speak of: it would be larger after a longer run."""
+        diverges = quantity.metric.startswith(self._diverging) if self._diverging else False
+        return diverges and self.is_saturated(quantity.setting)
+
+    def interval(self, quantity: Quantity) -> Interval:
+        """Its mean over the replications; infinite where it diverges."""
+        return self.contrast((quantity,), _itself)
+
+    def contrast(self, of: tuple[Quantity, ...], function: Callable[..., float]) -> Interval:
+        """The mean of `function` of these quantities over the seeds that all their settings have
+        finished: what they share by their common random numbers cancels in each replication.
+
+        Where quantities diverge it is the function of infinities for them and of means for the
+        others, with no width: saturation itself decides.
+        """
+        if any(self.is_divergent(quantity) for quantity in of):
+            values = [inf if self.is_divergent(one) else self.interval(one).mean for one in of]
+            return Interval(mean=function(*values), ci95=0.0, values=self._common(of))
+        return interval(
+            [
+                function(*(self._outcomes[one.setting][seed].values[one.metric] for one in of))
+                for seed in self._seeds(of)
+            ]
+        )
+
+    def _common(self, of: tuple[Quantity, ...]) -> int:
+        return len(self._seeds(of))
+
+    def _seeds(self, of: tuple[Quantity, ...]) -> list[int]:
+        seeds = [set(self._outcomes.get(quantity.setting, {})) for quantity in of]
+        return sorted(set.intersection(*seeds))
+
+
+def _itself(value: float) -> float:
+    return value
