@@ -35,11 +35,13 @@ class DaemonStarted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParametersChanged:
     """The daemon runs with these parameters from here on; `links` are (from, to, bytes a second) as
-    configured.
+    configured. `policies` names those in force, (slot, name), for who looks back: a replay has
+    their answers and asks none.
     """
 
     parameters: Parameters
     links: tuple[tuple[SiteName, SiteName, float], ...] = ()
+    policies: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

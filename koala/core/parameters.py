@@ -135,6 +135,14 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "preempt": ("complete", "component", "none"),
 }
 NAMES = tuple(f.name for f in fields(Parameters))
+SYMBOLS: dict[str, str] = {
+    "queueing.S": "high_scans_per_low",
+    "claiming.L": "claim_fraction",
+    "claiming.T": "claim_threshold",
+    "claiming.maxHold": "hold_s",
+    "barrier.rho": "clock_rate_error",
+}
+"""The parameters that have a symbol, by slot and symbol, as in `claiming.L = 0.5`."""
 
 PAPER = Parameters(
     scan="interval",

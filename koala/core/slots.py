@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from koala.core.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
 from koala.core.values import FileName, Instant, JobId, Priority, Seconds, SiteName, UserName
@@ -89,6 +89,15 @@ class Policies:
 
 
 # --- recorded answers ---
+
+
+def _unasked(*_: object) -> NoReturn:
+    message = "a replay asked a policy"
+    raise AssertionError(message)
+
+
+NO_POLICIES = Policies(place=_unasked, claim=_unasked, turn=_unasked)
+"""Those of a replay, which has all answers."""
 
 Answer: TypeAlias = Placement | ClaimPlan | Priority | None
 """None stands for Unplaceable: the reason is for people and is worked out anew when they ask."""

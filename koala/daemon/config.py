@@ -111,6 +111,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     silence_s: float
     parameters: Parameters
     policies: Policies
+    policy_names: tuple[tuple[str, str], ...]
     links: tuple[tuple[SiteName, SiteName, float], ...]
     sites: dict[SiteName, UserName | None]
     is_open: bool
@@ -157,12 +158,9 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
     daemon = file.daemon
     state_dir = folder / Path(daemon.state_dir).expanduser()
     host = daemon.listen.rpartition(":")[0]
+    names: dict[str, str] = msgspec.to_builtins(file.policies)
     try:
-        policies = chosen(
-            placement=file.policies.placement,
-            claiming=file.policies.claiming,
-            queueing=file.policies.queueing,
-        )
+        policies = chosen(**names)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     return Config(
@@ -174,6 +172,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         silence_s=daemon.silence_s,
         parameters=_parameters(file.parameters, source),
         policies=policies,
+        policy_names=tuple(names.items()),
         links=_links(file.links, source),
         sites={
             SiteName(name): UserName(site.owner) if site.owner else None

@@ -142,7 +142,7 @@ class Journal:
         self._connection = connection
         self._inode = self.path.stat().st_ino
         self._mark = os.open(self._mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._marked = _read_mark(self._mark, self._mark_path)
+        self._marked = read_mark(self._mark, self._mark_path)
         self._chain = b""
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="notices")
@@ -173,17 +173,13 @@ class Journal:
 
     def records(self) -> Iterator[Record]:
         """All events in order, checked row by row; then the journal is ready for commits."""
-        for record, chain in _read_records(self._connection, self.path):
+        for record, chain in read_rows(self._connection, self.path):
             self.seq, self.last_at, self._chain = record.seq, record.at, chain
             if self._marked is not None and self._marked == (record.seq, chain):
                 self._marked = None  # what had been committed is here
             yield record
         if self._marked is not None and self._marked[0] > 0:
-            raise JournalError(
-                f"{self.path}: damaged: it ends with event {self.seq}, but event {self._marked[0]} "
-                f"had been committed, says {self._mark_path}. Restore the state directory from a "
-                f"copy; or delete that file to go on with what is there and lose the rest"
-            )
+            raise cut_short(self.path, self._mark_path, self.seq, self._marked[0])
         self._write_mark()
 
     def last_digest(self) -> tuple[int, str] | None:
@@ -294,31 +290,18 @@ class Journal:
         os.pwrite(self._mark, _mark_text(self.seq, self._chain), 0)
 
 
-# --- reading without a daemon ---------------------------------------------------------------------
+# --- rows and files, also for those who only read (past.py) ---------------------------------------
 
 
-def read_records(path: Path) -> Iterator[Record]:
-    """The events of a journal file, or of a state directory, without taking its lock."""
-    file = path / FILE if path.is_dir() else path
-    if not file.is_file():
-        raise JournalError(f"{path}: no journal here")
-    try:
-        connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
-    except sqlite3.Error as error:
-        raise JournalError(f"{file}: cannot be opened: {error}") from error
-    try:
-        _check_format(connection, file)
-        for record, _ in _read_records(connection, file):
-            yield record
-    finally:
-        connection.close()
-
-
-def _read_records(connection: sqlite3.Connection, path: Path) -> Iterator[tuple[Record, bytes]]:
-    chain, expected = b"", 0
+def read_rows(
+    connection: sqlite3.Connection, path: Path, *, after: int = 0, chain: bytes = b""
+) -> Iterator[tuple[Record, bytes]]:
+    """The events after one with this chain value, each with its own, checked row by row."""
+    expected = after
     try:
         rows = connection.execute(
-            "SELECT seq, at, kind, body, answers, chain FROM event ORDER BY seq"
+            "SELECT seq, at, kind, body, answers, chain FROM event WHERE seq > ? ORDER BY seq",
+            (after,),
         )
         for seq, at, kind, body, answers, found in rows:
             expected += 1
@@ -346,7 +329,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             connection.executescript(
                 f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORMAT}; COMMIT;"
             )
-        _check_format(connection, path)
+        check_format(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -361,7 +344,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+def check_format(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise JournalError unless it is a journal of our format."""
     try:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.Error as error:
@@ -394,11 +378,21 @@ def _take_lock(state_dir: Path) -> int:
     return lock
 
 
+def cut_short(path: Path, mark: Path, last: int, committed: int) -> JournalError:
+    """The error of a journal whose last events are missing, or are not those that were written."""
+    return JournalError(
+        f"{path}: damaged: it ends with event {last}, but event {committed} "
+        f"had been committed, says {mark}. Restore the state directory from a "
+        f"copy; or delete that file to go on with what is there and lose the rest"
+    )
+
+
 def _mark_text(seq: int, chain: bytes) -> bytes:
     return f"koala-mark {seq:020d} {chain.hex():0>32}\n".encode()
 
 
-def _read_mark(descriptor: int, path: Path) -> tuple[int, bytes] | None:
+def read_mark(descriptor: int, path: Path) -> tuple[int, bytes] | None:
+    """Number and chain value of the last event that is known to be committed."""
     text = os.pread(descriptor, 256, 0)
     if not text:
         return None

@@ -19,12 +19,12 @@ from koala.core.actions import Action, Announce, PublishOutputs
 from koala.core.events import DaemonStarted, Event, JobSubmitted, ParametersChanged
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
-from koala.core.slots import Policies
 from koala.core.snapshot import digest
 from koala.core.values import Instant
 from koala.daemon.clock import Clock, boot_s
 from koala.daemon.config import Config
 from koala.daemon.journal import Batch, Journal, Notice, Record
+from koala.daemon.past import require_digest
 from koala.errors import JournalError
 
 PUBLISHED_MAX = 10_000  # of the newest Finished jobs, looked at again after a start
@@ -67,10 +67,12 @@ def recover(journal: Journal, config: Config) -> Recovered:
     for record in journal.records():
         past.note(record.event, scheduler.replay(record.event, record.at, record.answers))
         if recorded is not None and record.seq == recorded[0]:
-            _compare(journal, scheduler, recorded)
+            require_digest(journal.path, scheduler, *recorded)
     replayed = journal.seq
     clock = Clock(not_before=journal.last_at)
-    changed = ParametersChanged(parameters=config.parameters, links=config.links)
+    changed = ParametersChanged(
+        parameters=config.parameters, links=config.links, policies=config.policy_names
+    )
     events: list[Event] = [DaemonStarted(epoch=scheduler.epoch + 1)]
     if past.parameters != changed:
         events.insert(0, changed)
@@ -90,14 +92,6 @@ def recover(journal: Journal, config: Config) -> Recovered:
     )
 
 
-def replayed(records: list[Record], policies: Policies) -> Scheduler:
-    """The state that a sequence of records gives."""
-    scheduler = Scheduler(Parameters(), policies)
-    for record in records:
-        scheduler.replay(record.event, record.at, record.answers)
-    return scheduler
-
-
 def read_secret(state_dir: Path) -> bytes:
     """The key of this daemon's tokens, made once. Raises JournalError."""
     path = state_dir / SECRET
@@ -110,17 +104,6 @@ def read_secret(state_dir: Path) -> bytes:
         return bytes.fromhex(path.read_text(encoding="ascii"))
     except (OSError, ValueError) as error:
         raise JournalError(f"{path}: the tokens' key cannot be used: {error}") from error
-
-
-def _compare(journal: Journal, scheduler: Scheduler, recorded: tuple[int, str]) -> None:
-    seq, expected = recorded
-    found = digest(scheduler)
-    if found != expected:
-        raise JournalError(
-            f"{journal.path}: the replay up to event {seq} gives another state than the one that"
-            f" was recorded (digest {found[:16]}, recorded {expected[:16]}): this version of Koala"
-            f" decides otherwise than the one that wrote it, or the journal was changed"
-        )
 
 
 def _begin(journal: Journal, scheduler: Scheduler, events: list[Event], now: Instant) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from koala.core.actions import (
     AcknowledgeClaim,
@@ -38,7 +38,7 @@ from koala.core.job import Claim, ClaimPhase
 from koala.core.leases import Leases
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
-from koala.core.slots import Policies
+from koala.core.slots import NO_POLICIES, Policies
 from koala.core.snapshot import digest
 from koala.core.values import Instant, SiteName
 from koala.sim.engine import Engine, Entry, Rank
@@ -77,14 +77,6 @@ class _Waiting:
     event: Event | None
     link: Link | None = None
     when_durable: Callable[[], None] | None = None
-
-
-def _refuse(*_: object) -> NoReturn:
-    message = "a replay asked a policy"
-    raise AssertionError(message)
-
-
-NO_POLICIES = Policies(place=_refuse, claim=_refuse, turn=_refuse)
 
 
 def replay(journal: list[Record], parameters: Parameters, policies: Policies) -> Scheduler:

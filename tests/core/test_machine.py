@@ -17,10 +17,10 @@ from koala.core.invariants import check
 from koala.core.job import TERMINAL, ArmNumber, ClaimEnd, ClaimPhase, EndKind, InputMode, StartType
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
+from koala.core.slots import NO_POLICIES
 from koala.core.snapshot import digest
 from koala.core.values import ClaimId, FileName, JobId, Priority, SiteName, TransferId, UserName
 from koala.policies import chosen
-from koala.sim.pump import NO_POLICIES
 from tests.harness.builders import a_component, a_spec
 
 SITES = [SiteName(name) for name in ("a", "b", "c")]

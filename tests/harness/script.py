@@ -23,11 +23,10 @@ from koala.core.invariants import check
 from koala.core.job import ArmNumber, ClaimEnd, EndKind, Job
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
-from koala.core.slots import Policies
+from koala.core.slots import NO_POLICIES, Policies
 from koala.core.snapshot import digest, job_picture
 from koala.core.values import ClaimId, FileName, Instant, JobId, SiteName, TransferId, UserName
 from koala.policies import chosen
-from koala.sim.pump import NO_POLICIES
 
 WAKES_AT_ONCE_MAX = 300
 Kind = TypeVar("Kind")

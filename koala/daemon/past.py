@@ -1,0 +1,162 @@
+"""A journal that is only read: by `koala replay`, also while a daemon writes it, and from a copy.
+
+Nothing is written and no lock is taken. The events are those that were committed when it was
+opened; each is checked against the chain, their number against the mark where that lies beside,
+and each recorded digest against the state that the replay has then. What differs is a JournalError,
+before anything was told: a journal is never half read.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from koala.core.actions import Action
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.slots import NO_POLICIES
+from koala.core.snapshot import digest
+from koala.core.values import Instant
+from koala.daemon.journal import (
+    FILE,
+    MARK,
+    Record,
+    check_format,
+    cut_short,
+    read_mark,
+    read_rows,
+)
+from koala.errors import JournalError
+
+ROWS = 4096  # read at once: a reader that is slow must not keep the writer's log from being folded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What an opened journal holds. Without a `mark`, events lost at its end are not noticed."""
+
+    path: Path
+    events: int
+    first_at: Instant
+    last_at: Instant
+    mark: tuple[int, bytes] | None  # number and chain value of an event that had been committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One event of a replay, what came of it, and the state after it."""
+
+    record: Record
+    actions: list[Action]
+    scheduler: Scheduler
+
+
+def open_past(path: Path) -> Past:
+    """The journal of a state directory, or that file itself. Raises JournalError."""
+    file = path / FILE if path.is_dir() else path
+    mark = _mark(file)  # before the rows: it never runs ahead of them
+    with closing(_connect(file)) as connection:
+        check_format(connection, file)
+        try:
+            events, first_at, last_at = connection.execute(
+                "SELECT count(*), min(at), max(at) FROM event"
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"{file}: damaged: {error}") from error
+    if mark is not None and mark[0] > events:
+        raise cut_short(file, file.parent / MARK, events, mark[0])
+    return Past(
+        path=file,
+        events=events,
+        first_at=first_at or 0.0,
+        last_at=last_at or 0.0,
+        mark=mark,
+    )
+
+
+def records(past: Past) -> Iterator[Record]:
+    """Its events in order, each checked. Raises JournalError."""
+    seq, chain, mark = 0, b"", past.mark
+    while seq < past.events:
+        with closing(_connect(past.path)) as connection:
+            rows = []
+            for row in read_rows(connection, past.path, after=seq, chain=chain):
+                rows.append(row)
+                if len(rows) == min(ROWS, past.events - seq):
+                    break
+        if not rows:
+            raise JournalError(f"{past.path}: damaged: event {seq + 1} is missing")
+        for record, chain in rows:
+            seq = record.seq
+            if mark is not None and mark[0] == seq and mark[1] != chain:
+                raise cut_short(past.path, past.path.parent / MARK, seq, mark[0])
+            yield record
+
+
+def replay(past: Past) -> Iterator[Step]:
+    """Each event with what came of it, by the recorded answers. Raises JournalError."""
+    scheduler = Scheduler(Parameters(), NO_POLICIES)
+    digests = _digests(past)
+    for record in records(past):
+        try:
+            actions = scheduler.replay(record.event, record.at, record.answers)
+        except (AssertionError, LookupError, ValueError, TypeError) as error:
+            kind = type(record.event).__name__
+            raise JournalError(
+                f"{past.path}: event {record.seq} ({kind}) cannot be replayed: {error!r}: this"
+                f" version of Koala decides otherwise than the one that wrote it"
+            ) from error
+        if record.seq in digests:
+            require_digest(past.path, scheduler, record.seq, digests[record.seq])
+        yield Step(record=record, actions=actions, scheduler=scheduler)
+
+
+def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) -> None:
+    """Raise JournalError unless the state after event `seq` has this digest (promise 8)."""
+    found = digest(scheduler)
+    if found != expected:
+        raise JournalError(
+            f"{path}: the replay up to event {seq} gives another state than the one that"
+            f" was recorded (digest {found[:16]}, recorded {expected[:16]}): this version of Koala"
+            f" decides otherwise than the one that wrote it, or the journal was changed"
+        )
+
+
+def _digests(past: Past) -> dict[int, str]:
+    with closing(_connect(past.path)) as connection:
+        try:
+            return dict(connection.execute("SELECT seq, digest FROM digest"))
+        except sqlite3.Error as error:
+            raise JournalError(f"{past.path}: damaged: {error}") from error
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    """A reader. Without a write-ahead log nobody writes: then the file is all, and SQLite must not
+    make one, which it would leave behind under the reader's name."""
+    if not file.is_file():
+        raise JournalError(f"{file}: no journal here")
+    is_quiet = not file.with_name(f"{file.name}-wal").exists()
+    place = file.resolve().as_uri()
+    try:
+        return sqlite3.connect(f"{place}?mode=ro{'&immutable=1' if is_quiet else ''}", uri=True)
+    except sqlite3.Error as error:
+        raise JournalError(f"{file}: cannot be opened: {error}") from error
+
+
+def _mark(file: Path) -> tuple[int, bytes] | None:
+    """What the mark beside the file says; of a copy without its mark nothing is known."""
+    path = file.parent / MARK
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror or error}") from error
+    try:
+        return read_mark(descriptor, path)
+    finally:
+        os.close(descriptor)
