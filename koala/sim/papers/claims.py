@@ -11,11 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from math import isinf
+from math import isinf, isnan
 
 from koala.sim.papers.paper import Level, Quantity
 from koala.sim.papers.results import Results
 from koala.sim.statistics import CONFIDENCE, Interval, student
+
+
+def share(value: float) -> str:
+    """As text: 10 %."""
+    return f"{100 * value:g} %"
+
 
 LITTLE = 0.10
 """Close to, about the same, little influence: within this share of the other."""
@@ -29,7 +35,7 @@ RULES = f"""\
    then averaged (paired differences with common random numbers, Student's t).
 2. A comparison *holds* when its whole 95 % interval is positive, *fails* when the whole of it is
    negative, and else is *undecided*. A saturated system has no mean response time (SAT): it counts
-   as infinite, so what stays finite is lower, and two saturated systems are undecided.
+   as infinite, so what stays finite is lower; two saturated systems are not compared.
 3. A level holds when all its comparisons hold, and fails when one of them fails; one of m must fail
    at the confidence 1 − 5 %/m, or of many that are right some would fail by chance. Where the text
    says "in most cases", a level holds when more than half of its comparisons hold, and fails when
@@ -38,8 +44,8 @@ RULES = f"""\
    those near saturation and not at all below; it *fails* when it fails at a level near saturation;
    else it is *undecided*. The papers speak of charts near saturation, so what happens at lower
    levels alone neither makes a claim hold nor fail.
-5. Close, little: within {LITTLE:.0%}. Much, significantly: by at least {MUCH:.0%}. Slightly: by
-   less than that. These shares were fixed before anything was run."""
+5. Close, little: within {share(LITTLE)}. Much, significantly: by at least {share(MUCH)}.
+   Slightly: by less than that. These shares were fixed before anything was run."""
 
 
 class Verdict(StrEnum):
@@ -70,6 +76,11 @@ class Comparison:
     text: str
     of: tuple[Quantity, ...]
     contrast: Callable[..., float]
+    where: str = ""
+    """What its quantities have in common, and their names leave out."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
 
 
 Test = Callable[[Level], Iterable[Comparison]]
@@ -110,6 +121,11 @@ class Finding:
         """A saturated system decided, not a difference of means."""
         return isinf(self.difference.mean)
 
+    @property
+    def is_void(self) -> bool:
+        """Saturated systems on both sides: there is nothing to compare."""
+        return isnan(self.difference.mean) and self.difference.values > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelFinding:
@@ -121,7 +137,12 @@ class LevelFinding:
 
     def count(self, verdict: Verdict) -> int:
         """How many comparisons have this verdict."""
-        return sum(finding.verdict is verdict for finding in self.findings)
+        return sum(finding.verdict is verdict for finding in self.findings if not finding.is_void)
+
+    @property
+    def is_void(self) -> bool:
+        """All that was to be compared is saturated."""
+        return bool(self.findings) and all(finding.is_void for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +165,9 @@ def judge(claim: Claim, levels: Sequence[Level], results: Results) -> ClaimFindi
 
 
 def over_levels(found: Sequence[LevelFinding]) -> Verdict:
-    """Rule 4: near saturation decides; lower levels say whether it holds only there."""
+    """Rule 4: near saturation decides; lower levels say whether it holds only there. A level at
+    which nothing could be compared has no say."""
+    found = [level for level in found if not level.is_void]
     near = [level.verdict for level in found if level.level.is_near]
     if Verdict.FAILS in near:
         return Verdict.FAILS
@@ -156,6 +179,8 @@ def over_levels(found: Sequence[LevelFinding]) -> Verdict:
 def over_comparisons(verdicts: Sequence[Verdict], rule: Rule) -> Verdict:
     """Rule 3."""
     held, failed = verdicts.count(Verdict.HOLDS), verdicts.count(Verdict.FAILS)
+    if not verdicts:
+        return Verdict.UNDECIDED
     if rule is Rule.MOST:
         if 2 * held > len(verdicts):
             return Verdict.HOLDS
@@ -188,7 +213,8 @@ def _judge_level(
 ) -> LevelFinding:
     among = len(comparisons) if claim.rule is Rule.ALL else 1
     findings = tuple(_judge_comparison(one, among, results) for one in comparisons)
-    verdict = over_comparisons([finding.verdict for finding in findings], claim.rule)
+    compared = [finding.verdict for finding in findings if not finding.is_void]
+    verdict = over_comparisons(compared, claim.rule)
     return LevelFinding(level=level, findings=findings, verdict=verdict)
 
 
@@ -207,14 +233,14 @@ def _judge_comparison(comparison: Comparison, among: int, results: Results) -> F
 
 def lower(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
     """One is lower than the other, by at least this share of one."""
-    text = f"{one} < {other}" if not by else f"{one} < {other} by at least {by:.0%}"
+    text = f"{one} < {other}" if not by else f"{one} < {other} by at least {share(by)}"
     factor = 1 + by
     return Comparison(text=text, of=(one, other), contrast=lambda a, b: b - factor * a)
 
 
 def higher(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
     """One is higher than the other, by at least this share of the other."""
-    text = f"{one} > {other}" if not by else f"{one} > {other} by at least {by:.0%}"
+    text = f"{one} > {other}" if not by else f"{one} > {other} by at least {share(by)}"
     factor = 1 + by
     return Comparison(text=text, of=(one, other), contrast=lambda a, b: a - factor * b)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,11 @@ class Outcome:
 
     values: Mapping[str, float]
     is_saturated: bool = False
+
+
+def most_are_saturated(outcomes: Sequence[Outcome]) -> bool:
+    """More than half of the replications are."""
+    return 2 * sum(outcome.is_saturated for outcome in outcomes) > len(outcomes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +129,5 @@ class Paper:
     """Markdown: what the levels are, and what near saturation means in this paper."""
     diverging: tuple[str, ...] = ()
     """Prefixes of metrics that have no finite mean in a saturated system."""
+    saturation: Callable[[Sequence[Outcome]], bool] = most_are_saturated
+    """Whether a setting is saturated, from all its replications."""

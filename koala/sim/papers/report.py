@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import groupby
-from math import inf, isfinite
+from math import floor, inf, isfinite, log10
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,8 @@ def decisive(findings: Sequence[Finding]) -> Finding:
 
 def _support(finding: Finding) -> float:
     difference = finding.difference
+    if finding.is_void:
+        return inf
     if finding.is_by_saturation:
         return difference.mean
     if not isfinite(difference.mean):
@@ -178,8 +180,10 @@ def _support(finding: Finding) -> float:
 
 def _told(finding: Finding) -> str:
     means = ", ".join(_mean(one) for one in finding.means)
-    by = "saturation" if finding.is_by_saturation else f"difference {_mean(finding.difference)}"
-    return f"{finding.comparison.text}: {means}; {by}"
+    by = f"difference {_mean(finding.difference)}"
+    if finding.is_by_saturation or finding.is_void:
+        by = "saturation" if finding.is_by_saturation else "not compared"
+    return f"{finding.comparison}: {means}; {by}"
 
 
 def _mean(value: Interval) -> str:
@@ -187,7 +191,15 @@ def _mean(value: Interval) -> str:
         return "SAT"
     if not isfinite(value.mean):
         return "–"
-    return str(value)
+    if not isfinite(value.ci95):
+        return f"{value.mean:.4g}"
+    places = _places(value.ci95) if value.ci95 else _places(value.mean / 100)
+    return f"{value.mean:.{places}f} ± {value.ci95:.{places}f}"
+
+
+def _places(width: float) -> int:
+    """Decimals that show two digits of a width, six at most."""
+    return min(6, max(0, 1 - floor(log10(abs(width))))) if width else 0
 
 
 def _cell(text: str) -> str:
@@ -253,7 +265,7 @@ def _line(one: ClaimFinding, level: LevelFinding, finding: Finding) -> tuple[obj
         one.verdict,
         level.level,
         level.verdict,
-        finding.comparison.text,
+        str(finding.comparison),
         finding.verdict,
         f"{difference.mean:.6g}" if isfinite(difference.mean) else "",
         f"{difference.ci95:.6g}" if isfinite(difference.ci95) else "",
@@ -299,7 +311,7 @@ def _claim_document(found: ClaimFinding, results: Results) -> dict[str, Any]:
 
 def _finding_document(finding: Finding, results: Results) -> dict[str, Any]:
     return {
-        "text": finding.comparison.text,
+        "text": str(finding.comparison),
         "verdict": str(finding.verdict),
         "difference": finding.difference.document(),
         "by_saturation": finding.is_by_saturation,

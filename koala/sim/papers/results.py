@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
-from koala.sim.papers.paper import Outcome, Quantity, Run, Setting
+from koala.sim.papers.paper import Outcome, Quantity, Run, Setting, most_are_saturated
 from koala.sim.statistics import Interval, interval
 
 
@@ -13,21 +13,27 @@ class Results:
     """The finished runs. Figures and claims read from here, so they share every run."""
 
     def __init__(
-        self, finished: Iterable[tuple[Run, Outcome]], *, diverging: tuple[str, ...] = ()
+        self,
+        finished: Iterable[tuple[Run, Outcome]],
+        *,
+        diverging: tuple[str, ...] = (),
+        saturation: Callable[[Sequence[Outcome]], bool] = most_are_saturated,
     ) -> None:
         self._outcomes: dict[Setting, dict[int, Outcome]] = {}
         self._diverging = diverging
         for run, outcome in finished:
             self._outcomes.setdefault(run.setting, {})[run.seed] = outcome
+        self._saturated = {
+            setting: saturation(tuple(found.values())) for setting, found in self._outcomes.items()
+        }
 
     def replications(self, setting: Setting) -> int:
         """How many runs of this setting are finished."""
         return len(self._outcomes.get(setting, {}))
 
     def is_saturated(self, setting: Setting) -> bool:
-        """More than half of its replications are."""
-        outcomes = self._outcomes.get(setting, {}).values()
-        return 2 * sum(outcome.is_saturated for outcome in outcomes) > len(outcomes)
+        """Whether it is, judged from all its replications."""
+        return self._saturated.get(setting, False)
 
     def is_divergent(self, quantity: Quantity) -> bool:
         """There is no mean to speak of: it would be larger after a longer run."""

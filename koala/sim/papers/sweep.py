@@ -74,7 +74,11 @@ def sweep(wanted: Plan, *, workers: int = 0, progress: Progress | None = None) -
     made = replicate(wanted.paper.run, runs, workers=workers, progress=progress)
     return Swept(
         plan=wanted,
-        results=Results(made.finished, diverging=wanted.paper.diverging),
+        results=Results(
+            made.finished,
+            diverging=wanted.paper.diverging,
+            saturation=wanted.paper.saturation,
+        ),
         finished=len(made.finished),
         is_interrupted=made.is_interrupted,
     )

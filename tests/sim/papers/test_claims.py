@@ -12,6 +12,7 @@ from koala.sim.papers.claims import (
     Verdict,
     at_most,
     close,
+    higher,
     judge,
     lower,
     over_comparisons,
@@ -33,7 +34,9 @@ def results(*, a: list[float], b: list[float], saturated: str = "") -> Results:
     finished = [
         (
             Run(setting=name, seed=seed, effort=EFFORT),
-            Outcome(values={"response.all": value}, is_saturated=name in saturated),
+            Outcome(
+                values={"response.all": value, "cost.all": value}, is_saturated=name in saturated
+            ),
         )
         for name, values in (("a", a), ("b", b))
         for seed, value in enumerate(values)
@@ -80,10 +83,38 @@ def test_what_saturates_is_higher_than_what_does_not_whatever_was_measured() -> 
     assert verdict(at_most(B, A), found) is FAILS
 
 
-def test_two_saturated_systems_are_undecided() -> None:
+def test_two_saturated_systems_are_not_compared() -> None:
     found = results(a=[1.0, 1.1], b=[0.5, 0.6], saturated="ab")
     assert verdict(lower(A, B), found) is UNDECIDED
     assert verdict(lower(B, A), found) is UNDECIDED
+    cost = Quantity("a", "cost.all"), Quantity("b", "cost.all")
+    claim = Claim(id="1", section="1", text="", test=lambda _: (lower(A, B), higher(*cost)))
+    assert judge(claim, (HIGH,), found).verdict is HOLDS
+
+
+def test_a_level_at_which_all_is_saturated_has_no_say() -> None:
+    finished = [
+        (
+            Run(setting=name, seed=seed, effort=EFFORT),
+            Outcome(values={"response.all": value + seed / 100}, is_saturated=name.isupper()),
+        )
+        for name, value in (("a", 1.0), ("b", 2.0), ("A", 3.0), ("B", 4.0))
+        for seed in range(3)
+    ]
+    beyond = Level(name="beyond", is_near=True)
+    claim = Claim(
+        id="1",
+        section="1",
+        text="",
+        test=lambda level: (
+            lower(A, B)
+            if level is HIGH
+            else lower(Quantity("A", "response.all"), Quantity("B", "response.all")),
+        ),
+    )
+    found = Results(finished, diverging=("response",))
+    assert judge(claim, (HIGH, beyond), found).verdict is HOLDS
+    assert judge(claim, (beyond,), found).verdict is UNDECIDED
 
 
 def test_one_saturated_replication_of_three_does_not_saturate_a_setting() -> None:
