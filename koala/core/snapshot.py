@@ -65,7 +65,7 @@ def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
         "failures": job.failures,
         "preemptions": job.preemptions,
         "claim_fraction": job.claim_fraction,
-        "timeline": _timeline(job),
+        "timeline": timeline(job),
         "parts": [_part(state, job, index) for index in range(len(job.spec.components))],
         "claims_owed": owed,
         "story": [[at, text] for at, text in job.story],
@@ -80,7 +80,7 @@ def _reason(job: Job) -> str:
             return ""
 
 
-def _timeline(job: Job) -> dict[str, Any]:
+def timeline(job: Job) -> dict[str, Any]:
     """Points A to E of the paper's figure 1 and the times between them (readings: KOALA 8, 9)."""
     attempt = job.attempt
     passed = _passes(attempt)

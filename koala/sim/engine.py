@@ -1,7 +1,8 @@
 """The event heap and the simulated clock.
 
 Entries are called in the total order (instant, rank, number): at equal instants outcomes come
-before wake-ups, and both in the order in which they were set. So a run is a function of its inputs,
+first, then scheduling passes of local managers, which so see all that ended and arrived, then
+wake-ups; and all in the order in which they were set. So a run is a function of its inputs,
 and `now` never runs back.
 """
 
@@ -18,7 +19,8 @@ class Rank(IntEnum):
     """What goes first at one instant."""
 
     OUTCOME = 0
-    WAKE = 1
+    PASS = 1
+    WAKE = 2
 
 
 class Entry:

@@ -1,0 +1,133 @@
+"""What an experiment is made of: sites, their own users, submissions, links, faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from koala.core.grid import SiteFacts
+from koala.core.job import JobSpec
+from koala.core.values import FOREVER, Instant, JobId, Seconds, SiteName
+from koala.workload.streams import stream
+from koala_agent.lrm.model import Discipline
+
+
+class LocalJob(NamedTuple):
+    """A job of a site's own users, submitted to the local manager past the scheduler."""
+
+    at: Instant
+    processors: int
+    run_s: Seconds
+    estimate_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSetting:
+    """A site: what it registers with, its local manager, its own users' jobs in order of instants.
+
+    `latency_s` is how long a message takes from the scheduler to the site, and back again.
+    """
+
+    name: SiteName
+    facts: SiteFacts
+    discipline: Discipline = Discipline.FCFS
+    latency_s: Seconds = 0.0
+    local_jobs: Iterable[LocalJob] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job of the grid. `run_s` and `statuses` are for its components in order; `replicas` are
+    sites that hold its input file from the submission on.
+    """
+
+    job: JobId
+    at: Instant
+    spec: JobSpec
+    run_s: tuple[Seconds, ...]
+    statuses: tuple[int, ...] = ()
+    replicas: tuple[SiteName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Bytes a second from site to site, known to the scheduler; what is not named has its
+    `bandwidth_default_bps`. On shared links the copies under way get equal parts, which no
+    estimate knows of.
+    """
+
+    bandwidth: Mapping[tuple[SiteName, SiteName], float] = field(default_factory=dict)
+    is_shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """The site breaks down: all that runs and waits there is lost, and its local manager errs on
+    every claim until it is repaired; then the operator says so to the scheduler.
+    """
+
+    site: SiteName
+    at: Instant
+    until: Instant = FOREVER
+
+
+class Faults(Protocol):
+    """What goes wrong. At a working site it is asked once for each claim, and once for each
+    component that begins to run."""
+
+    outages: Sequence[Outage]
+
+    def claim_errs(self, site: SiteName, now: Instant) -> bool:
+        """The local manager errs on a claim."""
+
+    def fails_after(self, site: SiteName, run_s: Seconds, now: Instant) -> Seconds | None:
+        """A component that would run for `run_s` is lost after this long; None: it is not."""
+
+
+class NoFaults:
+    """Nothing goes wrong but the outages."""
+
+    def __init__(self, outages: Sequence[Outage] = ()) -> None:
+        self.outages = outages
+
+    def claim_errs(self, site: SiteName, now: Instant) -> bool:
+        """Never."""
+        return False
+
+    def fails_after(self, site: SiteName, run_s: Seconds, now: Instant) -> Seconds | None:
+        """Never."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRates:
+    """Probabilities of a site: that a claim errs, and that a component that runs is lost."""
+
+    claim: float = 0.0
+    component: float = 0.0
+
+
+class RandomFaults:
+    """Faults at each site with its own probabilities, drawn from a seed. A draw is made whether or
+    not it is needed, so that two policies meet the same faults as far as they do the same."""
+
+    def __init__(
+        self, seed: int, rates: Mapping[SiteName, FaultRates], outages: Sequence[Outage] = ()
+    ) -> None:
+        self.outages = outages
+        self._rates = rates
+        self._claims = {site: stream(seed, f"faults of claims at {site}") for site in rates}
+        self._runs = {site: stream(seed, f"faults of components at {site}") for site in rates}
+
+    def claim_errs(self, site: SiteName, now: Instant) -> bool:
+        """With the site's probability."""
+        return site in self._rates and self._claims[site].random() < self._rates[site].claim
+
+    def fails_after(self, site: SiteName, run_s: Seconds, now: Instant) -> Seconds | None:
+        """With the site's probability, at an instant drawn uniformly from its run."""
+        if site not in self._rates:
+            return None
+        draws = self._runs[site]
+        fails, part = draws.random() < self._rates[site].component, draws.random()
+        return run_s * part if fails else None

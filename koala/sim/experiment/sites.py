@@ -1,0 +1,286 @@
+"""A site of an experiment: a local manager, its own users' jobs, and the claims of the scheduler.
+
+An agent and its starters without sessions and leases: each order is answered by what comes of it.
+All that ends or arrives at one instant is seen by one pass of the local manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from koala.core.actions import ArmClaim, ClaimProcessors, ReleaseClaim, StopClaim
+from koala.core.events import (
+    ClaimArmed,
+    ClaimGone,
+    ClaimGranted,
+    ClaimPassed,
+    Event,
+    SiteReported,
+)
+from koala.core.job import ArmNumber, ClaimEnd, EndKind, StartType
+from koala.core.values import ClaimId, Instant, Seconds
+from koala.sim.engine import Engine, Entry, Rank
+from koala.sim.experiment.setting import Faults, LocalJob, SiteSetting
+from koala.sim.experiment.usage import Usage, Use
+from koala_agent.lrm.model import LocalQueue
+
+Order = ClaimProcessors | ArmClaim | ReleaseClaim | StopClaim
+Program = Callable[[ClaimId], tuple[Seconds, int]]
+"""How long a claim's component runs, and its exit status."""
+
+WALL_TIME_S = 3600.0  # of a component that names none; what an agent takes, too
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalUsers:
+    """What became of the site's own users' jobs."""
+
+    submitted: int = 0
+    started: int = 0
+    finished: int = 0
+    lost: int = 0  # ran, or were submitted, while the site was down
+    too_large: int = 0
+    waited_s: Seconds = 0.0  # all that were started together
+
+
+@dataclass(slots=True, kw_only=True)
+class _Held:
+    """A claim at the site. `next` is what happens by itself: the end of its grace, its hold or its
+    run."""
+
+    order: ClaimProcessors
+    next: Entry | None = None
+    hold_until: Instant | None = None  # None: not started
+    armed: ArmNumber | None = None
+    passed_at: Instant | None = None
+
+
+class Site:
+    """One site. `receive` takes the scheduler's orders; `tell` is called with what happened."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        setting: SiteSetting,
+        *,
+        faults: Faults,
+        program: Program,
+        usage: Usage,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.setting = setting
+        self.name = setting.name
+        self.is_down = False
+        self.users = LocalUsers()
+        self.claims: dict[ClaimId, _Held] = {}
+        self.queue = self._empty_queue()
+        self._engine = engine
+        self._faults = faults
+        self._program = program
+        self._usage = usage
+        self._tell = tell
+        self._arriving: Iterator[LocalJob] = iter(setting.local_jobs)
+        self._waiting: dict[int, LocalJob] = {}
+        self._running: dict[int, tuple[LocalJob, Entry]] = {}
+        self._through = 0
+        self._told: tuple[int, int] = (setting.facts.processors, 0)
+        self._is_pass_due = False
+
+    def begin(self) -> None:
+        """The site's own users begin to submit."""
+        self._await_local()
+
+    def receive(self, order: Order) -> None:
+        """What the scheduler says."""
+        match order:
+            case ClaimProcessors():
+                self._claim(order)
+            case ArmClaim():
+                self._arm(order)
+            case ReleaseClaim():
+                self._release(order)
+            case StopClaim(claim=claim):
+                if claim in self.claims:
+                    self._end(claim, EndKind.STOPPED, "stopped")
+
+    # --- claims ---
+
+    def _claim(self, order: ClaimProcessors) -> None:
+        claim = order.claim
+        if claim in self.claims:
+            return
+        self._through = max(self._through, order.ask_number)
+        errs = self._faults.claim_errs(self.name, self._engine.now)
+        held = _Held(order=order)
+        if self.is_down or errs or order.processors > self.setting.facts.processors:
+            self._gone(held, EndKind.FAILED, "the local manager erred")
+            return
+        self.claims[claim] = held
+        wall_time_s = order.component.wall_time_s or WALL_TIME_S
+        self.queue.submit(claim, processors=order.processors, estimate_s=order.hold_s + wall_time_s)
+        grace_s = self.setting.facts.grace_s
+        held.next = self._engine.after(
+            grace_s, lambda: self._end(claim, EndKind.REFUSED, "not started within the grace time")
+        )
+        self._pass_soon()
+
+    def _start_claim(self, claim: ClaimId) -> None:
+        held = self.claims[claim]
+        now = self._engine.now
+        self._cancel_next(held)
+        self._usage.add(self.name, Use.HELD, held.order.processors, now)
+        held.hold_until = now + held.order.hold_s
+        self._say(ClaimGranted(claim=claim, nonce=f"{claim}#1"))
+        if held.order.start_type is StartType.NONE:
+            self._pass_barrier(claim)
+        else:
+            held.next = self._engine.at(
+                held.hold_until, lambda: self._end(claim, EndKind.HOLD, "its hold deadline came")
+            )
+
+    def _arm(self, order: ArmClaim) -> None:
+        held = self.claims.get(order.claim)
+        if held is None or held.hold_until is None or held.passed_at is not None:
+            return
+        if held.hold_until >= self._engine.now + order.late_s:
+            held.armed = order.number
+            self._say(ClaimArmed(claim=order.claim, number=order.number))
+
+    def _release(self, order: ReleaseClaim) -> None:
+        held = self.claims.get(order.claim)
+        if held is None or held.armed != order.number or held.passed_at is not None:
+            return
+        self._cancel_next(held)
+        held.next = self._engine.at(order.release_at, lambda: self._pass_barrier(order.claim))
+
+    def _pass_barrier(self, claim: ClaimId) -> None:
+        held, now = self.claims[claim], self._engine.now
+        held.passed_at = now
+        processors = held.order.processors
+        self._usage.add(self.name, Use.HELD, -processors, now)
+        self._usage.add(self.name, Use.RUNNING, processors, now)
+        self._say(ClaimPassed(claim=claim, passed_at=now))
+        run_s, status = self._program(claim)
+        wall_time_s = held.order.component.wall_time_s
+        kind, reason = EndKind.EXITED, ""
+        if wall_time_s is not None and wall_time_s < run_s:
+            kind, reason, run_s = EndKind.WALL_TIME, "its wall time is over", wall_time_s
+        fails_after_s = self._faults.fails_after(self.name, run_s, now)
+        if fails_after_s is not None:
+            kind, reason, run_s = EndKind.VANISHED, "its processor was lost", fails_after_s
+        held.next = self._engine.after(run_s, lambda: self._end(claim, kind, reason, status))
+
+    def _end(self, claim: ClaimId, kind: EndKind, reason: str, status: int = 0) -> None:
+        """Nothing is left of a claim that was here."""
+        held = self.claims.pop(claim)
+        self._cancel_next(held)
+        if held.hold_until is None:
+            self.queue.withdraw(claim)
+        else:
+            self.queue.end(claim)
+            use = Use.HELD if held.passed_at is None else Use.RUNNING
+            self._usage.add(self.name, use, -held.order.processors, self._engine.now)
+        self._pass_soon()
+        self._gone(held, kind, reason, status)
+
+    def _gone(self, held: _Held, kind: EndKind, reason: str, status: int = 0) -> None:
+        statuses = (status,) if kind is EndKind.EXITED else ()
+        end = ClaimEnd(kind=kind, reason=reason, statuses=statuses, ended_at=self._engine.now)
+        self._say(ClaimGone(claim=held.order.claim, end=end))
+
+    def _cancel_next(self, held: _Held) -> None:
+        if held.next is not None:
+            held.next.cancel()
+            held.next = None
+
+    def _say(self, event: Event) -> None:
+        if self.setting.latency_s:
+            self._engine.after(self.setting.latency_s, partial(self._tell, event))
+        else:
+            self._tell(event)
+
+    # --- the site's own users ---
+
+    def _await_local(self) -> None:
+        job = next(self._arriving, None)
+        if job is not None:
+            self._engine.at(job.at, partial(self._submit_local, job))
+
+    def _submit_local(self, job: LocalJob) -> None:
+        self._await_local()
+        self.users.submitted += 1
+        if self.is_down:
+            self.users.lost += 1
+        elif job.processors > self.setting.facts.processors:
+            self.users.too_large += 1
+        else:
+            key = self.users.submitted
+            self._waiting[key] = job
+            self.queue.submit(key, processors=job.processors, estimate_s=job.estimate_s)
+            self._pass_soon()
+
+    def _start_local(self, key: int) -> None:
+        job = self._waiting.pop(key)
+        now = self._engine.now
+        self.users.started += 1
+        self.users.waited_s += now - job.at
+        self._usage.add(self.name, Use.LOCAL, job.processors, now)
+        self._running[key] = (job, self._engine.after(job.run_s, partial(self._end_local, key)))
+
+    def _end_local(self, key: int) -> None:
+        job, _ = self._running.pop(key)
+        self.users.finished += 1
+        self.queue.end(key)
+        self._usage.add(self.name, Use.LOCAL, -job.processors, self._engine.now)
+        self._pass_soon()
+
+    # --- the local manager ---
+
+    def _empty_queue(self) -> LocalQueue[ClaimId | int]:
+        return LocalQueue(
+            processors=self.setting.facts.processors, discipline=self.setting.discipline
+        )
+
+    def _pass_soon(self) -> None:
+        if not self._is_pass_due:
+            self._is_pass_due = True
+            self._engine.at(self._engine.now, self._pass, rank=Rank.PASS)
+
+    def _pass(self) -> None:
+        """One scheduling pass, and a report of what is idle when that has changed."""
+        self._is_pass_due = False
+        now = self._engine.now
+        for key in self.queue.advance(now):
+            if isinstance(key, int):
+                self._start_local(key)
+            else:
+                self._start_claim(key)
+        figure = (self.queue.startable(now), self._through)
+        if figure != self._told:
+            self._told = figure
+            rtt_s = 2 * self.setting.latency_s
+            self._say(SiteReported(site=self.name, idle=figure[0], through=figure[1], rtt_s=rtt_s))
+
+    # --- outages ---
+
+    def lose(self) -> None:
+        """The site breaks down: nothing that is here survives."""
+        self.is_down = True
+        now = self._engine.now
+        for claim, held in list(self.claims.items()):
+            is_started = held.hold_until is not None
+            self._end(claim, EndKind.VANISHED if is_started else EndKind.FAILED, "its site is down")
+        for job, ending in self._running.values():
+            ending.cancel()
+            self._usage.add(self.name, Use.LOCAL, -job.processors, now)
+        self.users.lost += len(self._waiting) + len(self._running)
+        self._waiting.clear()
+        self._running.clear()
+        self.queue = self._empty_queue()
+        self._pass_soon()
+
+    def repair(self) -> None:
+        """The site works again, and is empty."""
+        self.is_down = False

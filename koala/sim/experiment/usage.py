@@ -1,0 +1,114 @@
+"""Who had the processors, over time (KOALA, figure 2).
+
+Integrals of step functions, kept in bins of equal length. The series count only sites that the
+scheduler may use at the time; the totals count all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from koala.core.values import Instant, Seconds, SiteName
+
+
+class Use(IntEnum):
+    """What a processor is used for."""
+
+    LOCAL = 0  # a job of the site's own users
+    HELD = 1  # a claim before the barrier
+    RUNNING = 2  # a component
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Means over a bin of time: processors at usable sites, and those in use there."""
+
+    begin_at: Instant
+    duration_s: Seconds
+    processors: float
+    local: float
+    held: float
+    running: float
+
+    @property
+    def busy(self) -> float:
+        """Processors in use, for whatever."""
+        return self.local + self.held + self.running
+
+
+class Usage:
+    """Counters of one run; `add` and `set_usable` come in order of their instants."""
+
+    def __init__(self, processors: dict[SiteName, int], *, bin_s: Seconds) -> None:
+        self.bin_s = bin_s
+        self.totals_s = [0.0, 0.0, 0.0]  # processor-seconds of each use, at all sites
+        self._processors = processors
+        self._used = {site: [0, 0, 0] for site in processors}
+        self._is_usable = dict.fromkeys(processors, False)
+        self._now: Instant = 0.0
+        self._whole = [0, 0, 0]
+        self._level = [0, 0, 0, 0]  # at usable sites; the last is what there is of processors
+        self._bins: list[list[float]] = []
+
+    def add(self, site: SiteName, use: Use, processors: int, now: Instant) -> None:
+        """So many processors more, or less when negative, are used from now on."""
+        self.advance(now)
+        self._used[site][use] += processors
+        self._whole[use] += processors
+        if self._is_usable[site]:
+            self._level[use] += processors
+
+    def set_usable(self, site: SiteName, now: Instant, *, is_usable: bool) -> None:
+        """The scheduler may use the site from now on, or not."""
+        if self._is_usable[site] == is_usable:
+            return
+        self.advance(now)
+        self._is_usable[site] = is_usable
+        sign = 1 if is_usable else -1
+        for index, processors in enumerate((*self._used[site], self._processors[site])):
+            self._level[index] += sign * processors
+
+    def used(self, site: SiteName) -> int:
+        """Processors in use at a site now."""
+        return sum(self._used[site])
+
+    def advance(self, now: Instant) -> None:
+        """Count what was used up to now."""
+        duration_s = now - self._now
+        if duration_s <= 0:
+            return
+        for use in Use:
+            self.totals_s[use] += self._whole[use] * duration_s
+        at = self._now
+        while at < now:
+            index = int(at // self.bin_s)
+            until = min(now, (index + 1) * self.bin_s)
+            if until <= at:  # the end of a bin, rounded down into it
+                index, until = index + 1, min(now, (index + 2) * self.bin_s)
+            while len(self._bins) <= index:
+                self._bins.append([0.0] * 4)
+            counts = self._bins[index]
+            for index_of_use, level in enumerate(self._level):
+                counts[index_of_use] += level * (until - at)
+            at = until
+        self._now = now
+
+    def spans(self) -> tuple[Span, ...]:
+        """The bins up to now; the last one may be shorter."""
+        found = []
+        for index, counts in enumerate(self._bins):
+            begin_at = index * self.bin_s
+            duration_s = min(self.bin_s, self._now - begin_at)
+            local, held, running, processors = (count / duration_s for count in counts)
+            found.append(
+                Span(
+                    begin_at=begin_at,
+                    duration_s=duration_s,
+                    processors=processors,
+                    local=local,
+                    held=held,
+                    running=running,
+                )
+            )
+        return tuple(found)

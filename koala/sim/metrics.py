@@ -1,0 +1,191 @@
+"""What the papers measure, read off the core's own records: nothing is measured twice.
+
+Placement time and start delay are those of the last placement (readings of KOALA, figure 5): a job
+that was placed again has waited longer for the placement with which it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from math import nan
+from statistics import fmean
+from typing import Any
+
+from koala.core.job import Finished, Job
+from koala.core.snapshot import timeline
+from koala.core.values import Instant, JobId, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job of the grid in a line. Processor-seconds where a word says `processor`; what never
+    happened is None."""
+
+    job: JobId
+    phase: str
+    priority: str
+    processors: int
+    components: int
+    file_bytes: int
+    sites: tuple[str, ...]  # of the last placement, one a component
+    submitted_at: Instant
+    placed_at: Instant | None
+    claimed_at: Instant | None
+    start_at: Instant | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    attempts: int
+    failures: int
+    preemptions: int
+    placement_tries: int
+    claiming_tries: int
+    processor_gained_s: float
+    processor_wasted_s: float
+    processor_run_s: float
+    start_delay_s: Seconds | None
+    start_lateness_s: Seconds | None
+
+    @property
+    def is_finished(self) -> bool:
+        """It ended well."""
+        return self.phase == Finished.__name__
+
+    @property
+    def is_coallocated(self) -> bool:
+        """Its last placement was on more than one site (KOALA, figure 4)."""
+        return len(dict.fromkeys(self.sites)) > 1
+
+    @property
+    def placement_s(self) -> Seconds | None:
+        """From submission to the last placement (KOALA, figure 5 a)."""
+        return None if self.placed_at is None else self.placed_at - self.submitted_at
+
+    @property
+    def waiting_s(self) -> Seconds | None:
+        """From submission to the start with which it ran (TWT)."""
+        return None if self.started_at is None else self.started_at - self.submitted_at
+
+    @property
+    def response_s(self) -> Seconds | None:
+        """From submission to the end."""
+        return None if self.ended_at is None else self.ended_at - self.submitted_at
+
+    @property
+    def extra_claiming_tries(self) -> int:
+        """ACT."""
+        return max(0, self.claiming_tries - 1)
+
+
+COLUMNS = tuple(field.name for field in fields(JobRecord))
+
+
+def record_of(job: Job) -> JobRecord:
+    """The line of a job, as it is now."""
+    times = timeline(job)
+    file, attempt = job.spec.input_file, job.attempt
+    members = [] if attempt is None else attempt.present
+    return JobRecord(
+        job=job.id,
+        phase=job.phase_name,
+        priority=job.spec.priority.value,
+        processors=job.spec.processors,
+        components=len(job.spec.components),
+        file_bytes=0 if file is None else file.size_bytes or 0,
+        sites=tuple(str(member.site) for member in members if member.site is not None),
+        attempts=job.attempts,
+        failures=job.failures,
+        preemptions=job.preemptions,
+        placement_tries=job.placement_tries,
+        claiming_tries=job.claiming_tries,
+        **{name: times[name] for name in _TIMES},
+    )
+
+
+_TIMES = (
+    "submitted_at",
+    "placed_at",
+    "claimed_at",
+    "start_at",
+    "started_at",
+    "ended_at",
+    "processor_gained_s",
+    "processor_wasted_s",
+    "processor_run_s",
+    "start_delay_s",
+    "start_lateness_s",
+)
+
+
+def row(record: JobRecord) -> list[Any]:
+    """Its cells under COLUMNS, for a CSV."""
+    return [
+        " ".join(value) if isinstance(value, tuple) else "" if value is None else value
+        for value in (getattr(record, name) for name in COLUMNS)
+    ]
+
+
+MEASURES: dict[str, str] = {
+    "jobs": "jobs that were submitted",
+    "finished": "of them, those that ended well",
+    "failures_percent": "attempts that a site's fault ended, of those and the good ends",
+    "failures_per_job": "attempts that a site's fault ended",
+    "preemptions_per_job": "attempts given up for a job of high priority",
+    "coallocated_percent": "of the placed jobs, those last placed on more than one site",
+    "placement_s": "submission to the last placement",
+    "start_delay_s": "last JST less first JST",
+    "start_lateness_s": "start less last JST",
+    "waiting_s": "submission to the start with which it ran (TWT)",
+    "response_s": "submission to the end",
+    "processor_gained_s": "placed and not yet claimed, processor-seconds in all attempts (PGT)",
+    "processor_wasted_s": "claimed and not yet started, processor-seconds in all attempts (PWT)",
+    "extra_claiming_tries": "claiming tries beyond the first (ACT)",
+    "placement_tries": "placement tries",
+    "claiming_tries": "claiming tries",
+    "attempts": "placements",
+}
+"""What is measured of a group of jobs, and how; means over its jobs unless it says otherwise."""
+
+_MEANS = (
+    "placement_s",
+    "start_delay_s",
+    "start_lateness_s",
+    "waiting_s",
+    "response_s",
+    "processor_gained_s",
+    "processor_wasted_s",
+    "extra_claiming_tries",
+    "placement_tries",
+    "claiming_tries",
+    "attempts",
+)
+
+
+def measure(jobs: Iterable[JobRecord]) -> dict[str, float]:
+    """The measures of a group of jobs in one run; not a number where nothing of the kind
+    happened.
+    """
+    group = list(jobs)
+    finished = sum(record.is_finished for record in group)
+    failures = sum(record.failures for record in group)
+    placed = [record for record in group if record.sites]
+    found = {
+        "jobs": float(len(group)),
+        "finished": float(finished),
+        "failures_percent": _percent(failures, failures + finished),
+        "failures_per_job": _mean([record.failures for record in group]),
+        "preemptions_per_job": _mean([record.preemptions for record in group]),
+        "coallocated_percent": _percent(sum(r.is_coallocated for r in placed), len(placed)),
+    }
+    for name in _MEANS:
+        values = [getattr(record, name) for record in group]
+        found[name] = _mean([value for value in values if value is not None])
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else nan
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100.0 * part / whole if whole else nan
