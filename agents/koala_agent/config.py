@@ -77,15 +77,39 @@ class SiteTable(Table, frozen=True):
 
 
 class LRMTable(Table, frozen=True):
-    """The local manager. An emulated one is a queue of `site.processors` with real processes;
-    `speed` divides the durations of its synthetic local users, `fault_rate` is the share of claims
-    that fail on purpose, `seed` draws both."""
+    """The local manager: an emulated one, or the commands of a real batch system.
 
-    kind: Literal["emulated"] = "emulated"
+    An emulated one is a queue of `site.processors` with real processes; `speed` divides the
+    durations of its synthetic local users, `fault_rate` is the share of claims that fail on
+    purpose, `seed` draws both. A batch system is asked every `poll_s`; a command of it may take
+    `command_limit_s`; `environment` says which one (SLURM_CONF; SGE_ROOT, SGE_CELL, ...); `options`
+    are added to each submission.
+    """
+
+    kind: Literal["emulated", "slurm", "gridengine"] = "emulated"
     discipline: Literal["fcfs", "easy"] = "fcfs"
     speed: Positive = 1.0
     fault_rate: Share = 0.0
     seed: int = 0
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    queue: str = ""
+    parallel_environment: str = ""
+    project: str = ""
+    options: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    poll_s: Annotated[float, msgspec.Meta(ge=0.05, le=3600)] = 1.0
+    command_limit_s: Annotated[float, msgspec.Meta(ge=0.1, le=600)] = 15.0
+
+
+_BATCH = ("options", "environment", "poll_s", "command_limit_s")
+LRM_KEYS: dict[str, tuple[str, ...]] = {
+    "emulated": ("discipline", "speed", "fault_rate", "seed"),
+    "slurm": ("account", "partition", "qos", *_BATCH),
+    "gridengine": ("queue", "parallel_environment", "project", *_BATCH),
+}
+"""Which keys mean anything to which kind."""
 
 
 class LoadTable(Table, frozen=True):
@@ -161,6 +185,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {_explain(str(error), tree)}") from error
     _check(config, source)
+    _check_manager(config, source, given=tree.get("lrm", {}))
     return _with_paths(config, folder)
 
 
@@ -191,6 +216,28 @@ def _check(config: Config, source: str) -> None:
             value=config.tls.key,
             allowed="certificate and key together, or neither",
         )
+
+
+def _check_manager(config: Config, source: str, *, given: object) -> None:
+    """Keys that this kind of local manager would ignore are mistakes."""
+    kind = config.lrm.kind
+    for key in given if isinstance(given, dict) else ():
+        if key != "kind" and key not in LRM_KEYS[kind]:
+            allowed = ", ".join(LRM_KEYS[kind])
+            message = (
+                f"{source}: lrm.{key} means nothing with kind = {kind!r}: allowed are {allowed}"
+            )
+            raise ConfigError(message)
+    if kind == "gridengine" and not config.lrm.parallel_environment:
+        _refuse(
+            source,
+            key="lrm.parallel_environment",
+            value="",
+            allowed="the name of a parallel environment (qconf -spl lists them)",
+        )
+    if kind != "emulated" and config.load.arrivals_per_hour > 0:
+        message = f"{source}: load.arrivals_per_hour: only an emulated site has synthetic users"
+        raise ConfigError(message)
 
 
 def _check_sizes(config: Config, source: str) -> None:

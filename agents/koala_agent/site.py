@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import socket
 from pathlib import Path
 from random import Random
@@ -30,10 +31,15 @@ from koala_agent.files.rates import RateLimits
 from koala_agent.inputs import UNCLAIMED_S, InputManager, Inputs, finished_copies
 from koala_agent.link import Credentials, Link, Wire, read_credentials
 from koala_agent.logs import LogChunk, LogRequest, read_log
+from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.gridengine import GridEngine
 from koala_agent.lrm.load import LoadParameters
 from koala_agent.lrm.model import Discipline
 from koala_agent.lrm.port import Idle, Listed, LocalManager
+from koala_agent.lrm.shell import Shell, plain_environment
+from koala_agent.lrm.slurm import Slurm
 from koala_agent.placeholders import Place
 from koala_agent.session import Finish, Order, Session, SiteFigures, Timing, Welcome
 from koala_agent.store import Store
@@ -325,7 +331,22 @@ class Site:
                 )
                 return EmulatedLocalManager(settings, tell=self._take_local_news, clock=clock.now)
             case _:
-                raise ConfigError(f"lrm.kind = {config.lrm.kind!r}: allowed is emulated")
+                batch = BatchSettings(
+                    processors=config.site.processors,
+                    state_directory=state,
+                    scope=secrets.token_hex(4),
+                    poll_s=config.lrm.poll_s,
+                )
+                return BatchManager(
+                    batch,
+                    _dialect(config.lrm),
+                    Shell(
+                        environment=plain_environment(config.lrm.environment),
+                        limit_s=config.lrm.command_limit_s,
+                    ),
+                    tell=self._take_local_news,
+                    clock=clock.now,
+                )
 
     def _make_link(self) -> Link:
         config = self._config
@@ -370,6 +391,18 @@ class Site:
 def _agent_addresses(listen: str) -> tuple[str, ...]:
     """Where starters look for this agent, in this order."""
     return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
+
+
+def _dialect(lrm: LRMTable) -> Dialect:
+    """The words of the site's batch system."""
+    if lrm.kind == "slurm":
+        return Slurm(account=lrm.account, partition=lrm.partition, qos=lrm.qos, options=lrm.options)
+    return GridEngine(
+        queue=lrm.queue,
+        parallel_environment=lrm.parallel_environment,
+        project=lrm.project,
+        options=lrm.options,
+    )
 
 
 def _load(config: Config) -> LoadParameters | None:

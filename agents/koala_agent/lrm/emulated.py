@@ -162,7 +162,7 @@ class EmulatedLocalManager:
         settings = self._settings
         self._loop = asyncio.get_running_loop()
         fresh_scope = secrets.token_hex(8)
-        self._table = JobTable(settings.state_directory, boot=boot_id(), scope=fresh_scope)
+        self._table = JobTable(settings.state_directory, Record, boot=boot_id(), scope=fresh_scope)
         self._trees = Trees(
             scope=self._table.scope,
             kill_s=settings.kill_s,
@@ -428,7 +428,7 @@ class EmulatedLocalManager:
         self._save(job)
 
     def _save(self, job: _Job) -> None:
-        self._table.save(Record(job.placeholder, job.state))
+        self._table.save(job.claim, Record(job.placeholder, job.state))
 
     # Local users ------------------------------------------------------------------------------
 

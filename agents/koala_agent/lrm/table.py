@@ -1,9 +1,10 @@
-"""The job table of the emulated local manager, kept in its state directory.
+"""The job table of a local manager, kept in its state directory.
 
 One SQLite file, a row a job, each change a transaction. It survives a SIGKILL of the agent at any
 instant. WAL without a flush to the disk at each change is enough: the only thing that loses what
 the kernel holds is the end of the machine, which ends all jobs too, and a table of an earlier boot
-is taken as just that. The file is locked while it is open, so two agents never share one site.
+is taken as just that (the emulated manager's; a batch system's jobs may outlive our machine). The
+file is locked while it is open, so two agents never share one site.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -86,12 +88,17 @@ def listed(record: Record) -> Listed:
             )
 
 
-class JobTable:
-    """The open table. Raises `LocalManagerError`, transient when the disk may have room later."""
+Row = TypeVar("Row", bound=msgspec.Struct)
 
-    def __init__(self, directory: Path, *, boot: str, scope: str) -> None:
+
+class JobTable(Generic[Row]):
+    """The open table of rows of one kind. Raises `LocalManagerError`, transient when the disk may
+    have room later."""
+
+    def __init__(self, directory: Path, kind: type[Row], *, boot: str, scope: str) -> None:
         """Opens or makes the table; `boot` is that of the machine now, `scope` a fresh name for
         this local manager, used when the table is new."""
+        self._kind = kind
         self._path = directory / FILE_NAME
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -138,22 +145,22 @@ class JobTable:
         self._write("UPDATE site SET boot = ?", (self._boot,))
         self.is_of_this_boot = True
 
-    def load(self) -> list[Record]:
+    def load(self) -> list[Row]:
         """All jobs in the order in which they were submitted."""
-        decoder = msgspec.msgpack.Decoder(Record, dec_hook=_decode_path)
+        decoder = msgspec.msgpack.Decoder(self._kind, dec_hook=_decode_path)
         try:
             rows = self._connection.execute("SELECT body FROM job ORDER BY rowid").fetchall()
             return [decoder.decode(body) for (body,) in rows]
         except (sqlite3.Error, msgspec.DecodeError) as error:
             raise LocalManagerError(f"cannot read {self._path}: {error}") from error
 
-    def save(self, record: Record) -> None:
+    def save(self, claim: str, row: Row) -> None:
         """Writes a job; a known one keeps its place in the order."""
-        body = msgspec.msgpack.encode(record, enc_hook=_encode_path)
+        body = msgspec.msgpack.encode(row, enc_hook=_encode_path)
         self._write(
             "INSERT INTO job(claim, body) VALUES (?, ?) "
             "ON CONFLICT(claim) DO UPDATE SET body = excluded.body",
-            (record.placeholder.claim, body),
+            (claim, body),
         )
 
     def forget(self, claim: str) -> None:

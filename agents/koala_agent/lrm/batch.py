@@ -1,0 +1,417 @@
+"""A real batch system behind the port: one manager for all, a dialect each.
+
+What it knows comes from three places, in this order of trust: its own table (which claims it was
+asked for, and which it wants gone), the batch system's listing (by name, so that a job is found
+whatever crashed when), and the accounting record of what has left the listing. One poll looks at
+all jobs; the starter's own word arrives long before it, so polls only repair.
+
+- A listing that fails says nothing. While the controller is away nothing changes its state.
+- A submission without an answer may or may not have been heard. Its row stays; the next listing
+  decides, and until it has, the claim is not submitted a second time.
+- A job of ours that nobody wants (a submission that arrived after all, a second one under the same
+  name, one that can never start) is taken out of the queue, again and again until it is gone.
+- A job that is in no listing and has no record has ended, once it has been missing for `missing_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, claim_of, job_name, script
+from koala_agent.lrm.launch import check
+from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Placeholder, Queued, Running, Tell
+from koala_agent.lrm.processes import boot_id
+from koala_agent.lrm.shell import Answer, Command, Shell
+from koala_agent.lrm.table import JobTable
+
+ENDED_MAX = 10_000
+"""Ended claims that are remembered, so that none of them is submitted again."""
+
+log = structlog.get_logger()
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim as it is stored, from just before its submission. `number` is empty until the batch
+    system has told it; `is_unwanted` since it was withdrawn."""
+
+    claim: str
+    processors: int
+    number: str = ""
+    is_unwanted: bool = False
+    end: tuple[EndCause, int | None, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSettings:
+    """How a batch system is driven; times in seconds.
+
+    `processors` is the most that claims and figures may count, `missing_s` how long a job may be
+    in no listing and no record before it counts as ended: the record of an end comes late.
+    """
+
+    processors: int
+    state_directory: Path
+    scope: str
+    poll_s: float = 1.0
+    figures_s: float = 5.0
+    missing_s: float = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Known:
+    """A claim of ours; `told` is what the agent has heard."""
+
+    row: Row
+    state: JobState = JobState.QUEUED
+    told: type[Listed] | None = None
+    missing_since: float | None = None
+    is_asked: bool = False  # its submission is under way
+
+
+class BatchManager:
+    """A `LocalManager` over the commands of a batch system."""
+
+    def __init__(
+        self,
+        settings: BatchSettings,
+        dialect: Dialect,
+        shell: Shell,
+        *,
+        tell: Tell,
+        clock: Callable[[], float],
+    ) -> None:
+        """Raises LocalManagerError when the state directory cannot be used."""
+        self._settings = settings
+        self._dialect = dialect
+        self._shell = shell
+        self._tell = tell
+        self._clock = clock
+        self._table: JobTable[Row] = JobTable(
+            settings.state_directory, Row, boot=boot_id(), scope=settings.scope
+        )
+        self._known = {row.claim: _Known(row=row) for row in self._table.load()}
+        self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and their names
+        self._figures: Figures | None = None
+        self._told_idle: Idle | None = None
+        self._opened = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._is_silent = False
+
+    # The port ---------------------------------------------------------------------------------
+
+    @property
+    def starts_after_stop(self) -> bool:
+        """No other user waits, so that what a claim gives back goes to the next one of ours."""
+        return self._figures is not None and self._others_waiting(self._figures) == 0
+
+    async def run(self) -> None:
+        """See `LocalManager`."""
+        self._opened.set()
+        figures_at = -math.inf
+        try:
+            while not self._closing.is_set():
+                try:
+                    await self._look()
+                    is_changed = self._tell_changes()
+                    if is_changed or self._clock() - figures_at >= self._settings.figures_s:
+                        figures_at = self._clock()
+                        await self._look_at_figures()
+                        self._tell_idle()
+                    await self._clear()
+                    self._hear()
+                except LocalManagerError as error:
+                    self._miss(error)
+                await self._pause()
+        finally:
+            self._table.close()
+
+    async def opened(self) -> None:
+        """See `LocalManager`. The table is what an earlier run left; the batch system is asked when
+        somebody wants its listing, so that a controller that is away delays nothing else."""
+        await self._opened.wait()
+
+    async def close(self, *, kill: bool = False) -> None:
+        """See `LocalManager`."""
+        if kill:
+            for known in list(self._known.values()):
+                await self.withdraw(known.row.claim)
+            while any(known.row.end is None for known in self._known.values()):
+                await self._look()
+                await self._clear()
+                await asyncio.sleep(self._settings.poll_s / 10)
+        self._closing.set()
+        self._hurry.set()
+
+    async def submit(self, placeholder: Placeholder) -> None:
+        """See `LocalManager`."""
+        claim = placeholder.claim
+        check(placeholder, self._settings.processors)
+        known = self._known.get(claim)
+        if known is not None and (known.row.number or known.row.end or known.is_asked):
+            return
+        if known is not None:  # sent before, and never answered: a listing knows
+            await self._look()
+            if known.row.number:
+                return
+        await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
+        if known is None:
+            known = _Known(row=Row(claim=claim, processors=placeholder.processors))
+            self._known[claim] = known
+        known.is_asked = True
+        try:
+            await self._send(known, placeholder)
+        finally:
+            known.is_asked = False
+
+    async def withdraw(self, claim: str) -> None:
+        """See `LocalManager`."""
+        known = self._known.get(claim)
+        if known is None or known.row.end is not None:
+            return
+        self._change(known, is_unwanted=True)
+        if known.row.number:
+            await self._cancel(known.row.number)
+        self._hurry.set()
+
+    async def listing(self) -> tuple[Listed, ...]:
+        """See `LocalManager`."""
+        await self._look()
+        return tuple(self._listed(known) for known in self._known.values())
+
+    async def idle(self) -> Idle:
+        """See `LocalManager`. Asked anew, because what is told must include all claims so far."""
+        await self._look()
+        await self._look_at_figures()
+        return self._idle_now()
+
+    # Looking ----------------------------------------------------------------------------------
+
+    async def _ask(self, command: Command) -> Answer:
+        return await self._shell.run(command)
+
+    async def _look(self) -> None:
+        """One listing, compared with what is known. Those who wait for one under way make another:
+        it may have begun before what they want to see."""
+        async with self._looking:
+            began_at = self._clock()
+            asked = {claim for claim, known in self._known.items() if known.is_asked}
+            answer = await self._ask(self._dialect.list_jobs())
+            jobs = self._dialect.read_jobs(answer)
+            found: dict[str, list[BatchJob]] = {}
+            for job in jobs:
+                claim = claim_of(job.name, scope=self._table.scope)
+                if claim is not None:
+                    found.setdefault(claim, []).append(job)
+            for claim, ours in found.items():
+                self._take(claim, ours)
+            for claim, known in list(self._known.items()):
+                is_open = known.row.end is None and not known.is_asked and claim not in asked
+                if claim not in found and is_open:
+                    await self._miss_job(known, began_at)
+
+    def _take(self, claim: str, jobs: list[BatchJob]) -> None:
+        """What the listing says of one claim."""
+        known = self._known.get(claim)
+        if known is None:  # a table that was lost, or a submission that arrived after all
+            known = _Known(row=Row(claim=claim, processors=0, is_unwanted=True))
+            self._known[claim] = known
+        numbers = [job.number for job in jobs]
+        if known.row.number not in numbers:
+            if known.row.end is not None or known.row.number:
+                self._refuse(jobs)
+                return
+            self._change(known, number=numbers[0])
+        own = next(job for job in jobs if job.number == known.row.number)
+        self._refuse([job for job in jobs if job is not own])
+        known.missing_since = None
+        if known.row.end is not None:
+            return
+        known.state = own.state
+        if own.state is JobState.ENDED:
+            self._end(known, own)
+        elif own.state is JobState.STUCK and not known.row.is_unwanted:
+            log.warning("claim.never_starts", claim=claim, reason=own.reason)
+            self._change(known, is_unwanted=True)
+
+    def _refuse(self, jobs: list[BatchJob]) -> None:
+        """Jobs under our name that are no claim's: two submissions, or one after the end."""
+        for job in jobs:
+            if job.state is JobState.ENDED:
+                self._unwanted.pop(job.number, None)
+            elif job.number not in self._unwanted:
+                log.warning("batch.double_found", number=job.number, name=job.name)
+                self._unwanted[job.number] = job.name
+
+    async def _miss_job(self, known: _Known, now: float) -> None:
+        """A claim that is in no listing: a record says how it ended, or time does."""
+        row = known.row
+        if known.missing_since is None:
+            known.missing_since = now
+        record = None
+        if row.number:
+            name = job_name(row.claim, scope=self._table.scope)
+            answer = await self._ask(self._dialect.record(row.number))
+            record = self._dialect.read_record(answer, number=row.number, name=name)
+        is_dequeued = row.is_unwanted and known.state is JobState.QUEUED
+        is_fresh = now - known.missing_since < self._settings.missing_s
+        if record is None and not is_dequeued and is_fresh:
+            return
+        self._end(known, record)
+
+    def _end(self, known: _Known, job: BatchJob | None) -> None:
+        end: tuple[EndCause, int | None, str]
+        if job is None:
+            is_ours = known.row.is_unwanted or not known.row.number
+            cause = EndCause.WITHDRAWN if is_ours else EndCause.EXITED
+            end = (cause, None, "the batch system does not know it (any more)")
+        else:
+            cause = job.cause
+            if known.row.is_unwanted and cause is EndCause.CANCELLED_BY_SITE:
+                cause = EndCause.WITHDRAWN
+            end = (cause, job.exit_status, job.reason)
+        known.state = JobState.ENDED
+        self._change(known, end=end)
+        ended = [claim for claim, other in self._known.items() if other.row.end is not None]
+        for claim in ended[: max(0, len(ended) - ENDED_MAX)]:
+            del self._known[claim]
+            self._table.forget(claim)
+
+    async def _look_at_figures(self) -> None:
+        commands = self._dialect.figures()
+        answers = tuple([await self._ask(command) for command in commands])
+        self._figures = self._dialect.read_figures(answers)
+
+    # Doing ------------------------------------------------------------------------------------
+
+    async def _send(self, known: _Known, placeholder: Placeholder) -> None:
+        self._save(known)  # before the batch system hears of it
+        scope = self._table.scope
+        command = self._dialect.submit(
+            placeholder,
+            name=job_name(placeholder.claim, scope=scope),
+            script=script(placeholder, scope=scope),
+        )
+        try:
+            number = self._dialect.read_submitted(await self._ask(command))
+        except LocalManagerError as error:
+            if not error.transient:  # it was not queued, for sure
+                del self._known[placeholder.claim]
+                self._table.forget(placeholder.claim)
+            raise
+        if not known.row.number:
+            self._change(known, number=number)
+        if known.row.is_unwanted:
+            await self._cancel(number)
+        self._hurry.set()
+
+    async def _cancel(self, number: str) -> None:
+        self._dialect.read_withdrawn(await self._ask(self._dialect.withdraw(number)))
+
+    async def _clear(self) -> None:
+        """What is unwanted and still there is withdrawn once more."""
+        for known in list(self._known.values()):
+            row = known.row
+            if row.is_unwanted and row.end is None and row.number:
+                await self._cancel(row.number)
+        for number in list(self._unwanted):
+            await self._cancel(number)
+
+    # Telling ----------------------------------------------------------------------------------
+
+    def _listed(self, known: _Known) -> Listed:
+        claim = known.row.claim
+        if known.row.end is not None:
+            cause, exit_status, reason = known.row.end
+            return Ended(claim=claim, cause=cause, exit_status=exit_status, reason=reason)
+        if known.state in (JobState.QUEUED, JobState.STUCK):
+            return Queued(claim=claim)
+        return Running(claim=claim)
+
+    def _tell_changes(self) -> bool:
+        """Whether there were any."""
+        is_changed = False
+        for known in list(self._known.values()):
+            listed = self._listed(known)
+            if known.told is not type(listed):
+                known.told = type(listed)
+                is_changed = True
+                if not isinstance(listed, Queued):
+                    self._tell(listed)
+        return is_changed
+
+    def _idle_now(self) -> Idle:
+        """The last figures less the claims that wait, which will have some of the idle ones."""
+        figures = self._figures
+        assert figures is not None
+        running, waiting = self._ours(JobState.RUNNING), self._ours(JobState.QUEUED)
+        allowed = self._settings.processors
+        idle = max(0, min(figures.idle, allowed - running) - waiting)
+        return Idle(
+            processors=min(figures.processors, allowed),
+            idle=idle,
+            # Who waits before us has the right to what is idle: backfilling may say otherwise,
+            # and a claim that finds out is refused after its grace time.
+            startable=0 if self._others_waiting(figures) else idle,
+            queued_jobs=figures.queued_jobs,
+            local_processors=max(0, figures.processors - figures.idle - running),
+        )
+
+    def _ours(self, state: JobState) -> int:
+        """Processors of our claims in this state."""
+        return sum(
+            known.row.processors
+            for known in self._known.values()
+            if known.row.end is None and known.state is state
+        )
+
+    def _others_waiting(self, figures: Figures) -> int:
+        ours = sum(
+            known.row.end is None and known.state is JobState.QUEUED
+            for known in self._known.values()
+        )
+        return max(0, figures.queued_jobs - ours)
+
+    def _tell_idle(self) -> None:
+        if (idle := self._idle_now()) != self._told_idle:
+            self._told_idle = idle
+            self._tell(idle)
+
+    def _miss(self, error: LocalManagerError) -> None:
+        if not self._is_silent:
+            log.warning("batch.silent", reason=str(error))
+        self._is_silent = True
+
+    def _hear(self) -> None:
+        if self._is_silent:
+            log.info("batch.answers_again")
+        self._is_silent = False
+
+    async def _pause(self) -> None:
+        """Until the next poll; sooner after a change that we made ourselves."""
+        has_work = any(known.row.end is None for known in self._known.values())
+        pause_s = self._settings.poll_s if has_work else self._settings.figures_s
+        if self._hurry.is_set():
+            self._hurry.clear()
+            pause_s = min(pause_s, self._settings.poll_s / 5)
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._hurry.wait()
+        except TimeoutError:
+            pass
+
+    def _change(self, known: _Known, **changes: object) -> None:
+        known.row = msgspec.structs.replace(known.row, **changes)
+        self._save(known)
+
+    def _save(self, known: _Known) -> None:
+        self._table.save(known.row.claim, known.row)

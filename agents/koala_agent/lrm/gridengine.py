@@ -1,0 +1,186 @@
+"""The dialect of Grid Engine (Son of Grid Engine 8.1 and its relatives): `qsub`, `qstat`, `qacct`.
+
+- The script goes in by standard input: with `-b y` its arguments would pass through a shell once
+  more, and lose their quoting. `-r n`: never run again after a crash. `-notify` lets TERM come
+  before KILL where the site has set NOTIFY_KILL=TERM.
+- A job that ends leaves `qstat` at once and comes to `qacct` a second or two later; one that was
+  dequeued while it waited never does.
+- State E (a wrong output path, a prolog that failed) stays in the queue until qdel: it is stuck.
+- An exit status of 99 or 100 of the script would mean "run it again" and "keep it as an error"; the
+  starter always exits with 0, and a script that cannot begin exits with 71.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.dialect import BatchJob, Figures, JobState
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder
+from koala_agent.lrm.shell import Answer, Command
+
+RECORD_RULE = "=" * 20
+KILLED_AFTER_START = 100
+"""`failed` of a job that a signal ended; its exit status is then 128 + the signal."""
+
+SITE_SIGNALS = (SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)
+"""What qdel, limits and -notify send. A program's own KILL cannot be told from them."""
+
+REFUSALS = re.compile(
+    r"(?i)unknown|denied|not allowed|no suitable|does not exist|invalid|is not|no access|exceed"
+)
+AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib error|got no")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridEngine:
+    """How the site wants its claims submitted; empty words are left to Grid Engine."""
+
+    parallel_environment: str
+    queue: str = ""
+    project: str = ""
+    options: tuple[str, ...] = ()
+
+    def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
+        """See Dialect."""
+        argv = ["qsub", "-terse", "-r", "n", "-notify", "-j", "y", "-S", "/bin/sh", "-N", name]
+        argv += ["-pe", self.parallel_environment, str(placeholder.processors)]
+        argv += ["-o", str(placeholder.directory / OUTPUT_FILE)]
+        if placeholder.time_limit_s < math.inf:
+            argv += ["-l", f"h_rt={math.ceil(placeholder.time_limit_s)}"]
+        if self.queue:
+            argv += ["-q", self.queue]
+        if self.project:
+            argv += ["-P", self.project]
+        return Command(argv=(*argv, *self.options), stdin=script)
+
+    def read_submitted(self, answer: Answer) -> str:
+        """See Dialect; warnings may come before the number."""
+        numbers = re.findall(r"^(\d+)\s*$", answer.out, re.MULTILINE)
+        if answer.status == 0 and numbers:
+            return str(numbers[-1])
+        complaint = answer.complaint()
+        is_final = REFUSALS.search(complaint) is not None and AWAY.search(answer.err) is None
+        raise LocalManagerError(f"qsub: {complaint}", transient=not is_final)
+
+    def list_jobs(self) -> Command:
+        """See Dialect: those of everybody, because the account's name may be another's here."""
+        return Command(argv=("qstat", "-u", "*", "-xml"))
+
+    def read_jobs(self, answer: Answer) -> list[BatchJob]:
+        """See Dialect."""
+        rows = [_row(row) for row in _tree(answer, "qstat").iter("job_list")]
+        return sorted(rows, key=lambda job: int(job.number))
+
+    def withdraw(self, number: str) -> Command:
+        """See Dialect."""
+        return Command(argv=("qdel", number))
+
+    def read_withdrawn(self, answer: Answer) -> None:
+        """See Dialect; qdel exits with 1 for a job that has ended."""
+        if answer.status != 0 and "does not exist" not in answer.out + answer.err:
+            raise LocalManagerError(f"qdel: {answer.complaint()}", transient=True)
+
+    def record(self, number: str) -> Command:
+        """See Dialect."""
+        return Command(argv=("qacct", "-j", number))
+
+    def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
+        """See Dialect; a number that came round again has several records, the last is ours, if it
+        has our name."""
+        if answer.status != 0:
+            return None  # the accounting file is written late, and for some jobs never
+        last = answer.out.split(RECORD_RULE)[-1]
+        fields = dict(re.findall(r"^(\w+) +(.*?) *$", last, re.MULTILINE))
+        if fields.get("jobname") != name:
+            return None
+        return _ended(number, name, fields)
+
+    def figures(self) -> tuple[Command, ...]:
+        """See Dialect."""
+        where = ("-q", self.queue) if self.queue else ()
+        return (
+            Command(argv=("qstat", "-g", "c", *where, "-xml")),
+            Command(argv=("qstat", "-u", "*", "-s", "p", "-xml")),
+        )
+
+    def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
+        """See Dialect. Slots that are disabled or in error count as neither idle nor there."""
+        summary, pending = (_tree(answer, "qstat") for answer in answers)
+        idle = total = 0
+        for queue in summary.iter("cluster_queue_summary"):
+            idle += _count(queue, "available")
+            total += _count(queue, "total")
+            total -= _count(queue, "temp_disabled") + _count(queue, "manual_intervention")
+        waiting = [job for job in map(_row, pending.iter("job_list")) if _waits(job)]
+        return Figures(processors=max(0, total), idle=idle, queued_jobs=len(waiting))
+
+
+def _waits(job: BatchJob) -> bool:
+    return job.state is JobState.QUEUED
+
+
+def _tree(answer: Answer, command: str) -> ET.Element:
+    if answer.status != 0:
+        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
+    try:
+        return ET.fromstring(answer.out)
+    except ET.ParseError as error:
+        raise LocalManagerError(f"{command}: its answer is no XML: {error}") from error
+
+
+def _row(row: ET.Element) -> BatchJob:
+    number, name = row.findtext("JB_job_number"), row.findtext("JB_name")
+    letters = row.findtext("state")
+    if number is None or name is None or letters is None or not number.isdigit():
+        raise LocalManagerError("qstat: a row of a listing lacks its number, name or state")
+    return BatchJob(
+        number=number, name=name, state=_state(letters), reason=f"Grid Engine: state {letters}"
+    )
+
+
+def _state(letters: str) -> JobState:
+    """qw, hqw, Rq wait; r, t, s, S, T, dr hold processors; E never starts."""
+    if "E" in letters:
+        return JobState.STUCK
+    if "q" in letters or letters.startswith("h"):
+        return JobState.QUEUED
+    return JobState.RUNNING
+
+
+def _count(queue: ET.Element, name: str) -> int:
+    text = queue.findtext(name) or "0"
+    if not text.isdigit():
+        raise LocalManagerError(f"qstat: {name} = {text!r} is no count of processors")
+    return int(text)
+
+
+def _ended(number: str, name: str, fields: dict[str, str]) -> BatchJob:
+    failed = re.match(r"\d+", fields.get("failed", ""))
+    status = re.match(r"\d+", fields.get("exit_status", ""))
+    if failed is None or status is None:
+        raise LocalManagerError(f"qacct: the record of job {number} has no end")
+    code, why = int(status[0]), fields["failed"].strip()
+    cause, exit_status, reason = EndCause.LOST, None, f"Grid Engine: failed {why}"
+    if int(failed[0]) == 0:
+        cause, exit_status, reason = EndCause.EXITED, code if code <= 128 else 128 - code, ""
+    elif int(failed[0]) == KILLED_AFTER_START and code > 128:
+        number_of_signal = code - 128
+        if number_of_signal in SITE_SIGNALS:  # the record does not say who sent it
+            cause = EndCause.CANCELLED_BY_SITE
+        else:
+            cause, exit_status = EndCause.EXITED, -number_of_signal
+    elif fields.get("deleted_by", "NONE") not in ("", "NONE"):
+        cause = EndCause.CANCELLED_BY_SITE
+    return BatchJob(
+        number=number,
+        name=name,
+        state=JobState.ENDED,
+        cause=cause,
+        exit_status=exit_status,
+        reason=reason,
+    )

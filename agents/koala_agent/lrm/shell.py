@@ -1,0 +1,95 @@
+"""Running one command of a batch system: an argv with a time limit, its whole answer, nothing else.
+
+A controller that is away makes its commands block for many seconds, so every call has a limit, and
+"no answer" is an error that may pass (`transient`), never an answer. Nothing goes through a shell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from koala.errors import LocalManagerError
+
+OUTPUT_MAX_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """An argv, and what it reads from standard input."""
+
+    argv: tuple[str, ...]
+    stdin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command that ended by itself said."""
+
+    status: int
+    out: str
+    err: str
+
+    def complaint(self) -> str:
+        """Its words for a person: the last line with something to say."""
+        lines = [line.strip() for line in (self.err.strip() or self.out.strip()).splitlines()]
+        lines = [line for line in lines if line and line != "Exiting."]
+        return lines[-1][:500] if lines else f"exit status {self.status}"
+
+
+class Shell:
+    """Runs commands, at most `at_once` of them at a time, each for `limit_s` at most."""
+
+    def __init__(
+        self, *, environment: Mapping[str, str], limit_s: float = 15.0, at_once: int = 8
+    ) -> None:
+        self._environment = dict(environment)
+        self._limit_s = limit_s
+        self._places = asyncio.Semaphore(at_once)
+
+    async def run(self, command: Command) -> Answer:
+        """The answer, whatever its status. Raises LocalManagerError: transient when the command did
+        not end within the limit, final when there is no such command."""
+        async with self._places:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *command.argv,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    env=self._environment,
+                    limit=OUTPUT_MAX_BYTES,
+                )
+            except OSError as error:
+                raise LocalManagerError(f"{command.argv[0]} cannot be run: {error}") from error
+            return await self._answer(process, command)
+
+    async def _answer(self, process: asyncio.subprocess.Process, command: Command) -> Answer:
+        try:
+            async with asyncio.timeout(self._limit_s):
+                out, err = await process.communicate(command.stdin.encode())
+        except TimeoutError as error:
+            message = f"{command.argv[0]} gave no answer in {self._limit_s:g} s"
+            raise LocalManagerError(message, transient=True) from error
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        assert process.returncode is not None
+        return Answer(
+            status=process.returncode,
+            out=out.decode(errors="replace"),
+            err=err.decode(errors="replace"),
+        )
+
+
+def plain_environment(additions: Mapping[str, str]) -> dict[str, str]:
+    """What commands of a batch system need, and no more: they hand it on to every batch job.
+    Messages in the C locale, because they are read by a program."""
+    names = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
+    return {**kept, "LC_ALL": "C", **additions}

@@ -1,0 +1,338 @@
+"""What real batch systems said (Slurm 22.05, Grid Engine 8.1.9), and what was understood."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, claim_of, job_name, script
+from koala_agent.lrm.gridengine import GridEngine
+from koala_agent.lrm.port import EndCause, Placeholder
+from koala_agent.lrm.shell import Answer
+from koala_agent.lrm.slurm import COLUMNS, Slurm
+
+SLURM = Slurm(partition="batch", account="physics", options=("--constraint=fast",))
+GRID_ENGINE = GridEngine(parallel_environment="grid", queue="batch")
+
+
+def said(out: str = "", *, status: int = 0, err: str = "") -> Answer:
+    return Answer(status=status, out=out, err=err)
+
+
+def placeholder(**changes: object) -> Placeholder:
+    given = {
+        "claim": "j12/1/0/1",
+        "processors": 3,
+        "time_limit_s": 601.0,
+        "argv": ("/usr/bin/python3", "starter.py", "it's here"),
+        "directory": Path("/shared/work folder"),
+        **changes,
+    }
+    return Placeholder(**given)  # type: ignore[arg-type]
+
+
+def slurm_row(number: str, name: str, state: str, code: str, reason: str) -> str:
+    fields = zip((number, name, state, code, reason), COLUMNS, strict=True)
+    return "".join(text.ljust(width) for text, (_, width) in fields)
+
+
+def row(number: str, state: JobState, **more: object) -> BatchJob:
+    return BatchJob(number=number, name="koala-ab-j1.1.0.1", state=state, **more)  # type: ignore[arg-type]
+
+
+# Names and scripts ---------------------------------------------------------------------------
+
+
+def test_a_claim_is_found_again_by_the_name_of_its_batch_job() -> None:
+    assert job_name("j12/1/0/1", scope="ab") == "koala-ab-j12.1.0.1"
+    assert claim_of("koala-ab-j12.1.0.1", scope="ab") == "j12/1/0/1"
+    assert claim_of("koala-ab-a.b.1.0.1", scope="ab") == "a.b/1/0/1"
+
+
+@pytest.mark.parametrize(
+    "name", ["koala-cd-j1.1.0.1", "koala-ab-j1.1.0", "koala-ab-j1.1.0.x", "train.sh", ""]
+)
+def test_jobs_of_others_are_nobodys_claims(name: str) -> None:
+    assert claim_of(name, scope="ab") is None
+
+
+def test_the_script_keeps_every_character_of_its_arguments_and_values() -> None:
+    text = script(placeholder(environment=(("NAME", "a $HOME `id` 'b'"),)), scope="ab")
+    assert text.splitlines() == [
+        "#!/bin/sh",
+        """export NAME='a $HOME `id` '"'"'b'"'"''""",
+        "export KOALA_CLAIM=j12/1/0/1",
+        "export KOALA_LOCAL_MANAGER=ab",
+        "cd '/shared/work folder' || exit 71",
+        """exec /usr/bin/python3 starter.py 'it'"'"'s here'""",
+    ]
+
+
+# Slurm ---------------------------------------------------------------------------
+
+
+def test_sbatch_never_requeues_and_rounds_limits_up() -> None:
+    command = SLURM.submit(placeholder(), name="koala-ab-j12.1.0.1", script="#!/bin/sh\n")
+    assert command.stdin == "#!/bin/sh\n"
+    assert command.argv == (
+        "sbatch",
+        "--parsable",
+        "--no-requeue",
+        "--job-name=koala-ab-j12.1.0.1",
+        "--ntasks=3",
+        "--time=11",
+        "--chdir=/shared/work folder",
+        "--output=/shared/work folder/placeholder.out",
+        "--open-mode=append",
+        "--account=physics",
+        "--partition=batch",
+        "--constraint=fast",
+    )
+    endless = SLURM.submit(placeholder(time_limit_s=math.inf), name="n", script="")
+    assert "--time=UNLIMITED" in endless.argv
+
+
+@pytest.mark.parametrize(("out", "number"), [("17\n", "17"), ("18;alpha\n", "18")])
+def test_the_number_of_a_slurm_job(out: str, number: str) -> None:
+    assert SLURM.read_submitted(said(out)) == number
+
+
+@pytest.mark.parametrize(
+    ("err", "is_transient"),
+    [
+        ("sbatch: error: Batch job submission failed: Invalid partition name specified", False),
+        ("sbatch: error: Invalid --time specification", False),
+        (
+            "sbatch: error: Batch job submission failed: Requested node configuration is not"
+            " available",
+            False,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller"
+            " (connect failure)",
+            True,
+        ),
+        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", True),
+    ],
+)
+def test_a_refusal_of_sbatch_is_final_and_a_controller_that_is_away_is_not(
+    err: str, is_transient: bool
+) -> None:
+    with pytest.raises(LocalManagerError, match=err.rpartition(": ")[2][:30]) as caught:
+        SLURM.read_submitted(said(status=1, err=err))
+    assert caught.value.transient is is_transient
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "reason", "expected"),
+    [
+        ("PENDING", "0", "Priority", row("7", JobState.QUEUED, reason="Priority")),
+        ("PENDING", "0", "PartitionConfig", row("7", JobState.STUCK, reason="PartitionConfig")),
+        (
+            "PENDING",
+            "0",
+            "ReqNodeNotAvail, UnavailableNodes:alpha2",
+            row("7", JobState.QUEUED, reason="ReqNodeNotAvail, UnavailableNodes:alpha2"),
+        ),
+        ("RUNNING", "0", "alpha1", row("7", JobState.RUNNING, reason="alpha1")),
+        ("COMPLETING", "0", "alpha1", row("7", JobState.RUNNING, reason="alpha1")),
+        ("COMPLETED", "0", "None", row("7", JobState.ENDED, exit_status=0)),
+        (
+            "FAILED",
+            "1792",
+            "NonZeroExitCode",
+            row("7", JobState.ENDED, exit_status=7, reason="Slurm: FAILED (NonZeroExitCode)"),
+        ),
+        (
+            "FAILED",
+            "11",
+            "None",
+            row("7", JobState.ENDED, exit_status=-11, reason="Slurm: FAILED"),
+        ),
+        (
+            "OUT_OF_MEMORY",
+            "0",
+            "OutOfMemory",
+            row("7", JobState.ENDED, exit_status=-9, reason="Slurm: OUT_OF_MEMORY (OutOfMemory)"),
+        ),
+        (
+            "TIMEOUT",
+            "15",
+            "TimeLimit",
+            row(
+                "7",
+                JobState.ENDED,
+                cause=EndCause.TIME_LIMIT,
+                reason="Slurm: TIMEOUT (TimeLimit)",
+            ),
+        ),
+        (
+            "CANCELLED",
+            "15",
+            "None",
+            row(
+                "7",
+                JobState.ENDED,
+                cause=EndCause.CANCELLED_BY_SITE,
+                reason="Slurm: CANCELLED",
+            ),
+        ),
+        (
+            "NODE_FAIL",
+            "0",
+            "NodeDown",
+            row("7", JobState.ENDED, cause=EndCause.LOST, reason="Slurm: NODE_FAIL (NodeDown)"),
+        ),
+    ],
+)
+def test_every_state_of_slurm_has_its_meaning(
+    state: str, code: str, reason: str, expected: BatchJob
+) -> None:
+    line = slurm_row("7", "koala-ab-j1.1.0.1", state, code, reason)
+    assert SLURM.read_jobs(said(f"{line}\n")) == [expected]
+
+
+def test_a_controller_that_is_away_is_no_empty_listing() -> None:
+    err = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    with pytest.raises(LocalManagerError, match="Unable to contact") as caught:
+        SLURM.read_jobs(said(status=1, err=err))
+    assert caught.value.transient
+    assert SLURM.read_jobs(said()) == []
+
+
+def test_processors_that_are_down_or_drained_do_not_count() -> None:
+    answers = (said("4/8/4/16\n"), said("21\n22\n"))
+    assert SLURM.read_figures(answers) == Figures(processors=12, idle=8, queued_jobs=2)
+
+
+def test_what_left_the_listing_of_slurm_has_a_record_or_none() -> None:
+    out = "JobId=7 JobName=x JobState=FAILED Reason=NonZeroExitCode ExitCode=7:0 RunTime=00:00:01"
+    found = SLURM.read_record(said(out), number="7", name="koala-ab-j1.1.0.1")
+    assert found == row("7", JobState.ENDED, exit_status=7, reason="Slurm: FAILED")
+    unknown = said(status=1, err="slurm_load_jobs error: Invalid job id specified")
+    assert SLURM.read_record(unknown, number="7", name="n") is None
+
+
+# Grid Engine ---------------------------------------------------------------------------
+
+LISTING = """<?xml version='1.0'?>
+<job_info  xmlns:xsd="http://arc.liv.ac.uk/repos/darcs/sge/qstat.xsd">
+  <queue_info>
+    <job_list state="running"><JB_job_number>10</JB_job_number><JB_name>other</JB_name>
+      <JB_owner>root</JB_owner><state>r</state><slots>12</slots></job_list>
+  </queue_info>
+  <job_info>
+    <job_list state="pending"><JB_job_number>9</JB_job_number><JB_name>koala-ab-j1.1.0.1</JB_name>
+      <state>STATE</state><queue_name></queue_name><slots>12</slots></job_list>
+  </job_info>
+</job_info>
+"""
+RECORD = """==============================================================
+qname        batch
+jobname      koala-ab-j1.1.0.1
+jobnumber    9
+failed       FAILED
+exit_status  STATUS
+ru_wallclock 0s
+"""
+
+
+def test_qsub_is_never_run_again_and_takes_the_script_from_standard_input() -> None:
+    command = GRID_ENGINE.submit(placeholder(), name="koala-ab-j12.1.0.1", script="#!/bin/sh\n")
+    assert command.stdin == "#!/bin/sh\n"
+    assert " ".join(command.argv) == (
+        "qsub -terse -r n -notify -j y -S /bin/sh -N koala-ab-j12.1.0.1 -pe grid 3"
+        " -o /shared/work folder/placeholder.out -l h_rt=601 -q batch"
+    )
+
+
+@pytest.mark.parametrize(
+    ("letters", "state"),
+    [
+        ("qw", JobState.QUEUED),
+        ("hqw", JobState.QUEUED),
+        ("Rq", JobState.QUEUED),
+        ("t", JobState.RUNNING),
+        ("r", JobState.RUNNING),
+        ("dr", JobState.RUNNING),
+        ("Eqw", JobState.STUCK),
+    ],
+)
+def test_every_state_of_grid_engine_has_its_meaning(letters: str, state: JobState) -> None:
+    jobs = GRID_ENGINE.read_jobs(said(LISTING.replace("STATE", letters)))
+    assert [(job.number, job.state) for job in jobs] == [("9", state), ("10", JobState.RUNNING)]
+    assert jobs[0].name == "koala-ab-j1.1.0.1"
+
+
+@pytest.mark.parametrize(
+    ("failed", "status", "cause", "exit_status"),
+    [
+        ("0", "0", EndCause.EXITED, 0),
+        ("0", "7", EndCause.EXITED, 7),
+        ("100 : assumedly after job", "139", EndCause.EXITED, -11),
+        ("100 : assumedly after job", "137", EndCause.CANCELLED_BY_SITE, None),
+        ("26  : opening input/output file", "0", EndCause.LOST, None),
+    ],
+)
+def test_every_record_of_grid_engine_has_its_meaning(
+    failed: str, status: str, cause: EndCause, exit_status: int | None
+) -> None:
+    text = RECORD.replace("FAILED", failed).replace("STATUS", status)
+    found = GRID_ENGINE.read_record(said(text), number="9", name="koala-ab-j1.1.0.1")
+    assert found is not None
+    assert (found.cause, found.exit_status) == (cause, exit_status)
+
+
+def test_a_record_of_another_job_with_the_same_number_is_not_ours() -> None:
+    earlier = RECORD.replace("FAILED", "0").replace("STATUS", "0")
+    assert GRID_ENGINE.read_record(said(earlier), number="9", name="koala-ab-j2.1.0.1") is None
+    none_yet = said(status=1, err="error: job id 9 not found")
+    assert GRID_ENGINE.read_record(none_yet, number="9", name="koala-ab-j1.1.0.1") is None
+
+
+def test_slots_that_are_disabled_or_in_error_do_not_count() -> None:
+    summary = """<job_info><cluster_queue_summary><name>batch</name><used>2</used>
+      <available>10</available><total>16</total><temp_disabled>4</temp_disabled>
+      <manual_intervention>0</manual_intervention></cluster_queue_summary></job_info>"""
+    figures = GRID_ENGINE.read_figures((said(summary), said(LISTING.replace("STATE", "qw"))))
+    assert figures == Figures(processors=12, idle=10, queued_jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("err", "is_transient"),
+    [
+        (
+            'Unable to run job: job rejected: the requested parallel environment "x" does not'
+            " exist\nExiting.",
+            False,
+        ),
+        (
+            "error: commlib error: got select error (Connection refused)\nUnable to run job: unable"
+            ' to send message to qmaster using port 6444 on host "h": got send error.\nExiting.',
+            True,
+        ),
+    ],
+)
+def test_a_refusal_of_qsub_is_final_and_a_master_that_is_away_is_not(
+    err: str, is_transient: bool
+) -> None:
+    with pytest.raises(LocalManagerError, match="Unable to run job") as caught:
+        GRID_ENGINE.read_submitted(said(status=1, err=err))
+    assert caught.value.transient is is_transient
+
+
+def test_a_job_that_is_gone_already_is_withdrawn() -> None:
+    GRID_ENGINE.read_withdrawn(said('denied: job "9" does not exist\n', status=1))
+    SLURM.read_withdrawn(said(status=0))
+
+
+@pytest.mark.parametrize("dialect", [SLURM, GRID_ENGINE])
+@pytest.mark.parametrize("text", ["garbage", "<xml", "\0\0", "1 2 3"])
+def test_an_answer_that_is_none_is_an_error_and_no_empty_listing(
+    dialect: Dialect, text: str
+) -> None:
+    with pytest.raises(LocalManagerError):
+        dialect.read_jobs(said(text))
