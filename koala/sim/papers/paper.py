@@ -112,6 +112,16 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Untestable:
+    """A sentence of a paper that no simulation of ours can speak to, and why."""
+
+    id: str
+    section: str
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
     """Everything that `koala reproduce` needs to know of a paper."""
 
@@ -131,3 +141,5 @@ class Paper:
     """Prefixes of metrics that have no finite mean in a saturated system."""
     saturation: Callable[[Sequence[Outcome]], bool] = most_are_saturated
     """Whether a setting is saturated, from all its replications."""
+    untestable: tuple[Untestable, ...] = ()
+    """What the text says and is not tested, so that the list of claims is whole."""

@@ -24,7 +24,7 @@ from koala.sim.papers.claims import (
     Verdict,
     judge,
 )
-from koala.sim.papers.paper import Quantity
+from koala.sim.papers.paper import Paper, Quantity
 from koala.sim.papers.results import Results
 from koala.sim.papers.sweep import Plan, Swept
 from koala.sim.statistics import Interval
@@ -89,7 +89,8 @@ def summary(found: Report) -> str:
 
 def as_markdown(found: Report) -> str:
     """The report, for a person."""
-    return "\n".join((*_head(found), *_claims(found), *_figures(found), *_method(found)))
+    parts = (_head(found), _claims(found), _untestable(found), _figures(found), _method(found))
+    return "\n".join(line for part in parts for line in part)
 
 
 def _head(found: Report) -> Iterator[str]:
@@ -120,7 +121,12 @@ def _head(found: Report) -> Iterator[str]:
 
 def _counts(found: Report) -> str:
     counts = ", ".join(f"{found.count(verdict)} {verdict.told}" for verdict in Verdict)
-    return f"{len(found.claims)} claims: {counts}."
+    rest = "" if _is_part(found.plan) else _untestable_count(found.plan.paper)
+    return f"{len(found.claims)} claims: {counts}.{rest}"
+
+
+def _untestable_count(paper: Paper) -> str:
+    return f" Not testable here: {len(paper.untestable)}." if paper.untestable else ""
 
 
 def _claims(found: Report) -> Iterator[str]:
@@ -138,6 +144,19 @@ def _claims(found: Report) -> Iterator[str]:
         yield "| --- | --- | --- |"
         for one in claims:
             yield _row(one)
+    yield ""
+
+
+def _untestable(found: Report) -> Iterator[str]:
+    told = found.plan.paper.untestable
+    if not told or _is_part(found.plan):
+        return
+    yield "### Not testable here"
+    yield ""
+    yield "| section | claim | reason |"
+    yield "| --- | --- | --- |"
+    for one in told:
+        yield f"| {one.section} | {one.id}. {_cell(one.text)} | {_cell(one.reason)} |"
     yield ""
 
 
@@ -287,6 +306,10 @@ def document(found: Report) -> dict[str, Any]:
         "verdicts": {str(verdict): found.count(verdict) for verdict in Verdict},
         "figures": [figure.number for figure in found.plan.figures],
         "claims": [_claim_document(one, found.results) for one in found.claims],
+        "not_testable": [
+            {"id": one.id, "section": one.section, "text": one.text, "reason": one.reason}
+            for one in found.plan.paper.untestable
+        ],
     }
 
 

@@ -41,7 +41,14 @@ def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: report.
         assert found.claim.text in row
         assert str(found.verdict) in row
         assert " ± " in row or "SAT" in row
-    assert "5 claims: 2 hold, 1 hold only near saturation, 1 undecided, 1 fail." in lines
+    counts = "5 claims: 2 hold, 1 hold only near saturation, 1 undecided, 1 fail."
+    assert f"{counts} Not testable here: 1." in lines
+
+
+def test_what_is_not_testable_is_listed_with_the_reason(made: report.Report) -> None:
+    row = "| 3 | 3-1. users like it | there are no users |"
+    assert row in report.as_markdown(made).splitlines()
+    assert [one["id"] for one in report.document(made)["not_testable"]] == ["3-1"]
 
 
 def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: report.Report) -> None:

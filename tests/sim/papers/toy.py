@@ -16,6 +16,7 @@ from koala.sim.papers.paper import (
     Quantity,
     Run,
     Series,
+    Untestable,
 )
 
 LOW, HIGH = Level(name="low"), Level(name="high", is_near=True)
@@ -146,4 +147,7 @@ PAPER = Paper(
     ours="All of it.",
     levels="Low and high.",
     diverging=("response",),
+    untestable=(
+        Untestable(id="3-1", section="3", text="users like it", reason="there are no users"),
+    ),
 )
