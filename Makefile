@@ -11,6 +11,9 @@ STAMP  := $(VENV)/.installed
 SEEDS  ?= 10000
 ARGS   ?=
 
+# Tests and demo start hundreds of interpreters; without byte code each would compile Koala anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 # The first interpreter that is new enough; `make PYTHON=/path/to/python test` chooses another one.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
 	if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \

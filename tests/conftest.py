@@ -1,4 +1,4 @@
-"""What holds for every test: seeded Hypothesis, and no skip that nobody reads.
+"""What holds for every test: seeded Hypothesis, no skip that nobody reads, long tests first.
 
 Hypothesis is derandomised, so that a run that was green stays green until the code changes. Where
 the environment says CI, a skipped test fails: a test that does not run there runs nowhere.
@@ -47,3 +47,9 @@ def pytest_make_collect_report(
             f"{collector.nodeid} was skipped, which CI does not allow: {report.longrepr}"
         )
     return report
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Over several workers what is slow begins first, so that none ends long after the others."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)

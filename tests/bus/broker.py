@@ -20,9 +20,12 @@ LIMIT_S = 30.0
 NEEDS_BROKER = "needs the program mosquitto (Debian package mosquitto), which is not on PATH"
 
 
-def mosquitto() -> str:
+PLACES = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
+
+
+def mosquitto(places: str = PLACES) -> str:
     """The broker's program. Where it is missing the test says so; under CI that is a failure."""
-    program = shutil.which("mosquitto", path=os.environ["PATH"] + os.pathsep + "/usr/sbin")
+    program = shutil.which("mosquitto", path=places)
     if program is None:
         raise unittest.SkipTest(NEEDS_BROKER)  # a fresh machine need not have a broker
     return program

@@ -56,7 +56,7 @@ class Up:
 
 @contextmanager
 def up(folder: Path, text: str = GRID) -> Iterator[Up]:
-    """`koala up` on a grid file; interrupted at the end if it still runs."""
+    """`koala up` on a grid file; if it still runs at the end, Ctrl-C ends it in order."""
     path = folder / "grid.toml"
     path.write_text(text, encoding="utf-8")
     process = subprocess.Popen(
@@ -79,12 +79,15 @@ def up(folder: Path, text: str = GRID) -> Iterator[Up]:
     try:
         yield Up(process=process, address=line.partition("=")[2], said=said)
     finally:
-        if process.poll() is None:
+        is_interrupted = process.poll() is None
+        if is_interrupted:
             process.send_signal(signal.SIGINT)
         process.wait(timeout=LIMIT_S)
         listener.join()
         process.stdout.close()
         process.stderr.close()
+    if is_interrupted:
+        assert process.returncode == 0, said
 
 
 def marked_with(text: str) -> list[psutil.Process]:

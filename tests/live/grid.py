@@ -63,6 +63,7 @@ class Grid:
         sites: Mapping[str, int],
         parameters: Mapping[str, Any] = CALM,
         grace_s: float = 2.0,
+        silence_s: float = 5.0,
     ) -> None:
         self.folder = folder
         self.sites = tuple(sites)
@@ -76,7 +77,7 @@ class Grid:
         lines = "".join(f"{name} = {_toml(value)}\n" for name, value in parameters.items())
         self.config("daemon").write_text(
             f'[daemon]\nlisten = "{self.address}"\nstate_dir = "daemon"\nbeat_s = 0.5\n'
-            f"silence_s = 5.0\n[parameters]\n{lines}",
+            f"silence_s = {silence_s}\n[parameters]\n{lines}",
             encoding="utf-8",
         )
         for name, processors in sites.items():
@@ -284,10 +285,12 @@ def live_grid(
     parameters: Mapping[str, Any] = CALM,
     replicas: Mapping[str, tuple[bytes, Sequence[str]]] | None = None,
     grace_s: float = 2.0,
+    silence_s: float = 5.0,
 ) -> Iterator[Grid]:
     """A grid that is started, and ended and checked when the block is left. `replicas` are logical
-    files: what is in them, and the sites that have them."""
-    grid = Grid(folder, sites=sites, parameters=parameters, grace_s=grace_s)
+    files: what is in them, and the sites that have them. The daemon cuts a link after `silence_s`.
+    """
+    grid = Grid(folder, sites=sites, parameters=parameters, grace_s=grace_s, silence_s=silence_s)
     for name, (content, holders) in (replicas or {}).items():
         for site in holders:
             grid.store(site).mkdir(parents=True, exist_ok=True)

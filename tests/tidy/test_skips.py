@@ -1,6 +1,7 @@
 """Under CI a skipped test is a failure, also when a whole module skips itself."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,32 +10,49 @@ import pytest
 
 from tests.tidy.sources import ROOT
 
-SKIPPED_TEST = "import pytest\ndef test_it(): pytest.skip('no broker')\n"
-SKIPPED_MODULE = "import pytest\npytest.skip('no broker', allow_module_level=True)\n"
-EXPECTED_FAILURE = "import pytest\n@pytest.mark.xfail\ndef test_it(): assert False\n"
+EXAMPLES = {
+    "test_pytest.py": "import pytest\ndef test_it(): pytest.skip('no broker')\n",
+    "test_module.py": "import pytest\npytest.skip('no broker', allow_module_level=True)\n",
+    "test_expected.py": "import pytest\n@pytest.mark.xfail\ndef test_it(): assert False\n",
+    "test_broker.py": "from tests.bus.broker import mosquitto\n"
+    "def test_it(): mosquitto('/nonexistent')\n",
+}
+"""A test that skips itself, a module that does, a failure that is expected, a missing broker."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "ci", "passes"),
-    [
-        (SKIPPED_TEST, "true", False),
-        (SKIPPED_MODULE, "true", False),
-        (EXPECTED_FAILURE, "true", True),
-        (SKIPPED_TEST, "", True),
-    ],
-)
-def test_a_skip_fails_under_ci_alone(tmp_path: Path, text: str, ci: str, *, passes: bool) -> None:
-    tmp_path.joinpath("test_example.py").write_text(text, encoding="utf-8")
-    plugins = ["-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "tests.conftest"]
+def outcomes(folder: Path, *, ci: str) -> tuple[int, str]:
+    """pytest's exit status and what it says, one line for each example."""
+    for name, text in EXAMPLES.items():
+        folder.joinpath(name).write_text(text, encoding="utf-8")
+    plugins = ["-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:xdist"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, *plugins, str(tmp_path)],
-        cwd=tmp_path,
+        [sys.executable, "-m", "pytest", "-q", "-rA", "-c", os.devnull, *plugins,
+         "-p", "tests.conftest", "--continue-on-collection-errors", str(folder)],
+        cwd=folder,
         env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
-    )
-    assert (run.returncode == 0) is passes, run.stdout + run.stderr
-    if not passes:
-        assert "no broker" in run.stdout
+    )  # fmt: skip
+    return run.returncode, run.stdout + run.stderr
+
+
+@pytest.mark.slow
+def test_a_skip_fails_under_ci(tmp_path: Path) -> None:
+    status, said = outcomes(tmp_path, ci="true")
+    assert status == 1
+    assert re.findall(r"^(?:FAILED|ERROR) (\w+)\.py", said, re.MULTILINE) == [
+        "test_module",
+        "test_broker",
+        "test_pytest",
+    ], said
+    assert "1 xfailed" in said
+    assert "passed" not in said
+    assert "needs the program mosquitto" in said
+
+
+@pytest.mark.slow
+def test_a_skip_is_a_skip_elsewhere(tmp_path: Path) -> None:
+    status, said = outcomes(tmp_path, ci="")
+    assert status == 0
+    assert "3 skipped, 1 xfailed" in said

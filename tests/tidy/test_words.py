@@ -4,22 +4,26 @@ import ast
 
 import pytest
 
-from tests.tidy.sources import module_of, other_modules, shipped_modules
+from tests.tidy.sources import Module, module_of, other_modules, shipped_modules
 from tests.tidy.words import bad_habits, bad_tests, bad_words
 
-ALL = (*shipped_modules(), *other_modules())
+pytestmark = pytest.mark.xdist_group("sources")  # one worker, which reads them all once
+
+
+def all_modules() -> tuple[Module, ...]:
+    return (*shipped_modules(), *other_modules())
 
 
 def test_every_module_has_a_docstring() -> None:
-    assert [module.name for module in ALL if not ast.get_docstring(module.tree)] == []
+    assert [module.name for module in all_modules() if not ast.get_docstring(module.tree)] == []
 
 
 def test_nothing_is_left_open_and_no_tool_is_silenced_wholesale() -> None:
-    assert [found for module in ALL for found in bad_words(module)] == []
+    assert [found for module in all_modules() for found in bad_words(module)] == []
 
 
 def test_there_are_no_stray_tasks_stubs_or_blind_excepts() -> None:
-    assert [found for module in ALL for found in bad_habits(module)] == []
+    assert [found for module in all_modules() for found in bad_habits(module)] == []
 
 
 def test_tests_neither_sleep_nor_skip_nor_mock() -> None:

@@ -192,7 +192,8 @@ async def test_a_restarted_daemon_finds_everything_as_it_was(tmp_path: Path) -> 
     job = a_job()
     first, second = f"{job}/1/0/1", f"{job}/1/1/1"
     async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
-        session = await running(daemon, first)
+        # Pings of a calm second lease would be seconds apart, and the Arm waits for one.
+        session = await running(daemon, first, hold_lease_s=10.0)
         session.want_more(hold(second, *FOREVER, ask_number=2))
         granted = await session.claim(second, GRANTED)
         alive = set(agent.processes())
@@ -204,7 +205,7 @@ async def test_a_restarted_daemon_finds_everything_as_it_was(tmp_path: Path) -> 
         found = await session.inventory()
         assert found[first].state == PASSED
         assert (found[second].state, found[second].nonce) == (GRANTED, granted.nonce)
-        session.welcome(hold_lease_s=8.0)  # a ping every second
+        session.welcome(hold_lease_s=10.0)
         session.want(
             hold(first, *FOREVER, is_granted=True),
             hold(second, *FOREVER, ask_number=2, is_granted=True),
