@@ -42,6 +42,7 @@ COMMANDS: dict[str, str] = {
     "metrics": "koala.cli.sites:metrics",
     "rsl": "koala.cli.rsl:rsl",
     "simulate": "koala.cli.simulate:simulate_commands",
+    "replay": "koala.cli.replay:replay",
     "reproduce": "koala.cli.reproduce:reproduce",
 }
 """Every command and where its function is, in the order of the help text."""

@@ -1,0 +1,198 @@
+"""`koala replay`: the story of a past run, and what would have happened otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from koala.cli.connection import is_coloured, show_json, width
+from koala.cli.inputs import Json
+from koala.errors import ConfigError
+
+if TYPE_CHECKING:
+    from koala.cli.past_run import PastRun
+    from koala.core.values import Instant, JobId
+    from koala.daemon.past import Past
+    from koala.sim.replay.changes import Changes
+    from koala.sim.replay.recording import Recording
+
+
+def replay(
+    journal: Annotated[
+        Path, typer.Argument(metavar="JOURNAL", help="A journal, or a daemon's state directory.")
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="KEY=VALUE",
+            help="What if: another policy (placement=WF) or parameter (claiming.L=0.5, hold_s=300);"
+            " may be repeated.",
+        ),
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="JOB", help="Only what is about this job.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="T",
+            help="Tell the story from T on: +SECONDS from the journal's begin, or ISO 8601.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Read the journal up to T only.")
+    ] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help="Tell also reports and timers of which nothing came.")
+    ] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Only the summary, without the story.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Tell the story of a past run, or what would have happened otherwise.
+
+    The journal is only read, and checked as a starting daemon checks it; a running daemon may
+    write it meanwhile, and a copy does as well.
+
+    With --with the same submissions meet the same world again (other users' load, run times and
+    faults as the journal tells them) under other policies or parameters. Three runs are shown: as
+    it was, simulated as it was, and simulated otherwise.
+    """
+    from koala.daemon.past import open_past
+    from koala.sim.replay.changes import parse_changes
+
+    wanted = parse_changes(changes) if changes else None
+    past = open_past(journal)
+    since_at = _instant("--from", since, past)
+    until_at = _instant("--until", until, past)
+    from koala.cli.past_run import PastRun
+
+    run = PastRun(past, until_at=until_at)
+    only = None if job is None else run.require(job)
+    if wanted is not None:
+        _compare(run, wanted, only, as_json=json)
+    elif json:
+        told = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
+        show_json(_document(run, only, told))
+    else:
+        _tell(run, since_at, only, is_whole=events, is_short=summary)
+
+
+def _tell(
+    run: PastRun, since_at: Instant | None, job: JobId | None, *, is_whole: bool, is_short: bool
+) -> None:
+    from koala.cli.retelling import head_text, run_text, told_text
+
+    print(head_text(_head(run)))
+    first_at, day = run.chronicle.first_at, ""
+    if not is_short:
+        print()
+        for told in run.story(since_at, job=job, is_whole=is_whole):
+            text, day = told_text(told, first_at=first_at, day=day)
+            print(text)
+    print()
+    if job is None:
+        print(run_text(_rows(run), first_at=first_at, width=width(), coloured=is_coloured()))
+    else:
+        print(_job_text(run, job))
+
+
+def _job_text(run: PastRun, job: JobId) -> str:
+    from koala.cli.figures import timeline_text
+    from koala.cli.render import job_text
+    from koala.core.snapshot import job_picture
+
+    picture = job_picture(run.scheduler, job)
+    shown = job_text(picture, width=width(), coloured=is_coloured())
+    return f"{shown}\n\n{timeline_text(picture, width=width() or 78)}"
+
+
+def _compare(run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool) -> None:
+    from koala.cli.retelling import comparison_text, head_text, job_comparison_text
+    from koala.sim.replay.whatif import compare
+
+    with ExitStack() as bars:
+
+        def seen(name: str, recording: Recording) -> Callable[[Instant], None]:
+            return _progress(bars, name, recording)
+
+        comparison = compare(run.chronicle, run.scheduler, changes, seen)
+    document = {**_head(run), **comparison.document()}
+    if job is not None:
+        document["jobs"] = [row for row in document["jobs"] if row["job"] == job]
+    if as_json:
+        show_json(document)
+        return
+    text = comparison_text if job is None else job_comparison_text
+    print(f"{head_text(document)}\n")
+    print(text(document, first_at=run.chronicle.first_at, width=width()))
+
+
+def _progress(bars: ExitStack, name: str, recording: Recording) -> Callable[[Instant], None]:
+    from koala.cli.simulating.shared import progress
+
+    span_s = max(recording.last_at - recording.first_at, 1e-9)
+    words = "simulating as it was" if name == "simulated" else "simulating what if"
+    done = bars.enter_context(progress(words, span_s))
+    return lambda now: done(now - recording.first_at)
+
+
+def _head(run: PastRun) -> dict[str, Any]:
+    return {
+        "journal": str(run.past.path),
+        "is_marked": run.past.mark is not None,
+        "events": run.chronicle.events,
+        "first_at": run.chronicle.first_at,
+        "last_at": run.chronicle.last_at,
+    }
+
+
+def _rows(run: PastRun) -> dict[str, Any]:
+    from koala.sim.replay.figures import job_rows, site_rows, totals
+
+    jobs, sites = job_rows(run.scheduler), site_rows(run.chronicle)
+    return {"jobs": jobs, "sites": sites, "figures": totals(run.chronicle, jobs, sites)}
+
+
+def _document(run: PastRun, job: JobId | None, story: list[Any]) -> dict[str, Any]:
+    rows = _rows(run)
+    if job is not None:
+        rows["jobs"] = [row for row in rows["jobs"] if row["job"] == job]
+    told = [
+        {
+            "seq": one.seq,
+            "at": one.at,
+            "kind": one.kind,
+            "who": one.who,
+            "what": one.what,
+            "came": [{"who": who, "what": text} for who, text in one.came],
+        }
+        for one in story
+    ]
+    return {**_head(run), **rows, "story": told}
+
+
+def _instant(option: str, text: str | None, past: Past) -> Instant | None:
+    """An instant of the journal. Raises ConfigError."""
+    from datetime import datetime
+
+    if text is None:
+        return None
+    try:
+        if text.startswith("+"):
+            return past.first_at + float(text)
+        if text.replace(".", "", 1).isdecimal():
+            return float(text)
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"{option} {text}: allowed are +SECONDS from the journal's begin, an instant of ISO"
+            f" 8601 as in 2026-11-21T12:00:00, and seconds of the epoch"
+        ) from None

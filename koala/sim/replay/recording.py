@@ -1,0 +1,317 @@
+"""What a simulation needs of a recorded run: what came from outside, and how the world answered.
+
+*By instant* means: as it was seen nearest in time at that site or on that link (`nearest`). Run
+times belong to the component and go with it wherever and whenever it runs. What was never seen is
+guessed by a rule, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from statistics import median
+from typing import TypeAlias
+
+from koala.core.events import Event, JobSubmitted, ParametersChanged
+from koala.core.job import ClaimEnd, EndKind, JobSpec
+from koala.core.values import Instant, JobId, Seconds, SiteName
+from koala.sim.replay.chronicle import Chronicle, ClaimNote, SiteNote
+from koala.sim.replay.load import Steps, is_spited, other_load
+from koala.sim.replay.nearest import Nearest, Seen
+
+LATENCY_S: Seconds = 0.05
+"""Of an answer of a kind that the journal has none of."""
+RUN_S: Seconds = 60.0
+"""Of a component about which neither the journal nor its description says anything."""
+LOST = (EndKind.VANISHED, EndKind.SITE, EndKind.LEASE, EndKind.UNKNOWN, EndKind.FAILED)
+"""Ends of granted claims that came from the site, at their instant."""
+
+Part: TypeAlias = tuple[JobId, int]
+"""A component of a job."""
+Link: TypeAlias = tuple[SiteName, SiteName]
+
+
+class Kind(StrEnum):
+    """How a site answers a claim for which it has enough idle processors."""
+
+    GRANTED = "granted"
+    FAILED = "failed"
+    REFUSED = "refused"  # in spite of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a site made of a claim, and how long after it was asked."""
+
+    kind: Kind
+    after_s: Seconds
+    end: ClaimEnd | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """How late a starter passed the barrier, and when that was told."""
+
+    late_s: Seconds
+    told_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """How a link copied: in bytes a second, with what it took beside; or how it failed."""
+
+    bytes_per_s: float
+    beside_s: Seconds
+    failed_after_s: Seconds | None = None
+    failed_at: SiteName | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A component's program: from its pass to its end, and until that was told."""
+
+    run_s: Seconds
+    told_s: Seconds
+    end: ClaimEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A claim that had been granted ended by its site's doing. `is_own`: it says nothing of the
+    site's other claims."""
+
+    at: Instant
+    part: Part
+    end: ClaimEnd
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRecording:
+    """How a site was and answered, by instant."""
+
+    load: Steps
+    rtt: Nearest[Seconds]
+    answers: Nearest[Answer]
+    arms: Nearest[Seconds]
+    passes: Nearest[Pass]
+    stops: Nearest[Seconds]
+    losses: tuple[Loss, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Recording:
+    """All of it. `guessed` counts by rule what the journal does not say."""
+
+    first_at: Instant
+    last_at: Instant
+    outside: list[tuple[Instant, Event]]
+    down: list[tuple[Instant, Instant]]
+    sites: dict[SiteName, SiteRecording]
+    links: dict[Link, Nearest[Copy]]
+    policies: dict[str, str]  # in force at the end; empty when the journal does not name them
+    runs: dict[Part, list[Run]]
+    ran_s: dict[Part, Seconds]  # of programs that did not come to their own end: at least so long
+    grant_s: Seconds
+    arm_s: Seconds
+    pass_: Pass
+    stop_s: Seconds
+    run_s: Seconds
+    specs: dict[JobId, JobSpec]
+    guessed: Counter[str] = field(default_factory=Counter)
+
+    def run(self, part: Part, n: int) -> Run:
+        """The n-th run (from 0) of a component to the end of its program; the last one recorded
+        stands for all after it. Without any: as long as the other components of its job, else its
+        wall-time limit, else as the journal's mean; never less than it was seen to run."""
+        known = self.runs.get(part)
+        if known:
+            return known[min(n, len(known) - 1)]
+        job, component = part
+        spec = self.specs[job]
+        others = [
+            self.runs[job, other][-1].run_s
+            for other in range(len(spec.components))
+            if self.runs.get((job, other))
+        ]
+        wall_s = spec.components[component].wall_time_s
+        if others:
+            rule, run_s = "the run time of its job's other components", sum(others) / len(others)
+        elif wall_s is not None:
+            rule, run_s = "its wall-time limit", wall_s
+        elif self.runs:
+            rule, run_s = "the mean run time of all components", self.run_s
+        else:
+            rule, run_s = f"{RUN_S:g} s", RUN_S
+        self.guessed[rule] += 1
+        statuses = (0,) * spec.components[component].processes
+        end = ClaimEnd(kind=EndKind.EXITED, statuses=statuses)
+        run_s = max(run_s, self.ran_s.get(part, 0.0))
+        return Run(run_s=run_s, told_s=LATENCY_S, end=end)
+
+
+def recorded(chronicle: Chronicle) -> Recording:
+    """What the notes of a run say of its world."""
+    claims = list(chronicle.claims.values())
+    runs, ran_s = _runs(claims, chronicle.last_at)
+    sites = {name: _site(note) for name, note in sorted(chronicle.sites.items())}
+    grants = [
+        answer.after_s
+        for site in sites.values()
+        for answer in site.answers.values()
+        if answer.kind is Kind.GRANTED
+    ]
+    passes = [one for site in sites.values() for one in site.passes.values()]
+    lengths = [run.run_s for several in runs.values() for run in several]
+    return Recording(
+        first_at=chronicle.first_at,
+        last_at=chronicle.last_at,
+        outside=chronicle.outside,
+        down=chronicle.down,
+        sites=sites,
+        links=_links(chronicle),
+        policies=_policies(chronicle),
+        runs=runs,
+        ran_s=ran_s,
+        grant_s=_typical(grants),
+        arm_s=_typical([s for site in sites.values() for s in site.arms.values()]),
+        pass_=Pass(
+            late_s=_typical([one.late_s for one in passes]),
+            told_s=_typical([one.told_s for one in passes]),
+        ),
+        stop_s=_typical([s for site in sites.values() for s in site.stops.values()]),
+        run_s=sum(lengths) / len(lengths) if lengths else RUN_S,
+        specs={e.job: e.spec for _, e in chronicle.outside if isinstance(e, JobSubmitted)},
+    )
+
+
+def part_of(claim: ClaimNote) -> Part:
+    """The component that a claim is for."""
+    return claim.job, claim.component
+
+
+def _typical(seen: list[Seconds]) -> Seconds:
+    return median(seen) if seen else LATENCY_S
+
+
+def _policies(chronicle: Chronicle) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for _, event in chronicle.outside:
+        if isinstance(event, ParametersChanged):
+            named = dict(event.policies)
+    return named
+
+
+def _runs(
+    claims: list[ClaimNote], last_at: Instant
+) -> tuple[dict[Part, list[Run]], dict[Part, Seconds]]:
+    runs: dict[Part, list[Run]] = {}
+    ran_s: dict[Part, Seconds] = {}
+    for claim in claims:  # in the order of asking, hence of attempts
+        if claim.passed_at is None:
+            continue
+        ended_at = claim.freed_at if claim.freed_at is not None else last_at
+        run_s = max(0.0, ended_at - claim.passed_at)
+        if claim.end is not None and claim.end.is_program and claim.gone_at is not None:
+            end = replace(claim.end, ended_at=None)
+            run = Run(run_s=run_s, told_s=claim.gone_at - ended_at, end=end)
+            runs.setdefault(part_of(claim), []).append(run)
+        else:
+            ran_s[part_of(claim)] = max(run_s, ran_s.get(part_of(claim), 0.0))
+    return runs, ran_s
+
+
+def _site(site: SiteNote) -> SiteRecording:
+    answers: list[Seen[Answer]] = []
+    arms: list[Seen[Seconds]] = []
+    passes: list[Seen[Pass]] = []
+    stops: list[Seen[Seconds]] = []
+    losses: list[Loss] = []
+    for claim in site.claims:
+        part = part_of(claim)
+        answer = _answer(claim, site)
+        if answer is not None:
+            answers.append(Seen(at=claim.asked_at, of=part, what=answer))
+        arms += [
+            Seen(at=arm.asked_at, of=part, what=arm.answered_at - arm.asked_at)
+            for arm in claim.arms.values()
+            if arm.answered_at is not None
+        ]
+        passed = _pass(claim)
+        if passed is not None and claim.passed_at is not None:
+            passes.append(Seen(at=claim.passed_at, of=part, what=passed))
+        if claim.stopped_at is not None and claim.gone_at is not None:
+            took_s = max(0.0, claim.gone_at - claim.stopped_at)
+            stops.append(Seen(at=claim.stopped_at, of=part, what=took_s))
+        loss = _loss(claim)
+        if loss is not None:
+            losses.append(loss)
+    return SiteRecording(
+        load=other_load(site),
+        rtt=Nearest(Seen(at=r.at, of=None, what=r.rtt_s) for r in site.reports),
+        answers=Nearest(answers),
+        arms=Nearest(arms),
+        passes=Nearest(passes),
+        stops=Nearest(stops),
+        losses=tuple(losses),
+    )
+
+
+def _answer(claim: ClaimNote, site: SiteNote) -> Answer | None:
+    """None where it says nothing: unanswered, stopped before, or refused for lack of processors."""
+    if claim.granted_at is not None:
+        return Answer(kind=Kind.GRANTED, after_s=claim.granted_at - claim.asked_at)
+    if claim.end is None or claim.gone_at is None:
+        return None
+    after_s, end = claim.gone_at - claim.asked_at, replace(claim.end, ended_at=None)
+    if claim.end.kind is EndKind.FAILED:
+        return Answer(kind=Kind.FAILED, after_s=after_s, end=end)
+    if is_spited(claim, site.reports):
+        return Answer(kind=Kind.REFUSED, after_s=after_s, end=end)
+    return None
+
+
+def _pass(claim: ClaimNote) -> Pass | None:
+    if claim.passed_at is None or claim.pass_told_at is None:
+        return None
+    due_at = claim.release_at if claim.release_at is not None else claim.granted_at
+    late_s = 0.0 if due_at is None else max(0.0, claim.passed_at - due_at)
+    return Pass(late_s=late_s, told_s=max(0.0, claim.pass_told_at - claim.passed_at))
+
+
+def _loss(claim: ClaimNote) -> Loss | None:
+    if claim.granted_at is None or claim.end is None or claim.freed_at is None:
+        return None
+    if claim.end.kind not in LOST:
+        return None
+    return Loss(
+        at=claim.freed_at,
+        part=part_of(claim),
+        end=replace(claim.end, ended_at=None),
+        is_own=claim.end.kind in (EndKind.LEASE, EndKind.UNKNOWN),
+    )
+
+
+def _links(chronicle: Chronicle) -> dict[Link, Nearest[Copy]]:
+    seen: dict[Link, list[Seen[Copy]]] = {}
+    for copy in chronicle.copies.values():
+        order = copy.order
+        if copy.ended_at is None:
+            continue
+        whole_s = copy.ended_at - copy.started_at
+        if copy.failure is not None:
+            what = Copy(
+                bytes_per_s=0.0,
+                beside_s=0.0,
+                failed_after_s=whole_s,
+                failed_at=copy.failure.at,
+                reason=copy.failure.reason,
+            )
+        else:
+            took_s = max(copy.took_s, 1e-9)
+            what = Copy(bytes_per_s=order.size_bytes / took_s, beside_s=max(0.0, whole_s - took_s))
+        one = Seen(at=copy.started_at, of=(order.transfer.split("/")[0], order.file), what=what)
+        seen.setdefault((order.source, order.target), []).append(one)
+    return {link: Nearest(several) for link, several in sorted(seen.items())}

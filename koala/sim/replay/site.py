@@ -1,0 +1,409 @@
+"""A site of a what-if: other users' load as recorded, our claims as this run makes them.
+
+There is no local queue to model: a claim begins when the processors that others left idle suffice,
+within the grace time, and is refused else. How long it takes to answer, whether it errs, and what
+is lost there is taken from the recording, by instant. While the site is cut off, what it has to
+tell waits, orders get lost, and leases run out, as they do live.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
+
+from koala.core.actions import (
+    AcknowledgeClaim,
+    ArmClaim,
+    CancelTransfer,
+    ClaimProcessors,
+    ReleaseClaim,
+    StartTransfer,
+    StopClaim,
+    Wanted,
+)
+from koala.core.events import (
+    ClaimArmed,
+    ClaimGone,
+    ClaimGranted,
+    ClaimPassed,
+    Event,
+    SiteReported,
+    TransferFailed,
+    TransferFinished,
+)
+from koala.core.grid import SiteFacts
+from koala.core.job import ClaimEnd, EndKind, StartType
+from koala.core.parameters import Parameters
+from koala.core.values import ClaimId, Instant, JobId, Seconds, SiteName, TransferId
+from koala.sim.engine import Engine, Entry
+from koala.sim.replay.recording import (
+    LATENCY_S,
+    Answer,
+    Copy,
+    Kind,
+    Loss,
+    Part,
+    Pass,
+    Recording,
+    Run,
+)
+
+Order: TypeAlias = (
+    ClaimProcessors
+    | ArmClaim
+    | ReleaseClaim
+    | StopClaim
+    | AcknowledgeClaim
+    | StartTransfer
+    | CancelTransfer
+)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Claim:
+    """A claim at this site, from its ask until its end is acknowledged."""
+
+    order: ClaimProcessors
+    part: Part
+    grace_until: Instant
+    answer: Answer
+    has_begun: bool = False  # holds processors
+    granted_at: Instant | None = None
+    promised_until: Instant | None = None  # D of its latest Arm
+    arm: ArmClaim | None = None
+    is_released: bool = False
+    passed_at: Instant | None = None
+    is_stopping: bool = False
+    end: ClaimEnd | None = None
+    ends_at: list[Entry] = field(default_factory=list)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.end is None
+
+
+class ReplaySite:
+    """See the module. `tell` takes what the site has to say to the daemon."""
+
+    def __init__(
+        self,
+        name: SiteName,
+        engine: Engine,
+        recording: Recording,
+        *,
+        tell: Callable[[Event], None],
+        parameters: Callable[[], Parameters],
+        ends: Counter[Part],
+        bandwidth: Callable[[StartTransfer], float],
+    ) -> None:
+        self.name = name
+        self.facts: SiteFacts | None = None
+        self.is_connected = False
+        self._engine = engine
+        self._recording = recording
+        self._past = recording.sites[name]
+        self._tell_daemon = tell
+        self._parameters = parameters
+        self._ends = ends  # of programs, at all sites
+        self._bandwidth = bandwidth  # as far as the core knows
+        self._claims: dict[ClaimId, _Claim] = {}
+        self._copies: dict[TransferId, Entry] = {}
+        self._outbox: list[Event] = []
+        self._through = 0
+        self._told: tuple[int, int] = (-1, -1)
+        self._is_reporting = False
+        self._leases: list[Entry] = []
+        for at, _ in self._past.load:
+            engine.at(at, self._advance)
+        for loss in self._past.losses:
+            engine.at(loss.at, partial(self._lose, loss))
+
+    # --- processors ---
+
+    @property
+    def idle(self) -> int:
+        """What neither others nor our claims use."""
+        if self.facts is None:
+            return 0
+        load = self._past.load
+        place = bisect_right(load, self._engine.now, key=lambda step: step[0])
+        others = load[place - 1][1] if place else 0
+        ours = sum(c.order.processors for c in self._claims.values() if c.has_begun and c.is_alive)
+        return max(0, self.facts.processors - others - ours)
+
+    def _advance(self) -> None:
+        """Begin what can begin, in the order of asking."""
+        for claim in list(self._claims.values()):
+            waits = claim.is_alive and not claim.has_begun and claim.answer.kind is Kind.GRANTED
+            if waits and not claim.is_stopping and claim.order.processors <= self.idle:
+                claim.has_begun = True
+                self._after(claim, claim.answer.after_s, partial(self._grant, claim))
+        self._report_soon()
+
+    def _report_soon(self) -> None:
+        if not self._is_reporting:
+            self._is_reporting = True
+            self._engine.after(0.0, self._report)
+
+    def _report(self) -> None:
+        self._is_reporting = False
+        figures = (self.idle, self._through)
+        if self.is_connected and figures != self._told:
+            self._told = figures
+            rtt_s = self._past.rtt.at(self._engine.now) or 0.0
+            self._tell_daemon(
+                SiteReported(site=self.name, idle=figures[0], through=figures[1], rtt_s=rtt_s)
+            )
+
+    # --- the link ---
+
+    def cut(self) -> None:
+        """No session: leases begin to run out."""
+        if not self.is_connected:
+            return
+        self.is_connected = False
+        for claim in self._claims.values():
+            if claim.is_alive and claim.granted_at is not None:
+                self._lease(claim, self._engine.now)
+
+    def _lease(self, claim: _Claim, cut_at: Instant) -> None:
+        """Its last ping was answered at the cut; one that passes meanwhile has the longer lease."""
+        limits = self._parameters()
+        is_running = claim.passed_at is not None
+        over_at = cut_at + (limits.run_lease_s if is_running else limits.hold_lease_s)
+
+        def over() -> None:
+            if is_running or claim.passed_at is None:
+                self._leave(claim, ClaimEnd(kind=EndKind.LEASE, reason="its lease ran out"))
+            else:
+                self._lease(claim, cut_at)
+
+        self._leases.append(self._engine.at(over_at, over))
+
+    def connect(self, facts: SiteFacts) -> None:
+        """A session: the facts first, then `resume`."""
+        self.facts = facts
+        self.is_connected = True
+        self._told = (-1, -1)
+        for lease in self._leases:
+            lease.cancel()
+        self._leases = []
+
+    def resume(self, wanted: Callable[[], Wanted]) -> None:
+        """Tell what had to wait, then hear what the daemon wants."""
+        waiting, self._outbox = self._outbox, []
+        for event in waiting:
+            self._tell_daemon(event)
+        self._on_wanted(wanted())
+        self._advance()
+
+    def send(self, order: Order) -> None:
+        """Something from the daemon; it gets lost where there is no session."""
+        self._engine.after(0.0, lambda: self._receive(order))
+
+    def _tell(self, event: Event) -> None:
+        if self.is_connected:
+            self._tell_daemon(event)
+        else:
+            self._outbox.append(event)
+
+    def _receive(self, order: Order) -> None:
+        if not self.is_connected:
+            return
+        match order:
+            case ClaimProcessors():
+                self._hold(order)
+            case ArmClaim():
+                self._arm(order)
+            case ReleaseClaim():
+                self._release(order)
+            case StopClaim(claim=name):
+                self._stop(name)
+            case AcknowledgeClaim(claim=name):
+                if name in self._claims and not self._claims[name].is_alive:
+                    del self._claims[name]
+            case StartTransfer():
+                self._fetch(order)
+            case CancelTransfer(transfer=name):
+                self._drop_copy(name)
+
+    def _on_wanted(self, wanted: Wanted) -> None:
+        for hold in wanted.holds:
+            self._hold(hold)
+        for release in wanted.releases:
+            self._release(release)
+        named = {hold.claim for hold in wanted.holds}
+        for stop in wanted.stops:
+            self._stop(stop.claim)
+        for name in [c for c in self._claims if c not in named]:
+            self._stop(name)
+        fetched = {order.transfer for order in wanted.fetches}
+        for transfer in [t for t in self._copies if t not in fetched]:
+            self._drop_copy(transfer)
+        for order in wanted.fetches:
+            self._fetch(order)
+
+    # --- claims ---
+
+    def _hold(self, order: ClaimProcessors) -> None:
+        self._through = max(self._through, order.ask_number)
+        if order.claim in self._claims:
+            return
+        now, limits = self._engine.now, self._parameters()
+        job, _, component, _ = order.claim.rsplit("/", 3)
+        part = (JobId(job), int(component))
+        assert self.facts is not None
+        wait_s = self.facts.grace_s + (limits.kill_s if order.is_preempting else 0.0)
+        answer = self._past.answers.at(now, part) or Answer(
+            kind=Kind.GRANTED, after_s=self._recording.grant_s
+        )
+        claim = _Claim(order=order, part=part, grace_until=now + wait_s, answer=answer)
+        self._claims[order.claim] = claim
+        if order.is_granted:
+            lost = ClaimEnd(kind=EndKind.UNKNOWN, reason="no such claim here")
+            self._after(claim, 0.0, lambda: self._leave(claim, lost))
+        elif answer.kind is not Kind.GRANTED and answer.end is not None:
+            end = answer.end
+            self._after(claim, answer.after_s, lambda: self._leave(claim, end))
+        else:
+            self._after(claim, wait_s, lambda: self._grace_over(claim))
+        self._advance()
+
+    def _grace_over(self, claim: _Claim) -> None:
+        if claim.granted_at is None:
+            end = ClaimEnd(kind=EndKind.REFUSED, reason="not started within the grace time")
+            self._leave(claim, end)
+
+    def _grant(self, claim: _Claim) -> None:
+        now = self._engine.now
+        if claim.is_stopping:
+            return
+        claim.granted_at = now
+        self._tell(ClaimGranted(claim=claim.order.claim, nonce="replay"))
+        if claim.order.start_type is StartType.NONE:
+            self._pass(claim, now)
+        else:
+            self._after(claim, claim.order.hold_s, lambda: self._hold_over(claim))
+
+    def _hold_over(self, claim: _Claim) -> None:
+        now = self._engine.now
+        if claim.is_released:
+            return
+        if claim.promised_until is not None and claim.promised_until > now:
+            self._after(claim, claim.promised_until - now, lambda: self._hold_over(claim))
+        else:
+            self._leave(claim, ClaimEnd(kind=EndKind.HOLD, reason="its hold deadline came"))
+
+    def _arm(self, order: ArmClaim) -> None:
+        """A starter promises if its hold outlasts D."""
+        claim = self._claims.get(order.claim)
+        if claim is None or claim.granted_at is None or claim.is_released:
+            return
+        late_at = self._engine.now + order.late_s
+        if not claim.is_alive or claim.granted_at + claim.order.hold_s < late_at:
+            return
+        claim.arm, claim.promised_until = order, late_at
+        after_s = self._past.arms.at(self._engine.now, claim.part)
+        after_s = self._recording.arm_s if after_s is None else after_s
+        self._after(claim, after_s, lambda: self._armed(claim, order))
+        self._after(claim, order.late_s, lambda: self._late(claim, order))
+
+    def _armed(self, claim: _Claim, order: ArmClaim) -> None:
+        self._tell(ClaimArmed(claim=claim.order.claim, number=order.number))
+
+    def _late(self, claim: _Claim, order: ArmClaim) -> None:
+        if claim.arm is order and not claim.is_released:
+            end = ClaimEnd(kind=EndKind.LATE, reason="armed, and not released in time")
+            self._leave(claim, end)
+
+    def _release(self, order: ReleaseClaim) -> None:
+        claim = self._claims.get(order.claim)
+        if claim is None or not claim.is_alive or claim.is_released or claim.is_stopping:
+            return
+        claim.is_released = True
+        late = self._past.passes.at(order.release_at, claim.part) or self._recording.pass_
+        at = max(order.release_at, self._engine.now) + late.late_s
+        self._after(claim, at - self._engine.now, lambda: self._pass(claim, at, late))
+
+    def _pass(self, claim: _Claim, at: Instant, late: Pass | None = None) -> None:
+        if claim.is_stopping:
+            return
+        claim.passed_at = at
+        claim.is_released = True
+        told_s = (late or self._recording.pass_).told_s
+        name = claim.order.claim
+        self._engine.after(told_s, lambda: self._tell(ClaimPassed(claim=name, passed_at=at)))
+        run = self._recording.run(claim.part, self._ends[claim.part])
+        self._after(claim, run.run_s, lambda: self._over(claim, run, told_s))
+
+    def _over(self, claim: _Claim, run: Run, pass_told_s: Seconds) -> None:
+        """The program came to its end; that is told later, and after its pass."""
+        self._ends[claim.part] += 1
+        self._leave(claim, run.end, told_s=max(run.told_s, pass_told_s - run.run_s + 1e-6))
+
+    def _stop(self, name: ClaimId) -> None:
+        claim = self._claims.get(name)
+        if claim is None:
+            end = ClaimEnd(kind=EndKind.UNKNOWN, reason="no such claim here")
+            self._tell(ClaimGone(claim=name, end=end))
+        elif claim.is_alive and not claim.is_stopping:
+            claim.is_stopping = True
+            took_s = self._past.stops.at(self._engine.now, claim.part)
+            took_s = self._recording.stop_s if took_s is None else took_s
+            end = ClaimEnd(kind=EndKind.STOPPED, reason="stopped")
+            self._after(claim, took_s, lambda: self._leave(claim, end))
+
+    def _lose(self, loss: Loss) -> None:
+        """What the site lost, it loses again: of the same component, else its oldest claim."""
+        held = [c for c in self._claims.values() if c.is_alive and c.granted_at is not None]
+        same = [c for c in held if c.part == loss.part]
+        others = [] if loss.is_own else held
+        for claim in (same or others)[:1]:
+            self._leave(claim, loss.end)
+
+    def _leave(self, claim: _Claim, end: ClaimEnd, *, told_s: Seconds = 0.0) -> None:
+        if not claim.is_alive:
+            return
+        for entry in claim.ends_at:
+            entry.cancel()
+        claim.end = replace(end, ended_at=self._engine.now)
+        gone = ClaimGone(claim=claim.order.claim, end=claim.end)
+        self._engine.after(told_s, lambda: self._tell(gone))
+        self._advance()
+
+    def _after(self, claim: _Claim, duration_s: Seconds, call: Callable[[], None]) -> None:
+        """Something that happens to a claim unless it ends before."""
+        claim.ends_at.append(self._engine.after(duration_s, call))
+
+    # --- copies ---
+
+    def _fetch(self, order: StartTransfer) -> None:
+        if order.transfer in self._copies:
+            return
+        now = self._engine.now
+        past = self._recording.links.get((order.source, order.target))
+        copy = None
+        if past is not None:
+            copy = past.at(now, (order.transfer.split("/")[0], order.file))
+        if copy is None:
+            copy = Copy(bytes_per_s=self._bandwidth(order), beside_s=LATENCY_S)
+        took_s = order.size_bytes / copy.bytes_per_s if copy.bytes_per_s > 0 else 0.0
+        whole_s = took_s + copy.beside_s
+        outcome: TransferFailed | TransferFinished
+        if copy.failed_after_s is not None:
+            whole_s = copy.failed_after_s
+            outcome = TransferFailed(transfer=order.transfer, at=copy.failed_at, reason=copy.reason)
+        else:
+            outcome = TransferFinished(
+                transfer=order.transfer, size_bytes=order.size_bytes, took_s=took_s
+            )
+        self._copies[order.transfer] = self._engine.after(whole_s, lambda: self._tell(outcome))
+
+    def _drop_copy(self, name: TransferId) -> None:
+        copy = self._copies.pop(name, None)
+        if copy is not None:
+            copy.cancel()

@@ -1,0 +1,211 @@
+"""A run in the words of a person: what happened, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TypeAlias
+
+from koala.core import events as ev
+from koala.core.actions import (
+    AcknowledgeClaim,
+    Action,
+    Announce,
+    ArmClaim,
+    CancelTransfer,
+    ClaimProcessors,
+    PublishOutputs,
+    ReleaseClaim,
+    StartTransfer,
+    StopClaim,
+)
+from koala.core.parameters import NAMES, Parameters
+from koala.core.values import Instant, JobId
+
+TIMER = "a timer"
+
+Line: TypeAlias = tuple[str, str]
+"""Whom something is about (a job's id, a site's name, or nobody), and the words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One event: `what` happened to `who`, and the lines of what came of it."""
+
+    seq: int
+    at: Instant
+    kind: str
+    who: str
+    what: str
+    came: tuple[Line, ...]
+
+    def about(self, job: JobId) -> Told | None:
+        """What of it is about a job; None when nothing is."""
+        came = tuple(line for line in self.came if line[0] == job)
+        if self.who != job and not came:
+            return None
+        return Told(
+            seq=self.seq, at=self.at, kind=self.kind, who=self.who, what=self.what, came=came
+        )
+
+
+SiteEvent: TypeAlias = (
+    ev.SiteRegistered
+    | ev.SiteDisconnected
+    | ev.SiteReported
+    | ev.SiteDrained
+    | ev.SiteResumed
+    | ev.SiteDeclaredLost
+    | ev.ReplicaAdded
+    | ev.ReplicaRemoved
+)
+
+
+class Teller:
+    """Tells one event after the other; keeps what it needs to say what changed."""
+
+    def __init__(self) -> None:
+        self._parameters = Parameters()
+        self._policies: dict[str, str] = {}
+
+    def tell(self, seq: int, at: Instant, event: ev.Event, actions: Sequence[Action]) -> Told:
+        """One event and what came of it."""
+        who, what = self._event(event, at)
+        return Told(
+            seq=seq,
+            at=at,
+            kind=type(event).__name__,
+            who=who,
+            what=what,
+            came=tuple(_lines(actions, at)),
+        )
+
+    def _event(self, event: ev.Event, now: Instant) -> Line:  # noqa: C901 - a line a kind
+        match event:
+            case ev.Woken():
+                return "", TIMER
+            case ev.DaemonStarted(epoch=epoch):
+                return "", f"the daemon started, life {epoch}"
+            case ev.ParametersChanged():
+                return "", self._changed(event)
+            case ev.JobSubmitted(job=job, spec=spec):
+                parts = [part.processors for part in spec.components]
+                owner = f" by {spec.owner}" if spec.owner else ""
+                return job, f"submitted{owner}: {_components(parts)}"
+            case ev.JobCancelRequested(job=job, by=by):
+                return job, f"is to be cancelled, says {by or 'somebody'}"
+            case ev.ClaimGranted() | ev.ClaimArmed() | ev.ClaimPassed() | ev.ClaimGone():
+                return _answer(event)
+            case ev.ClaimFenced(claim=claim):
+                return _job_of(claim), f"{claim} was silent past its lease"
+            case ev.TransferFinished(transfer=name, size_bytes=size, took_s=took_s):
+                return _job_of(name), f"{name}: {size:,} bytes copied in {took_s:.1f} s"
+            case ev.TransferFailed(transfer=name, reason=reason):
+                return _job_of(name), f"{name} failed: {reason}"
+            case (
+                ev.SiteRegistered()
+                | ev.SiteDisconnected()
+                | ev.SiteReported()
+                | ev.SiteDrained()
+                | ev.SiteResumed()
+                | ev.SiteDeclaredLost()
+                | ev.ReplicaAdded()
+                | ev.ReplicaRemoved()
+            ):
+                return _site_event(event)
+
+    def _changed(self, event: ev.ParametersChanged) -> str:
+        """The parameters and policies with another value than before."""
+        changed = [
+            f"{name} = {getattr(event.parameters, name)}"
+            for name in NAMES
+            if getattr(event.parameters, name) != getattr(self._parameters, name)
+        ]
+        policies = dict(event.policies)
+        changed += [
+            f"{slot} = {name}"
+            for slot, name in policies.items()
+            if self._policies.get(slot) != name
+        ]
+        self._parameters, self._policies = event.parameters, policies
+        return f"the daemon runs with {', '.join(changed) or 'the parameters as they were'}"
+
+
+def _answer(event: ev.ClaimGranted | ev.ClaimArmed | ev.ClaimPassed | ev.ClaimGone) -> Line:
+    claim = event.claim
+    match event:
+        case ev.ClaimGranted():
+            return _job_of(claim), f"{claim} granted"
+        case ev.ClaimArmed():
+            return _job_of(claim), f"{claim} armed"
+        case ev.ClaimPassed():
+            return _job_of(claim), f"{claim} passed the barrier"
+        case ev.ClaimGone(end=end):
+            return _job_of(claim), f"{claim} is gone: {end.describe()}"
+
+
+def _site_event(event: SiteEvent) -> Line:
+    match event:
+        case ev.SiteRegistered(site=site, facts=facts, idle=idle):
+            return site, f"registered: {_counted(facts.processors)}, {idle} idle"
+        case ev.SiteDisconnected(site=site):
+            return site, "disconnected"
+        case ev.SiteReported(site=site, idle=idle, through=through):
+            return site, f"reports {idle} idle, ask {through} included"
+        case ev.SiteDrained(site=site, by=by):
+            return site, f"drained by {by or 'an operator'}"
+        case ev.SiteResumed(site=site, by=by):
+            return site, f"resumed by {by or 'an operator'}"
+        case ev.SiteDeclaredLost(site=site, by=by):
+            return site, f"declared lost by {by or 'an operator'}"
+        case ev.ReplicaAdded(file=file, site=site, size_bytes=size):
+            return site, f"holds {file}, {size:,} bytes"
+        case ev.ReplicaRemoved(file=file, site=site):
+            return site, f"holds {file} no more"
+
+
+def _lines(actions: Sequence[Action], now: Instant) -> Iterator[Line]:
+    """What came of an event: first what people are told, then what went to the sites."""
+    for action in actions:
+        if isinstance(action, Announce):
+            phase = f"{action.phase}: " if action.phase else ""
+            yield action.job or action.site or "", f"{phase}{action.text}"
+    orders = [line for action in actions if (line := _order(action, now)) is not None]
+    yield from sorted(orders, key=itemgetter(0))
+
+
+def _order(action: Action, now: Instant) -> Line | None:
+    match action:
+        case ClaimProcessors(claim=claim, site=site, processors=processors):
+            return _job_of(claim), f"asks {site} for {_counted(processors)}: {claim}"
+        case ArmClaim(claim=claim, site=site, release_at=at):
+            return _job_of(claim), f"arms {claim} at {site} for a start in {at - now:.3f} s"
+        case ReleaseClaim(claim=claim, site=site, release_at=at):
+            return _job_of(claim), f"releases {claim} at {site} for a start in {at - now:.3f} s"
+        case StopClaim(claim=claim, site=site):
+            return _job_of(claim), f"stops {claim} at {site}"
+        case StartTransfer(transfer=name, file=file, source=source, target=target):
+            size = action.size_bytes
+            return _job_of(name), f"copies {file} from {source} to {target}: {name}, {size:,} bytes"
+        case CancelTransfer(transfer=name):
+            return _job_of(name), f"gives up the copy {name}"
+        case PublishOutputs(job=job):
+            return job, "publishes its outputs"
+        case AcknowledgeClaim() | Announce():
+            return None
+
+
+def _counted(processors: int) -> str:
+    return f"{processors} processor{'' if processors == 1 else 's'}"
+
+
+def _components(sizes: list[int]) -> str:
+    if len(sizes) == 1:
+        return f"a component of {_counted(sizes[0])}"
+    return f"components of {', '.join(map(str, sizes))} processors"
+
+
+def _job_of(name: str) -> JobId:
+    """The job of a claim or transfer: `job/attempt/...`."""
+    return JobId(name.partition("/")[0])

@@ -1,0 +1,126 @@
+"""A run three times: as it was, simulated as it was, and simulated with changes.
+
+The second column is the honesty of the third: where it differs from the first, the simulation does
+not know something, and so does the third. Differences are therefore taken between the simulations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from koala.core.scheduler import Scheduler
+from koala.core.values import Instant
+from koala.policies import BUILT_IN, chosen
+from koala.sim.replay.changes import Changes, require_possible
+from koala.sim.replay.chronicle import Chronicle
+from koala.sim.replay.figures import (
+    Row,
+    differences,
+    fidelity,
+    job_rows,
+    site_rows,
+    totals,
+)
+from koala.sim.replay.recording import Recording, recorded
+from koala.sim.replay.world import ReplayWorld
+
+COLUMNS = ("recorded", "simulated", "what_if")
+DEFAULTS = {slot: next(iter(known)) for slot, known in BUILT_IN.items()}
+"""The policies of a journal that does not name them: the first of each slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One of the three."""
+
+    scheduler: Scheduler
+    chronicle: Chronicle
+    guessed: Mapping[str, int]
+
+    def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Its jobs and its sites."""
+        return job_rows(self.scheduler), site_rows(self.chronicle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The columns, and what is different in the last."""
+
+    columns: dict[str, Column]
+    policies: dict[str, str]  # as they were, or are assumed to have been
+    is_named: bool
+    changes: Changes
+
+    def document(self) -> dict[str, Any]:
+        """All of it for `--json`, and for the text."""
+        rows = {name: column.rows() for name, column in self.columns.items()}
+        figures = {
+            name: totals(self.columns[name].chronicle, jobs, sites)
+            for name, (jobs, sites) in rows.items()
+        }
+        by_job = {name: {job["job"]: job for job in jobs} for name, (jobs, _) in rows.items()}
+        by_site = {
+            name: {site["site"]: site for site in sites} for name, (_, sites) in rows.items()
+        }
+        last = self.columns["recorded"].scheduler.parameters
+        return {
+            "policies": {"recorded": self.policies, "are_recorded": self.is_named},
+            "changes": {
+                **self.changes.policies,
+                **self.changes.parameters,
+            },
+            "changed_from": {
+                **{slot: self.policies[slot] for slot in self.changes.policies},
+                **{name: getattr(last, name) for name in self.changes.parameters},
+            },
+            "figures": {
+                **figures,
+                "difference": differences(figures["what_if"], figures["simulated"]),
+            },
+            "fidelity": fidelity(rows["recorded"][0], rows["simulated"][0]),
+            "guessed": {name: dict(self.columns[name].guessed) for name in COLUMNS[1:]},
+            "jobs": _aligned("job", by_job),
+            "sites": _aligned("site", by_site),
+        }
+
+
+def compare(
+    chronicle: Chronicle,
+    scheduler: Scheduler,
+    changes: Changes,
+    seen: Callable[[str, Recording], Callable[[Instant], None]],
+) -> Comparison:
+    """Run the two simulations; `seen` gives for each who is told how far it is. Raises ConfigError
+    where recorded and changed parameters do not go together."""
+    recording = recorded(chronicle)
+    require_possible(recording, changes)
+    policies = {**DEFAULTS, **recording.policies}
+    columns = {"recorded": Column(scheduler=scheduler, chronicle=chronicle, guessed={})}
+    for name, changed in (("simulated", Changes()), ("what_if", changes)):
+        world = ReplayWorld(
+            replace(recording, guessed=type(recording.guessed)()),
+            chosen(**{**policies, **changed.policies}),
+            changed.parameters,
+        )
+        world.run(seen(name, recording))
+        columns[name] = Column(
+            scheduler=world.scheduler,
+            chronicle=world.chronicle,
+            guessed=world.recording.guessed,
+        )
+    return Comparison(
+        columns=columns,
+        policies=policies,
+        is_named=bool(recording.policies),
+        changes=changes,
+    )
+
+
+def _aligned(key: str, rows: Mapping[str, Mapping[str, Row]]) -> list[dict[str, Any]]:
+    """A row a job or site, with what each column says of it."""
+    return [
+        {key: name, **{column: of.get(name) for column, of in rows.items()}}
+        for name in rows["recorded"]
+    ]

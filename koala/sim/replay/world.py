@@ -1,0 +1,197 @@
+"""A fresh scheduler in a recorded world: the same submissions, other answers of ours.
+
+What came from outside is told again at its instant; policies are called anew, under the recorded
+parameters with some of them changed. Sites answer as `site` says. While the daemon was down in the
+recording it is down here, too. The run goes on until all jobs are over, at most a day past the
+recording's end and span.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from koala.core.actions import (
+    AcknowledgeClaim,
+    Action,
+    Announce,
+    ArmClaim,
+    CancelTransfer,
+    ClaimProcessors,
+    PublishOutputs,
+    ReleaseClaim,
+    StartTransfer,
+    StopClaim,
+)
+from koala.core.events import (
+    DaemonStarted,
+    Event,
+    ParametersChanged,
+    SiteDisconnected,
+    SiteRegistered,
+    Woken,
+)
+from koala.core.leases import Leases
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.slots import Policies
+from koala.core.values import Instant, SiteName
+from koala.sim.engine import Engine, Entry, Rank
+from koala.sim.replay.chronicle import Chronicle
+from koala.sim.replay.recording import Part, Recording
+from koala.sim.replay.site import ReplaySite
+
+PAST_END_S = 86_400.0
+
+
+class ReplayWorld:
+    """One run. `changed` are parameters with other values than were recorded."""
+
+    def __init__(
+        self, recording: Recording, policies: Policies, changed: Mapping[str, object]
+    ) -> None:
+        self.engine = Engine(recording.first_at)
+        self.scheduler = Scheduler(Parameters(), policies)
+        self.chronicle = Chronicle()
+        self.recording = recording
+        self._changed = dict(changed)
+        self._leases = Leases(recording.first_at)
+        self._wake: Entry | None = None
+        self._is_up = True
+        self._is_fencing = False
+        self._to_come = len(recording.outside)
+        ends: Counter[Part] = Counter()
+        self.sites = {
+            name: ReplaySite(
+                name,
+                self.engine,
+                recording,
+                tell=self._tell,
+                parameters=lambda: self.scheduler.parameters,
+                ends=ends,
+                bandwidth=self._bandwidth,
+            )
+            for name in recording.sites
+        }
+        for at, event in recording.outside:
+            self.engine.at(at, partial(self._happen, event))
+        for down_from, _ in recording.down:
+            self.engine.at(down_from, self._go_down, rank=Rank.WAKE)
+
+    @property
+    def until(self) -> Instant:
+        """Latest end of the run."""
+        past = self.recording
+        return past.last_at + (past.last_at - past.first_at) + PAST_END_S
+
+    def run(self, seen: Callable[[Instant], None] = lambda _now: None) -> None:
+        """To its end; `seen` is told the time now and then."""
+        number = 0
+        while not self.is_over and (at := self.engine.next_at) is not None and at <= self.until:
+            self.engine.step()
+            number += 1
+            if number % 1000 == 0:
+                seen(self.engine.now)
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will come, and every job is over and gone."""
+        if self._to_come or self.scheduler.ledger:
+            return False
+        return all(job.is_over for job in self.scheduler.jobs.values())
+
+    # --- events ---
+
+    def _happen(self, event: Event) -> None:
+        """Something from outside, as it was recorded but for what is changed."""
+        self._to_come -= 1
+        match event:
+            case DaemonStarted():
+                self._is_up = True
+                self._leases = Leases(self.engine.now)
+                self._tell(event)
+            case ParametersChanged():
+                parameters = replace(event.parameters, **self._changed)  # type: ignore[arg-type]
+                self._tell(replace(event, parameters=parameters))
+            case SiteRegistered(site=name, facts=facts):
+                site = self.sites[name]
+                site.connect(facts)
+                self._tell(replace(event, idle=site.idle))
+                site.resume(lambda: self.scheduler.wanted(name))
+            case SiteDisconnected(site=name):
+                self._cut(name)
+                self._tell(event)
+            case _:
+                self._tell(event)
+
+    def _go_down(self) -> None:
+        self._is_up = False
+        for name in self.sites:
+            self._cut(name)
+
+    def _cut(self, name: SiteName) -> None:
+        self._answer_pings()
+        self.sites[name].cut()
+
+    def _tell(self, event: Event) -> None:
+        now = self.engine.now
+        actions = self.scheduler.handle(event, now)
+        self.chronicle.note(event, now, actions)
+        for action in actions:
+            self._carry_out(action)
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        if self.scheduler.wake_at is not None:
+            self._wake = self.engine.at(self.scheduler.wake_at, self._woken, rank=Rank.WAKE)
+        self._set_fences()
+
+    def _woken(self) -> None:
+        if self._is_up:  # else when the daemon is back
+            self._tell(Woken())
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case ClaimProcessors() | ArmClaim() | ReleaseClaim() | StopClaim() | AcknowledgeClaim():
+                self.sites[action.site].send(action)
+            case StartTransfer() | CancelTransfer():
+                self.sites[action.target].send(action)
+            case PublishOutputs() | Announce():
+                pass
+
+    def _bandwidth(self, order: StartTransfer) -> float:
+        """What the core expects of a link on which nothing was ever copied."""
+        known = self.scheduler.files.bandwidth
+        default = self.scheduler.parameters.bandwidth_default_bps
+        return known.get((order.source, order.target), default)
+
+    # --- leases ---
+
+    def _answer_pings(self) -> None:
+        """Where there is a session pings are answered all the time."""
+        for claim in self.scheduler.ledger.values():
+            if self.sites[claim.site].is_connected:
+                self._leases.answer(claim.id, self.engine.now)
+
+    def _set_fences(self) -> None:
+        if self.scheduler.ledger and not self._is_fencing:
+            self._is_fencing = True
+            every_s = max(0.5, min(self.scheduler.parameters.hold_fence_s / 4, 3600.0))
+            self.engine.after(every_s, self._fence)
+
+    def _fence(self) -> None:
+        self._is_fencing = False
+        if self._is_up:
+            self._answer_pings()
+            limits = self.scheduler.parameters
+            for fenced in self._leases.overdue(
+                self.scheduler.ledger,
+                self.scheduler.sites,
+                fence_s=limits.fence_s,
+                hold_fence_s=limits.hold_fence_s,
+                now=self.engine.now,
+            ):
+                self._tell(fenced)
+        self._set_fences()
