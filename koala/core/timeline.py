@@ -1,8 +1,13 @@
-"""Arithmetic of a job's timeline: FTT, JST, JCT (KOALA 3.2, figure 1)."""
+"""Arithmetic of a job's timeline: FTT, JST, JCT (KOALA 3.2, figure 1), and PT of jobs with a
+deadline (Deadlines 2.2).
+"""
 
 from __future__ import annotations
 
 from koala.core.values import Instant, Seconds
+
+AT_DEADLINE_S: Seconds = 1e-9
+"""A try so close to the deadline is the try at the deadline."""
 
 
 def first_claim_at(
@@ -23,6 +28,24 @@ def next_claim_at(
     """
     step_s = fraction * (start_at - claim_at)
     return claim_at + step_s if step_s >= step_min_s else start_at
+
+
+def considered_at(submitted_at: Instant, deadline_at: Instant, *, wait_s: Seconds) -> Instant:
+    """T = max(S, D - X): Wait-X ignores a job until then; with an infinite X it ignores nothing
+    (Deadlines 2.2).
+    """
+    return max(submitted_at, deadline_at - wait_s)
+
+
+def next_try_at(
+    try_at: Instant, deadline_at: Instant, *, fraction: float, step_min_s: Seconds = 0.0
+) -> Instant:
+    """PT(m+1) = PT(m) + Lp * (D - PT(m)); PT(0) comes of T in the same way (Deadlines 2.2). The
+    series only approaches D: what comes too close to it, or a step below the minimum, lands on it.
+    """
+    next_at = try_at + fraction * (deadline_at - try_at)
+    is_near = deadline_at - next_at <= AT_DEADLINE_S or next_at - try_at < step_min_s
+    return deadline_at if is_near else next_at
 
 
 def lowered_fraction(fraction: float, *, step: float, fraction_min: float) -> float:

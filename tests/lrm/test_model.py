@@ -346,3 +346,18 @@ def test_what_is_remembered_between_passes_never_shows(
             assert queue.advance(now) == plain.advance(now)
             assert queue.idle == plain.idle()
     assert queue.advance(now) == plain.advance(now)
+
+
+def test_a_job_put_back_is_the_head_of_its_queue() -> None:
+    """One that was stopped to make room goes on before all that wait."""
+    queue: LocalQueue[str] = LocalQueue(processors=4, discipline=Discipline.FCFS)
+    for key, processors in (("first", 4), ("second", 4)):
+        queue.submit(key, processors=processors, estimate_s=10)
+    assert queue.advance(0) == ["first"]
+    queue.end("first")
+    queue.occupy("claim", processors=2, until=20)
+    queue.put_back("first again", processors=4, estimate_s=10)
+    assert queue.advance(1) == []
+    queue.end("claim")
+    assert queue.advance(2) == ["first again"]
+    assert queue.waiting == 1

@@ -93,6 +93,12 @@ class LocalQueue(Generic[Key]):
         self._waiting[key] = _Request(processors, estimate_s)
         self._newcomers.append(key)
 
+    def put_back(self, key: Key, *, processors: int, estimate_s: float) -> None:
+        """Queues a job at the head: one that was stopped to make room, under a new key."""
+        self.submit(key, processors=processors, estimate_s=estimate_s)
+        self._waiting.move_to_end(key, last=False)
+        self._reservation = None
+
     def withdraw(self, key: Key) -> None:
         """Takes a waiting job out of the queue."""
         if key == next(iter(self._waiting)):

@@ -70,6 +70,14 @@ def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
     raise ConfigError(f"--{option} {text}: allowed are {', '.join(allowed)}")
 
 
+def begin_file(option: str, path: Path) -> None:
+    """Begin the file that a long run will fill: an error that it brings comes before the run."""
+    try:
+        path.open("w", encoding="utf-8").close()
+    except OSError as error:
+        raise ConfigError(f"--{option} {path}: cannot be written: {error.strerror}") from None
+
+
 def show(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
     """The result on standard output."""
     print(json.dumps(document, indent=2, allow_nan=False) if as_json else text())
