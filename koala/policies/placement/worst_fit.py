@@ -1,37 +1,75 @@
 """Worst-Fit: a component goes to the site with most idle processors, wherever its file is (KOALA's
-other policy).
+other policy), and its variant on distinct sites (Multiple queues 2.4).
 """
 
 from __future__ import annotations
 
-from koala.core.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
+from collections.abc import Sequence
+
+from koala.core.grid import Assignment, GridView, Part, Placement, PlacementRequest, Unplaceable
+from koala.core.values import SiteName
 from koala.policies.placement.close_to_files import by_decreasing_size, unplaceable
+
+Routes = dict[SiteName, tuple[float, SiteName | None]]
+"""Where an input file comes from, and at how many seconds a byte."""
 
 
 def worst_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
     """Components in decreasing size, each to the site with most idle processors that its file can
     reach in time; ties: site order. Several components may share a site."""
+    return _fit(request, view, is_distinct=False)
+
+
+def worst_fit_distinct(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+    """The same, but no two components share a site."""
+    return _fit(request, view, is_distinct=True)
+
+
+def spread(sizes: Sequence[int], idle: Sequence[int]) -> list[int] | None:
+    """The same for bare numbers: the index of the site of each component, None when they do not
+    fit. `sizes` are in decreasing order. No site is used twice, so the n-th component goes to the
+    site with the n-th most idle processors; a sort keeps ties in site order."""
+    ranking = sorted(range(len(idle)), key=idle.__getitem__, reverse=True)
+    del ranking[len(sizes) :]
+    for size, site in zip(sizes, ranking, strict=True):
+        if idle[site] < size:
+            return None
+    return ranking
+
+
+def _fit(
+    request: PlacementRequest, view: GridView, *, is_distinct: bool
+) -> Placement | Unplaceable:
     idle = view.idle(request.user)
-    routes = None
+    routes: Routes | None = None
     if request.file is not None:
         near = view.near(request.file, request.user)
         routes = {site: (cost, source) for cost, source, site in near}
     assignments = []
     for part in by_decreasing_size(request.parts):
-        best: Assignment | None = None
-        for site, processors in idle.items():
-            if part.site not in (None, site) or processors < part.processors:
-                continue
-            if best is not None and processors <= idle[best.site]:
-                continue
-            cost, source = (0.0, None) if routes is None else routes.get(site, (float("inf"), None))
-            transfer_s = cost * part.size_bytes if cost else 0.0
-            if transfer_s <= request.transfer_s_max and cost < float("inf"):
-                best = Assignment(
-                    component=part.component, site=site, source=source, transfer_s=transfer_s
-                )
+        best = _emptiest(part, idle, routes, transfer_s_max=request.transfer_s_max)
         if best is None:
             return unplaceable(part, request, view, idle)
         idle[best.site] -= part.processors
+        if is_distinct:
+            del idle[best.site]
         assignments.append(best)
     return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
+
+
+def _emptiest(
+    part: Part, idle: dict[SiteName, int], routes: Routes | None, *, transfer_s_max: float
+) -> Assignment | None:
+    best: Assignment | None = None
+    for site, processors in idle.items():
+        if part.site not in (None, site) or processors < part.processors:
+            continue
+        if best is not None and processors <= idle[best.site]:
+            continue
+        cost, source = (0.0, None) if routes is None else routes.get(site, (float("inf"), None))
+        transfer_s = cost * part.size_bytes if cost else 0.0
+        if transfer_s <= transfer_s_max and cost < float("inf"):
+            best = Assignment(
+                component=part.component, site=site, source=source, transfer_s=transfer_s
+            )
+    return best

@@ -24,7 +24,6 @@ FACTS = codec.Facts(
     address="10.0.0.1",
     serves="10.0.0.1:7401",
     owner="anna",
-    honours=("queue",),
 )
 CLAIM = values.ClaimId("j1/2/0/1")
 
@@ -202,7 +201,6 @@ def test_a_registration_has_the_facts_of_the_site() -> None:
         address="10.0.0.1",
         serves="10.0.0.1:7401",
         owner="anna",
-        honours=["queue"],
     )
 
 

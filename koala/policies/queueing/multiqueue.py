@@ -1,0 +1,106 @@
+"""The disciplines for several queues (Multiple queues 2.5): one global queue, one at each site, or
+both. `DISCIPLINES` is the table of them; everything before it says what its words mean.
+
+Only the order in which global and local queues follow one another matters where local queues hold
+jobs for their own site alone. With LP, a global queue that is not permitted at the departure
+because no local queue is empty joins when one gets empty: wherever it stands in the order, it is
+then visited after the local queue that comes last, because rounds go in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence, Sized
+from typing import Any
+
+from koala.core.visiting import Discipline, Keys, LocalJobs
+
+# --- orders at a departure ---
+
+
+def local_first(
+    local: Keys, common: Keys, _released: Sequence[Any], _disabled: Keys, _draw: float
+) -> Keys:
+    """In a fixed order: local queues by index, then the global one."""
+    return local + common
+
+
+def global_first(
+    local: Keys, common: Keys, _released: Sequence[Any], _disabled: Keys, _draw: float
+) -> Keys:
+    """The global queue, then the local ones."""
+    return common + local
+
+
+def by_coin(
+    local: Keys, common: Keys, _released: Sequence[Any], _disabled: Keys, draw: float
+) -> Keys:
+    """Global or local first, with equal probability."""
+    return common + local if draw < 0.5 else local + common
+
+
+def from_random(
+    local: Keys, common: Keys, _released: Sequence[Any], _disabled: Keys, draw: float
+) -> Keys:
+    """In a fixed order, beginning with a random queue."""
+    first = int(draw * len(local))
+    return local[first:] + local[:first] + common
+
+
+def as_released(
+    local: Keys, common: Keys, released: Sequence[Any], _disabled: Keys, _draw: float
+) -> Iterable[Any]:
+    """As the departing job's sites were allocated, larger components first; then the others."""
+    others = [site for site in local if site not in released]
+    return [*released, *others, *common]
+
+
+def as_disabled(
+    local: Keys, common: Keys, _released: Sequence[Any], disabled: Keys, _draw: float
+) -> Iterable[Any]:
+    """In the order in which they were disabled; then those that were not."""
+    others = [queue for queue in local + common if queue not in disabled]
+    return [*disabled, *others]
+
+
+# --- who may start jobs ---
+
+
+def local_only_if_global_is_empty(queue: Sized, common: Sized, _local: Collection[Sized]) -> bool:
+    """GP: no local job starts while the global queue holds one, also when that does not fit."""
+    return queue is common or not common
+
+
+def global_only_if_a_local_is_empty(queue: Sized, common: Sized, local: Collection[Sized]) -> bool:
+    """LP: the global queue has to wait while every local queue holds a job."""
+    return queue is not common or not all(local)
+
+
+def longest_side(queue: Sized, common: Sized, local: Collection[Sized]) -> bool:
+    """LQ: the global queue if it is longer than every local one, else the local ones."""
+    return (queue is common) == (len(common) > max(map(len, local)))
+
+
+# --- the table ---
+
+NONE, SINGLE, ALL = LocalJobs.NONE, LocalJobs.SINGLE, LocalJobs.ALL
+GP, LP, LQ = local_only_if_global_is_empty, global_only_if_a_local_is_empty, longest_side
+
+DISCIPLINES: dict[str, Discipline] = {
+    discipline.name: discipline
+    for discipline in (
+        Discipline(name="GS", local_jobs=NONE, order=local_first),
+        Discipline(name="LS-OR", local_jobs=ALL, order=local_first),
+        Discipline(name="LS-RD", local_jobs=ALL, order=from_random),
+        Discipline(name="LS-RO", local_jobs=ALL, order=as_released),
+        Discipline(name="LS-DO", local_jobs=ALL, order=as_disabled),
+        Discipline(name="GP", local_jobs=SINGLE, order=global_first, permits=GP),
+        Discipline(name="LP-LF", local_jobs=SINGLE, order=local_first, permits=LP),
+        Discipline(name="LP-GF", local_jobs=SINGLE, order=global_first, permits=LP),
+        Discipline(name="LP-RD", local_jobs=SINGLE, order=by_coin, permits=LP),
+        Discipline(name="EQ-LF", local_jobs=SINGLE, order=local_first),
+        Discipline(name="EQ-GF", local_jobs=SINGLE, order=global_first),
+        Discipline(name="EQ-RD", local_jobs=SINGLE, order=by_coin),
+        Discipline(name="LQ", local_jobs=SINGLE, order=global_first, permits=LQ),
+    )
+}
+"""Every discipline by its name."""

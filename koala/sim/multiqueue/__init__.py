@@ -1,0 +1,1 @@
+"""The experiments of the multiple-queues paper (Multiple queues 3)."""
