@@ -22,7 +22,7 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.wire import codec, status
+from koala.wire import PROTOCOL, codec, status
 from koala.wire.v1 import link_pb2 as pb
 
 ERRORS: list[KoalaError] = [
