@@ -30,6 +30,7 @@ class Facts:
     address: str
     serves: str = ""
     owner: str = ""
+    honours: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,6 +309,7 @@ def _register(register: session.Register, facts: Facts) -> link_pb2.Register:
             address=facts.address,
             serves=facts.serves,
             owner=facts.owner,
+            honours=facts.honours,
         ),
     )
 

@@ -101,6 +101,11 @@ class InputManager:
         """See `LocalManager`."""
         return self._manager.starts_after_stop
 
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """See `LocalManager`."""
+        return self._manager.honours
+
     async def run(self) -> None:
         """See `LocalManager`."""
         await self._manager.run()

@@ -376,6 +376,7 @@ class Site:
             address=config.site.address,
             serves=self._serves(),
             owner=config.site.owner,
+            honours=self._manager.honours,
         )
 
     def _serves(self) -> str:

@@ -18,7 +18,8 @@ class SiteFacts:
     `starts_after_stop`: the local manager starts a queued claim as soon as enough processors are
     given back, so that preemption makes sense. `address`: where programs of this site are reached
     from other sites. `serves`: where its file server is reached, empty when files go through the
-    relay. `owner`: only this user's jobs see the site.
+    relay. `owner`: only this user's jobs see the site. `honours`: which attributes of a component
+    that are for the local manager it acts on, by their names in RSL.
     """
 
     processors: int
@@ -27,6 +28,7 @@ class SiteFacts:
     address: str = "127.0.0.1"
     serves: str = ""
     owner: UserName | None = None
+    honours: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,47 @@ def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserNam
         _check_sums(spec, sites)
 
 
+def warnings(
+    spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserName | None]
+) -> tuple[str, ...]:
+    """What the job asks of local managers, none of which acts on it where the job may run."""
+    found: dict[str, list[str]] = {}
+    for index, component in enumerate(spec.components):
+        asked = {
+            "hostCount": component.hosts,
+            "minMemory": component.memory_min_mb,
+            "queue": component.queue,
+            "project": component.project,
+        }
+        names = [name for name, value in asked.items() if value]
+        if not names:
+            continue
+        honoured = _honoured(component.site, spec.owner, scheduler, listed)
+        for name in names:
+            if honoured is not None and name not in honoured:
+                found.setdefault(name, []).append(spec.label(index))
+    return tuple(
+        f"{name} is ignored: no site where component {', '.join(labels)} may run acts on it"
+        for name, labels in found.items()
+    )
+
+
+def _honoured(
+    name: SiteName | None,
+    owner: UserName,
+    scheduler: Scheduler,
+    listed: Mapping[SiteName, UserName | None],
+) -> set[str] | None:
+    """What the local managers of the sites that a component may use act on; None as long as there
+    is one of which nobody knows."""
+    owners = {**listed, **{known: s.facts.owner for known, s in scheduler.sites.items()}}
+    usable = [site for site, of in owners.items() if of in (None, owner) and name in (None, site)]
+    sites = [scheduler.sites.get(site) for site in usable]
+    if not sites or None in sites:
+        return None
+    return {honoured for site in sites if site for honoured in site.facts.honours}
+
+
 def _check_not_yet(spec: JobSpec) -> None:
     """What is read and nothing acts on (`Treatment.LATER`) must not seem to count."""
     wanted = {

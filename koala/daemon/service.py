@@ -29,7 +29,7 @@ from koala.core.job import Cancelled
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, job_picture, sites_picture, summary
 from koala.core.values import JobId, SiteName, UserName
-from koala.daemon.admission import check
+from koala.daemon.admission import check, warnings
 from koala.daemon.gate import abort, user_of
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
@@ -151,21 +151,23 @@ class Service(KoalaServicer):
             key = f"{owner}\0{submission.key}" if submission.key else ""
             digest = _digest(submission, owner)
             known = turn.scheduler.keys.get(key) if key else None
+            ignored = warnings(reading.spec, turn.scheduler, self._roster.owners)
+            told = (*reading.warnings, *ignored)
             if known is not None:
                 if known[1] != digest:
                     raise RejectedError(
                         f"key {submission.key!r} was used for {known[0]}, which has another text"
                     )
-                return pb.Submitted(job=known[0], warnings=reading.warnings, is_known=True)
+                return pb.Submitted(job=known[0], warnings=told, is_known=True)
             check(reading.spec, turn.scheduler, self._roster.owners)
             if submission.no_wait and not turn.scheduler.has_room:
                 limit = turn.scheduler.parameters.queue_jobs_max
                 raise RejectedError(f"the placement queues are full: they hold {limit} jobs")
             if is_dry_run or reading.is_dry_run:
-                return pb.Submitted(warnings=reading.warnings)
+                return pb.Submitted(warnings=told)
             job = turn.new_job()
             turn.tell(JobSubmitted(job=job, spec=reading.spec, key=key, digest=digest))
-            return pb.Submitted(job=job, warnings=reading.warnings)
+            return pb.Submitted(job=job, warnings=told)
         except KoalaError as error:
             return submitted_error(error)
 

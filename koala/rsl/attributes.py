@@ -15,9 +15,10 @@ from koala.rsl.evaluation import canonical_name, nearest
 
 class Treatment(StrEnum):
     """What happens to an attribute: it counts, it is skipped with a warning, it is an error; or it
-    is read, and a daemon refuses the job because nothing acts on it yet."""
+    is read, and handed to the site, or a daemon refuses the job because nothing acts on it yet."""
 
     HONOURED = "honoured"
+    HANDED = "handed to the site"
     LATER = "refused at submission, for now"
     IGNORED = "ignored, with a warning"
     REFUSED = "refused"
@@ -46,6 +47,10 @@ def _honoured(name: str, values: str, note: str, origin: str = "GRAM") -> Attrib
     return Attribute(
         name=name, origin=origin, values=values, treatment=Treatment.HONOURED, note=note
     )
+
+
+def _handed(name: str, values: str, note: str) -> Attribute:
+    return Attribute(name=name, origin="GRAM", values=values, treatment=Treatment.HANDED, note=note)
 
 
 def _ignored(name: str, note: str, origin: str = "GRAM") -> Attribute:
@@ -78,7 +83,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _honoured("stdout", "string", "file at the site"),
     _honoured("stderr", "string", "file at the site"),
     _honoured("count", "integer", "processors, 1 (default) to 1000000, as all components together"),
-    _honoured(
+    _handed(
         "hostCount",
         "integer",
         "hosts to spread the processors over, where a site has any; at most count",
@@ -93,10 +98,10 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     _honoured("maxWallTime", "integer, minutes", "limit on wall-clock time"),
     _honoured("maxCpuTime", "integer, minutes", "limit on processor time"),
-    _honoured("minMemory", "integer, MB", "memory that one process needs, where a site asks"),
+    _handed("minMemory", "integer, MB", "memory that one process needs, where a site asks"),
     _honoured("maxMemory", "integer, MB", "memory that one process may use"),
-    _honoured("queue", "string", "queue of the site's local manager, where it has several"),
-    _honoured("project", "string", "account that the site charges, where it has accounts"),
+    _handed("queue", "string", "queue of the site's local manager, where it has several"),
+    _handed("project", "string", "account that the site charges, where it has accounts"),
     _honoured("dryRun", "yes or no", "yes: check and place the job, submit nothing (as --dry-run)"),
     _honoured("rsl_substitution", "(NAME value) ...", "definitions of variables"),
     _ignored("gramMyJob", "the rendezvous bundle tells each component of the others"),

@@ -30,6 +30,7 @@ from koala.errors import SpecError
 from koala.wire import PROTOCOL
 from koala.wire.v1 import link_pb2 as pb
 
+HONOURS_MAX = 100
 NAME_MAX = 256
 REASON_MAX = 2_000
 STATUSES_MAX = 65_536
@@ -212,6 +213,7 @@ def _registration(message: pb.FromAgent) -> Registration:
             address=_text("address", facts.address),
             serves=_text("serves", facts.serves),
             owner=UserName(_text("owner", facts.owner)) if facts.owner else None,
+            honours=tuple(_text("honours", name) for name in facts.honours[:HONOURS_MAX]),
         ),
         idle=_count("idle", register.idle, PROCESSORS_MAX),
     )

@@ -86,6 +86,15 @@ def test_a_dry_run_submits_nothing(grid: Up) -> None:
     assert known() == before
 
 
+def test_what_no_site_acts_on_is_a_warning(grid: Up) -> None:
+    text = "&(executable=/bin/true)(queue=long)(gramMyJob=collective)"
+    run = grid.koala("submit", "-", "--dry-run", "--json", stdin=text.encode())
+    ignored, unheeded = json.loads(run.stdout)["warnings"]
+    assert "gramMyJob is ignored" in ignored
+    assert unheeded == "queue is ignored: no site where component 0 may run acts on it"
+    assert f"koala submit: warning: {unheeded}\n" in run.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

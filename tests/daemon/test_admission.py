@@ -14,7 +14,7 @@ from koala.core.job import ComponentSpec, Deadline, Hint, InputFile, JobSpec, St
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import FileName, SiteName, UserName
-from koala.daemon.admission import check
+from koala.daemon.admission import check, warnings
 from koala.errors import RejectedError, SpecError
 from koala.policies import chosen
 
@@ -22,12 +22,13 @@ DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
 NOBODY_LISTED: Mapping[SiteName, UserName | None] = {}
 
 
-def grid(**processors: int) -> Scheduler:
-    """Sites with these processors; `adas` belongs to ada."""
+def grid(*, honours: Mapping[str, tuple[str, ...]] | None = None, **processors: int) -> Scheduler:
+    """Sites with these processors, and what their managers act on; `adas` belongs to ada."""
     scheduler = Scheduler(Parameters(), chosen())
     for name, count in processors.items():
         owner = UserName("ada") if name == "adas" else None
-        facts = SiteFacts(processors=count, owner=owner)
+        acts_on = (honours or {}).get(name, ())
+        facts = SiteFacts(processors=count, owner=owner, honours=acts_on)
         scheduler.handle(SiteRegistered(site=SiteName(name), facts=facts, idle=count), 1.0)
     return scheduler
 
@@ -120,3 +121,37 @@ def test_a_hold_in_which_no_start_can_be_agreed_on_is_refused(hold_s: float) -> 
     with pytest.raises(RejectedError, match=r"allowed is more than 2\.05 s \(0\.0342 minutes\)"):
         check(replace(job(part(1)), max_hold_s=hold_s), grid(delft=8), NOBODY_LISTED)
     check(replace(job(part(1)), max_hold_s=2.1), grid(delft=8), NOBODY_LISTED)
+
+
+def asking(site: SiteName | None = None, label: str | None = None) -> ComponentSpec:
+    """A component that asks for everything that only a local manager can give."""
+    return ComponentSpec(
+        executable="x", site=site, label=label, queue="long", project="ocean", hosts=1,
+        memory_min_mb=100,
+    )  # fmt: skip
+
+
+def test_what_no_local_manager_acts_on_is_told_at_submission() -> None:
+    scheduler = grid(delft=8, leiden=8, honours={"leiden": ("queue", "project")})
+    fixed = job(asking(DELFT, "left"), asking(LEIDEN), asking(DELFT, "right"), part(1, DELFT))
+    assert warnings(fixed, scheduler, NOBODY_LISTED) == (
+        "hostCount is ignored: no site where component left, 1, right may run acts on it",
+        "minMemory is ignored: no site where component left, 1, right may run acts on it",
+        "queue is ignored: no site where component left, right may run acts on it",
+        "project is ignored: no site where component left, right may run acts on it",
+    )
+    told = warnings(job(asking()), scheduler, NOBODY_LISTED)
+    assert [warning.partition(" ")[0] for warning in told] == ["hostCount", "minMemory"]
+
+
+def test_a_site_that_a_job_may_not_use_does_not_act_for_it() -> None:
+    scheduler = grid(delft=8, adas=8, honours={"adas": ("queue",)})
+    assert len(warnings(job(asking()), scheduler, NOBODY_LISTED)) == 4
+    assert len(warnings(job(asking(), owner="ada"), scheduler, NOBODY_LISTED)) == 3
+
+
+def test_nobody_is_warned_for_a_site_that_nobody_knows() -> None:
+    assert warnings(job(asking()), grid(), NOBODY_LISTED) == ()
+    assert warnings(job(asking()), grid(delft=8), {LEIDEN: None}) == ()
+    assert warnings(job(asking(LEIDEN)), grid(delft=8), {LEIDEN: None}) == ()
+    assert len(warnings(job(asking(DELFT)), grid(delft=8), {LEIDEN: None})) == 4

@@ -87,6 +87,14 @@ def test_whatever_bytes_an_agent_sends_are_a_value_or_an_error_of_ours(data: byt
         codec.read(message)
 
 
+def test_a_registration_says_what_its_local_manager_acts_on() -> None:
+    facts = pb.Facts(processors=4, grace_s=1.0, honours=["queue", "project"])
+    message = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft", facts=facts))
+    news = codec.read(message)
+    assert isinstance(news, codec.Registration)
+    assert news.facts.honours == ("queue", "project")
+
+
 texts = st.text(max_size=12)
 floats = st.floats()
 counts = st.integers(0, 2**32 - 1)
@@ -119,7 +127,13 @@ messages = st.one_of(
             site=st.sampled_from(["delft", "", "a b", "x" * 65]),
             epoch_seen=large,
             idle=counts,
-            facts=st.builds(pb.Facts, processors=counts, grace_s=floats, owner=texts),
+            facts=st.builds(
+                pb.Facts,
+                processors=counts,
+                grace_s=floats,
+                owner=texts,
+                honours=st.lists(st.sampled_from(["queue", "x" * 300]), max_size=2),
+            ),
         ),
     ),
     st.builds(

@@ -114,6 +114,11 @@ class BatchManager:
         """No other user waits, so that what a claim gives back goes to the next one of ours."""
         return self._figures is not None and self._others_waiting(self._figures) == 0
 
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """Nothing yet: queue and project are those of the configuration."""
+        return ()
+
     async def run(self) -> None:
         """See `LocalManager`."""
         self._opened.set()

@@ -156,6 +156,11 @@ class EmulatedLocalManager:
         """A claim at the tail starts next when nobody waits before it."""
         return self._queue.waiting == 0
 
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """Nothing: processors here are alike and in one queue."""
+        return ()
+
     async def run(self) -> None:
         """See `LocalManager`. Raises `LocalManagerError` when the state directory cannot be used,
         another agent's use of it included."""

@@ -120,6 +120,11 @@ class LocalManager(Protocol):
         """Whether a claim submitted now would start as soon as running claims of enough processors
         end. Asked before a preemption: where it is False nobody is preempted."""
 
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """What of `hostCount`, `minMemory`, `queue` and `project` it acts on. Whoever asks for
+        another is warned at submission."""
+
     async def run(self) -> None:
         """Finds what an earlier run left, then serves until `close` or until cancelled."""
 

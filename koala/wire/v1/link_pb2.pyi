@@ -252,6 +252,7 @@ class Facts(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     SERVES_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
+    HONOURS_FIELD_NUMBER: _builtins.int
     processors: _builtins.int
     grace_s: _builtins.float
     starts_after_stop: _builtins.bool
@@ -261,6 +262,10 @@ class Facts(_message.Message):
     """host:port of its file server; empty: files go through the relay"""
     owner: _builtins.str
     """empty: everybody's"""
+    @_builtins.property
+    def honours(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of hostCount, minMemory, queue and project those that the local manager acts on."""
+
     def __init__(
         self,
         *,
@@ -270,10 +275,11 @@ class Facts(_message.Message):
         address: _builtins.str = ...,
         serves: _builtins.str = ...,
         owner: _builtins.str = ...,
+        honours: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "grace_s", b"grace_s", "owner", b"owner", "processors", b"processors", "serves", b"serves", "starts_after_stop", b"starts_after_stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "grace_s", b"grace_s", "honours", b"honours", "owner", b"owner", "processors", b"processors", "serves", b"serves", "starts_after_stop", b"starts_after_stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,6 +24,7 @@ FACTS = codec.Facts(
     address="10.0.0.1",
     serves="10.0.0.1:7401",
     owner="anna",
+    honours=("queue",),
 )
 CLAIM = values.ClaimId("j1/2/0/1")
 
@@ -201,6 +202,7 @@ def test_a_registration_has_the_facts_of_the_site() -> None:
         address="10.0.0.1",
         serves="10.0.0.1:7401",
         owner="anna",
+        honours=["queue"],
     )
 
 

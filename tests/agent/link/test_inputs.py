@@ -47,6 +47,7 @@ class NotedManager:
         self.path = path
         self.found: list[bytes] = []
         self.starts_after_stop = True
+        self.honours: tuple[str, ...] = ("queue",)
 
     async def run(self) -> None:
         pass
