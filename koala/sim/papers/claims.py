@@ -275,6 +275,50 @@ def highest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]
     return tuple(higher(one, other) for other in others if other != one)
 
 
+def not_highest(one: Quantity, others: Iterable[Quantity]) -> Comparison:
+    """Lower than at least one of the others."""
+    of = (one, *(other for other in others if other != one))
+    return Comparison(
+        text=f"{one} is not the highest",
+        of=of,
+        contrast=lambda *values: max(values[1:]) - values[0],
+    )
+
+
 def ascending(*quantities: Quantity) -> tuple[Comparison, ...]:
     """Each is lower than the next."""
     return tuple(lower(one, other) for one, other in pairwise(quantities))
+
+
+def good(one: Quantity, others: Iterable[Quantity]) -> Comparison:
+    """Closer to the best of all than to the worst."""
+    of = (one, *(other for other in others if other != one))
+    return Comparison(
+        text=f"{one} in the lower half from best to worst",
+        of=of,
+        contrast=lambda *values: (min(values) + max(values)) / 2 - values[0],
+    )
+
+
+def bad(one: Quantity, others: Iterable[Quantity]) -> Comparison:
+    """Closer to the worst of all than to the best."""
+    of = (one, *(other for other in others if other != one))
+    return Comparison(
+        text=f"{one} in the upper half from best to worst",
+        of=of,
+        contrast=lambda *values: values[0] - (min(values) + max(values)) / 2,
+    )
+
+
+def ratio_higher(
+    one: tuple[Quantity, Quantity], other: tuple[Quantity, Quantity], *, by: float = 0.0
+) -> Comparison:
+    """How much the first of one pair exceeds its second is more than with the other pair, by this
+    share of the latter."""
+    factor = 1 + by
+    more = f" by {share(by)}" if by else ""
+    return Comparison(
+        text=f"({one[0]} / {one[1]}) - 1 > ({other[0]} / {other[1]}) - 1{more}",
+        of=(*one, *other),
+        contrast=lambda a, b, c, d: (a / b - 1) - factor * (c / d - 1),
+    )
