@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import floor
 
-from koala.sim.papers.claims import Comparison, Test
+from koala.sim.papers.claims import Comparison, Test, ascending
 from koala.sim.papers.multiqueue.maxima import MAXIMA
 from koala.sim.papers.paper import Level, Quantity
 
@@ -266,3 +266,8 @@ def of_cases(
     return tuple(
         chart for case in cases for chart in charts if chart.case == case and case not in without
     )
+
+
+def rising(views: Iterable[View], policy: str) -> tuple[Comparison, ...]:
+    """The total of a policy is lower in each of these cases than in the next."""
+    return ascending(*(view.total(policy) for view in views))

@@ -1,11 +1,10 @@
-"""The claims about local against global queues, and the conclusions (Multiple queues 3.3 and 4)."""
+"""The conclusions (Multiple queues 4)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from koala.sim.papers.claims import (
-    LITTLE,
     MUCH,
     Claim,
     Comparison,
@@ -14,54 +13,25 @@ from koala.sim.papers.claims import (
     lower,
     lowest,
     ratio_higher,
-    slightly_lower,
 )
 from koala.sim.papers.multiqueue.charts import (
     EIGHTY,
     FIGURE_4,
     FIGURE_5,
     FIGURE_6,
-    FIGURE_7,
     FIGURE_8,
     FIGURES_9_TO_14,
     FIGURES_15_TO_17,
     FOUR,
-    HALF_FOUR,
-    HALF_TWO,
-    HALF_TWO_THREE,
     LS,
     NINETY,
     SINGLE,
     TWO_THREE,
     View,
-    between,
     each,
     of_cases,
 )
-from koala.sim.papers.multiqueue.global_first import fewer_components_hurt_more
-
-LP_AND_EQ = (*FIGURE_5, *FIGURE_6, *FIGURE_7, *FIGURE_8)
-BALANCED_LP_AND_EQ = (*FIGURE_5, *FIGURE_7)
-SAME_SHARE = (HALF_TWO, HALF_TWO_THREE, HALF_FOUR)
-
-
-def first(at: View) -> tuple[str, str]:
-    """The versions of the chart's policy that enable the global queue first, and the local ones."""
-    policy = at.chart.policies[0].split("-")[0]
-    return f"{policy}-GF", f"{policy}-LF"
-
-
-def global_first_is_better(at: View) -> Iterator[Comparison]:
-    """GF has the lower total."""
-    gf, lf = first(at)
-    yield lower(at.total(gf), at.total(lf))
-
-
-def global_first_costs_little(at: View) -> Iterator[Comparison]:
-    """GF has the lower total, and local jobs hardly notice."""
-    gf, lf = first(at)
-    yield lower(at.total(gf), at.total(lf))
-    yield at_most(at.local(gf), at.local(lf))
+from koala.sim.papers.multiqueue.queues import first
 
 
 def loses_more(at: View) -> Iterator[Comparison]:
@@ -71,68 +41,6 @@ def loses_more(at: View) -> Iterator[Comparison]:
             (name(at, "LP-LF"), name(at, "LP-GF")), (at.local("LP-GF"), at.local("LP-LF"))
         )
 
-
-def eq_depends_more(*views: View) -> Iterator[Comparison]:
-    """The rise of the local response from LF to GF is larger with EQ, for each mix."""
-    count = len(views) // 2
-    for eq, lp in zip(views[:count], views[count:], strict=True):
-        yield ratio_higher(
-            (eq.local("EQ-GF"), eq.local("EQ-LF")), (lp.local("LP-GF"), lp.local("LP-LF"))
-        )
-
-
-QUEUES = (
-    Claim(
-        id="3.3-15",
-        section="3.3",
-        text="That LP enables the global queue first (LP-GF) has a positive effect overall.",
-        figures=(5,),
-        test=each(FIGURE_5, global_first_is_better),
-    ),
-    Claim(
-        id="3.3-16",
-        section="3.3",
-        text="It slightly deteriorates the local queues.",
-        figures=(5,),
-        test=each(FIGURE_5, lambda at: slightly_lower(at.local("LP-LF"), at.local("LP-GF"))),
-    ),
-    Claim(
-        id="3.3-17",
-        section="3.3",
-        text="With LP-GF, the better the global jobs fit, the worse for the local jobs.",
-        reading="the rise from LF to GF: (50,50,0,0) over (50,25,25,0) over (50,0,0,50)",
-        figures=(5,),
-        test=between(of_cases(FIGURE_5, SAME_SHARE), fewer_components_hurt_more("LP")),
-    ),
-    Claim(
-        id="3.3-18",
-        section="3.3",
-        text="This dependency is even stronger for EQ.",
-        reading="the rise from LF to GF is larger with EQ in each of these cases",
-        figures=(5, 7),
-        test=between(
-            (*of_cases(FIGURE_7, SAME_SHARE), *of_cases(FIGURE_5, SAME_SHARE)), eq_depends_more
-        ),
-    ),
-    Claim(
-        id="3.3-19",
-        section="3.3",
-        text="In most cases, the GF version is better for both EQ and LP.",
-        figures=(5, 6, 7, 8),
-        rule=Rule.MOST,
-        test=each(LP_AND_EQ, global_first_is_better),
-    ),
-    Claim(
-        id="3.3-20",
-        section="3.3",
-        text="Enabling the global queue first improves the total and has little influence on local "
-        "jobs.",
-        reading=f"in most cases; local jobs respond at most {100 * LITTLE:g} % slower",
-        figures=(5, 6, 7, 8),
-        rule=Rule.MOST,
-        test=each(LP_AND_EQ, global_first_costs_little),
-    ),
-)
 
 CONCLUSIONS = (
     Claim(
@@ -220,4 +128,4 @@ CONCLUSIONS = (
     ),
 )
 
-CLAIMS = (*QUEUES, *CONCLUSIONS)
+CLAIMS = CONCLUSIONS

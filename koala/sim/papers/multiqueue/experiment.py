@@ -11,7 +11,9 @@ from koala.sim.papers.multiqueue import (
     extremes,
     global_first,
     local_schedulers,
+    mixes,
     policies,
+    queues,
 )
 from koala.sim.papers.multiqueue.charts import (
     BEYOND,
@@ -56,13 +58,11 @@ def run(one: Run) -> Outcome:
     )
     values = {f"response.{kind}": mean for kind, mean in found.response.items()}
     values |= {f"delay.{kind}": mean for kind, mean in found.response.items()}
-    values |= {
-        f"response.queue{number}": mean for number, mean in enumerate(found.queues, start=1)
-    }
+    values |= {f"response.queue{number}": mean for number, mean in enumerate(found.queues, start=1)}
     values |= {
         "trend.score": found.trend.score,
         "trend.windows": found.trend.windows,
-        "trend.ascent": found.trend.ascent,
+        "trend.growth": found.trend.growth,
     }
     return Outcome(values=values, is_saturated=found.is_saturated)
 
@@ -76,7 +76,7 @@ def _trend(outcome: Outcome) -> Trend:
     return Trend(
         score=round(outcome.values["trend.score"]),
         windows=round(outcome.values["trend.windows"]),
-        ascent=outcome.values["trend.ascent"],
+        growth=outcome.values["trend.growth"],
     )
 
 
@@ -103,8 +103,8 @@ The paper says that the utilisations of its charts are "high enough so that at l
 policies is close to the maximum utilization", and does not print them. Here the maximal utilisation
 of each policy in each case was found beforehand by bisection, to 0.005 (`python -m
 tests.sim.papers.maxima` does it again); a chart stands at 95 % of the least maximum among its
-policies, rounded down to 0.005. The second charts of figures 9 to 14 stand half-way between the least
-and the greatest maximum. Length of runs, warm-up (the first {100 * WARMUP:g} % of the jobs),
+policies, rounded down to 0.005. The second charts of figures 9 to 14 stand half-way between the
+least and the greatest maximum. Length of runs, warm-up (the first {100 * WARMUP:g} % of the jobs),
 replications and seeds are ours, too. Utilisation is the offered gross load.
 
 Table 1, with the maximal utilisations:
@@ -117,11 +117,11 @@ taken; what a claim was read as stands below it.
 """
 
 LEVELS = f"""\
-*Near saturation* are 95 % of a chart's limit (the least maximal utilisation among the policies that
-the chart compares) and, for figures 9 to 14, the second utilisation. 80 % of the limit is tested in
-every run, 60 % in full ones. Claims that compare cases with one another are tested at the same shares
-of {COMMON_LIMIT:.3f}, which all policies bear in all balanced cases. What is said of local or global
-queues alone is tested below saturation only.
+*Near saturation* are 95 % of a chart's limit (the least maximal utilisation among the policies
+that the chart compares) and, for figures 9 to 14, the second utilisation. 80 % of the limit is
+tested in every run, 60 % in full ones. Claims that compare cases with one another are tested at the
+same shares of {COMMON_LIMIT:.3f}, which all policies bear in all balanced cases. What is said of
+local or global queues alone is tested below saturation only.
 """
 
 PAPER = Paper(
@@ -137,6 +137,8 @@ PAPER = Paper(
         *local_schedulers.CLAIMS,
         *global_first.CLAIMS,
         *policies.CLAIMS,
+        *mixes.CLAIMS,
+        *queues.CLAIMS,
         *conclusions.CLAIMS,
     ),
     ours=OURS,

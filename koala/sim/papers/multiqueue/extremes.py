@@ -106,16 +106,16 @@ CLAIMS = (
         id="2.5-3",
         section="2.5",
         text="In the extreme, GP delays the single-component jobs indefinitely.",
-        reading="10 % beyond its maximum, their delay grows with the run by at least 25 % from half "
-        "to whole; that of global jobs does not",
+        reading="10 % beyond its maximum, their delay grows with the run by at least 25 % from "
+        "half to whole; that of global jobs does not",
         test=starves("GP", HALF_FOUR, "local", "global"),
     ),
     Claim(
         id="2.5-4",
         section="2.5",
         text="In the extreme, LP delays the multi-component jobs indefinitely.",
-        reading="10 % beyond its maximum, their delay grows with the run by at least 25 % from half "
-        "to whole; that of local jobs does not",
+        reading="10 % beyond its maximum, their delay grows with the run by at least 25 % from "
+        "half to whole; that of local jobs does not",
         test=starves("LP-LF", EIGHTY, "global", "local"),
     ),
     Claim(

@@ -12,9 +12,7 @@ from koala.sim.papers.claims import (
     Rule,
     ascending,
     at_most,
-    bad,
     close,
-    good,
     higher,
     highest,
     lower,
@@ -23,10 +21,6 @@ from koala.sim.papers.claims import (
     slightly_lower,
 )
 from koala.sim.papers.multiqueue.charts import (
-    EIGHTY,
-    EQ,
-    FIGURE_3,
-    FIGURE_4,
     FIGURE_5,
     FIGURE_6,
     FIGURE_7,
@@ -34,21 +28,17 @@ from koala.sim.papers.multiqueue.charts import (
     HALF_FOUR,
     HALF_TWO,
     HALF_TWO_THREE,
-    LP,
-    LS,
-    NINETY,
     QUARTERS,
-    SINGLE,
     Chart,
     View,
     between,
     each,
     of_cases,
 )
-from koala.sim.papers.paper import Quantity
 
 COMPONENTS_RISE = (HALF_TWO, HALF_TWO_THREE, HALF_FOUR)
 """The same share of global jobs, with more and more components."""
+
 
 def fewer_components_hurt_more(policy: str) -> Callable[[View, View, View], Iterator[Comparison]]:
     """The rise of the local response from LF to GF: (50,50,0,0) over (50,25,25,0) over

@@ -3,16 +3,14 @@ and 3.1.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from koala.sim.papers.claims import (
-    LITTLE,
     MUCH,
     Claim,
     Comparison,
     Rule,
     ascending,
-    at_most,
     bad,
     close,
     good,
@@ -20,8 +18,8 @@ from koala.sim.papers.claims import (
     highest,
     lower,
     lowest,
+    not_highest,
     ratio_higher,
-    slightly_lower,
 )
 from koala.sim.papers.multiqueue.charts import (
     EIGHTY,
@@ -32,16 +30,11 @@ from koala.sim.papers.multiqueue.charts import (
     FIGURE_6,
     FIGURE_7,
     FIGURE_8,
-    HALF_FOUR,
-    HALF_TWO,
-    HALF_TWO_THREE,
     LP,
     LS,
     NINETY,
-    QUARTERS,
     SINGLE,
     Chart,
-    View,
     between,
     each,
     of_cases,
@@ -269,9 +262,7 @@ LS_CLAIMS = (
         text="There, LS-OR keeps the lengths of the queues unbalanced.",
         figures=(3,),
         reading="the range of the queues' means is larger than under LS-DO",
-        test=each(
-            FIGURE_3G_H, lambda at: (more_uneven(at.queues("LS-OR"), at.queues("LS-DO")),)
-        ),
+        test=each(FIGURE_3G_H, lambda at: (more_uneven(at.queues("LS-OR"), at.queues("LS-DO")),)),
     ),
     Claim(
         id="3.1.1-18",
@@ -309,7 +300,8 @@ LS_CLAIMS = (
         text="In figure 3h, LS-OR is no longer the worst.",
         figures=(3,),
         test=each(
-            of_cases(FIGURE_3, (NINETY,)), lambda at: (not_highest(at.total("LS-OR"), at.totals(LS)),)
+            of_cases(FIGURE_3, (NINETY,)),
+            lambda at: (not_highest(at.total("LS-OR"), at.totals(LS)),),
         ),
     ),
     Claim(
