@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from koala.cli.simulating import shared
 from koala.errors import ConfigError
 
 if TYPE_CHECKING:
-    from koala.sim.papers.paper import Paper
+    from koala.sim.papers.paper import Effort, Paper
 
 INTERRUPTED = 130
 PAPERS: dict[str, str] = {
@@ -27,6 +28,7 @@ PAPERS: dict[str, str] = {
 
 def reproduce(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help=", ".join(PAPERS) + ".")],
+    *,
     figure: Annotated[
         int | None,
         typer.Option(metavar="N", help="This figure of the paper and the claims about it alone."),
@@ -42,6 +44,13 @@ def reproduce(
         typer.Option(metavar="DIR", help="Where to write.  [default: reproduction/PAPER]"),
     ] = None,
     seed: shared.Seed = 1,
+    reps: Annotated[
+        int | None, typer.Option(metavar="N", help="Replications of each setting.", min=1)
+    ] = None,
+    length: Annotated[
+        float | None,
+        typer.Option(help="Length of a run, in the unit of the paper (docs/reproduction.md)."),
+    ] = None,
     workers: shared.Workers = 0,
     as_json: shared.JSON = False,
 ) -> None:
@@ -49,13 +58,15 @@ def reproduce(
 
     Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, and
     report.md with a verdict for each claim of the text: holds, holds only near saturation,
-    undecided, fails. Ctrl-C writes what the finished runs tell.
+    undecided, fails. Ctrl-C writes what the finished runs tell. --quick and --full set the number
+    and the length of the runs; --reps and --length change them.
     """
     from koala.sim.papers.report import document, report, summary, write
     from koala.sim.papers.sweep import plan, sweep
 
     found = _paper(paper)
-    wanted = plan(found, found.efforts["full" if full else "quick"], figure=figure, seed=seed)
+    effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
+    wanted = plan(found, effort, figure=figure, seed=seed)
     folder = out if out is not None else Path("reproduction") / found.name
     _make(folder)
     runs = len(wanted.runs())
@@ -76,6 +87,17 @@ def _paper(name: str) -> Paper:
         raise ConfigError(f"{name}: allowed are {', '.join(known)}")
     found: Paper = importlib.import_module(PAPERS[name]).PAPER
     return found
+
+
+def _effort(effort: Effort, *, reps: int | None, length: float | None) -> Effort:
+    """As asked for, with another length or number of runs."""
+    if length is not None and length < 1:
+        raise ConfigError(f"--length {length:g}: allowed is 1 or more")
+    return replace(
+        effort,
+        replications=effort.replications if reps is None else reps,
+        length=effort.length if length is None else length,
+    )
 
 
 def _make(folder: Path) -> None:

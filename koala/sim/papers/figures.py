@@ -61,7 +61,7 @@ def as_csv(figure: Figure, results: Results) -> str:
                 quantity.metric,
                 quantity.setting,
                 _number(found.mean),
-                _number(found.ci95),
+                _number(found.ci95) if isfinite(found.mean) else "",
                 results.replications(quantity.setting),
                 "yes" if results.is_saturated(quantity.setting) else "no",
             )

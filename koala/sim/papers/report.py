@@ -162,7 +162,7 @@ def _untestable(found: Report) -> Iterator[str]:
 
 def _row(found: ClaimFinding) -> str:
     claim = found.claim
-    about = f" (Fig. {', '.join(str(number) for number in claim.figures)})" if claim.figures else ""
+    about = f" (Fig. {ranges(claim.figures)})" if claim.figures else ""
     reading = f"<br>*Read as: {claim.reading}*" if claim.reading else ""
     verdict = f"**{found.verdict}**" if found.verdict is not Verdict.UNDECIDED else found.verdict
     numbers = "<br>".join(_level(level, claim.rule) for level in found.levels) or "no run finished"
@@ -178,18 +178,31 @@ def _level(found: LevelFinding, rule: Rule) -> str:
     )
     rest = f" ({tally})" if len(found.findings) > 1 else ""
     most = ", most count" if rule is Rule.MOST else ""
-    return f"*{found.level}*: {found.verdict}{rest}{most}. {_told(decisive(found.findings))}"
+    if found.is_void:
+        return f"*{found.level}*: all saturated, nothing to compare."
+    return f"*{found.level}*: {found.verdict}{rest}{most}. {_told(decisive(found.findings, rule))}"
 
 
-def decisive(findings: Sequence[Finding]) -> Finding:
-    """The comparison furthest from what the claim says, in units of its own uncertainty."""
-    return min(findings, key=_support)
+def decisive(findings: Sequence[Finding], rule: Rule = Rule.ALL) -> Finding:
+    """The comparison on which the verdict of a level hangs: the one furthest from what the claim
+    says, in units of its own uncertainty; of most, the last one that makes more than half."""
+    ordered = sorted((one for one in findings if not one.is_void), key=_support)
+    return ordered[0 if rule is Rule.ALL else (len(ordered) - 1) // 2]
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """9–12, 14 for 9, 10, 11, 12 and 14."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _support(finding: Finding) -> float:
     difference = finding.difference
-    if finding.is_void:
-        return inf
     if finding.is_by_saturation:
         return difference.mean
     if not isfinite(difference.mean):
@@ -198,10 +211,12 @@ def _support(finding: Finding) -> float:
 
 
 def _told(finding: Finding) -> str:
+    """The comparison with its means in their order, by name where there are more than two."""
     means = ", ".join(_mean(one) for one in finding.means)
-    by = f"difference {_mean(finding.difference)}"
-    if finding.is_by_saturation or finding.is_void:
-        by = "saturation" if finding.is_by_saturation else "not compared"
+    if len(finding.means) > 2:
+        pairs = zip(finding.comparison.of, finding.means, strict=True)
+        means = ", ".join(f"{quantity} {_mean(mean)}" for quantity, mean in pairs)
+    by = "saturation" if finding.is_by_saturation else f"difference {_mean(finding.difference)}"
     return f"{finding.comparison}: {means}; {by}"
 
 

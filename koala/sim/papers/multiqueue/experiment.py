@@ -33,7 +33,7 @@ from koala.sim.saturation import Trend, is_saturated
 WARMUP = 0.2
 """The share of a run that does not count; it begins empty."""
 
-QUICK = Effort(name="quick", replications=6, length=12_000, levels=(MIDDLE, NEAR, BEYOND))
+QUICK = Effort(name="quick", replications=10, length=14_000, levels=(MIDDLE, NEAR, BEYOND))
 FULL = Effort(name="full", replications=20, length=150_000, levels=(LOW, MIDDLE, NEAR, BEYOND))
 
 

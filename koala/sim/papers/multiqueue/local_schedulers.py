@@ -45,7 +45,7 @@ FIGURE_3A_TO_G = of_cases(FIGURE_3, without=(NINETY,))
 FIGURE_3A_TO_F = of_cases(FIGURE_3, without=(EIGHTY, NINETY))
 FIGURE_3G_H = of_cases(FIGURE_3, (EIGHTY, NINETY))
 FIGURE_3_SINGLE_TOO = tuple(chart for chart in FIGURE_3 if chart.case.mix[0])
-ONLY_SINGLE = (Chart(case=SINGLE, policies=LS),)
+ONLY_SINGLE = (Chart(case=SINGLE, policies=("LS-DO",)),)
 
 
 def matters(totals: Iterable[Quantity]) -> Comparison:
