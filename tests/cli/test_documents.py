@@ -44,7 +44,7 @@ def written(default: Any) -> str:
     match default:
         case msgspec.NODEFAULT:
             return "required"
-        case None | "":
+        case None | "" | ():
             return "none"
         case str():
             return f"`{default}`"
