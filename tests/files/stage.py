@@ -202,8 +202,9 @@ class Proxy:
     """A TCP proxy that cuts or freezes connections, or changes bytes on their way from the server.
 
     `cuts` and `freezes` hold after how many bytes from the server each of the first connections is
-    cut, or goes silent, `up_cuts` after how many to it; later ones are left alone. `swap` replaces
-    bytes by others of the same length, which the framing around them does not notice.
+    cut, or goes silent, `up_cuts` and `up_freezes` after how many to it; later ones are left alone.
+    `swap` replaces bytes by others of the same length, which the framing around them does not
+    notice.
     """
 
     def __init__(
@@ -213,6 +214,7 @@ class Proxy:
         cuts: tuple[int, ...] = (),
         up_cuts: tuple[int, ...] = (),
         freezes: tuple[int, ...] = (),
+        up_freezes: tuple[int, ...] = (),
         swap: tuple[bytes, bytes] | None = None,
     ) -> None:
         self._host, _, port = target.rpartition(":")
@@ -220,7 +222,9 @@ class Proxy:
         self._cuts = list(cuts)
         self._up_cuts = list(up_cuts)
         self._freezes = list(freezes)
+        self._up_freezes = list(up_freezes)
         self._swap = swap
+        self._connections: list[asyncio.Task[None]] = []
         self.cut_connections = 0
         self.frozen_connections = 0
 
@@ -231,24 +235,35 @@ class Proxy:
         async with server:
             port = server.sockets[0].getsockname()[1]
             yield f"127.0.0.1:{port}"
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.current_task()
+        assert connection is not None
+        self._connections.append(connection)
         cut = self._cuts.pop(0) if self._cuts else None
         up_cut = self._up_cuts.pop(0) if self._up_cuts else None
         freeze = self._freezes.pop(0) if self._freezes else None
+        up_freeze = self._up_freezes.pop(0) if self._up_freezes else None
         try:
             up_reader, up_writer = await asyncio.open_connection(self._host, self._port)
         except OSError:
             writer.close()
             return
-        async with asyncio.TaskGroup() as group:
-            up = group.create_task(self._pass(reader, up_writer, up_cut, None))
-            down = group.create_task(self._pass(up_reader, writer, cut, freeze))
-            await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
-            up.cancel()
-            down.cancel()
-        writer.close()
-        up_writer.close()
+        try:
+            async with asyncio.TaskGroup() as group:
+                up = group.create_task(self._pass(reader, up_writer, up_cut, up_freeze))
+                down = group.create_task(self._pass(up_reader, writer, cut, freeze))
+                await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
+                up.cancel()
+                down.cancel()
+        finally:
+            for each in (writer, up_writer):
+                each.close()
+                with suppress(OSError):
+                    await each.wait_closed()
 
     async def _pass(
         self,

@@ -14,6 +14,7 @@ from grpc import aio
 from koala.daemon.spool import Place, Purpose, Spool, place_of, token
 from koala.errors import RejectedError, SpecError
 from koala.wire.v1 import files_pb2, files_pb2_grpc
+from koala_agent import clock
 from koala_agent.files.orders import Uploaded, UploadOrder
 from koala_agent.files.outputs import UploadLimits
 from tests.files.stage import (
@@ -32,18 +33,18 @@ pytestmark = pytest.mark.live
 
 CLAIM = "j1/2/0/1"
 PLACE = Place(job="j1", attempt=2, component=0)
-IMPATIENT = UploadLimits(time_s=0.5, log_bytes_max=1000)
+IMPATIENT = UploadLimits(stalled_s=0.5, log_bytes_max=1000)
 
 
 @asynccontextmanager
 async def a_finished_claim(
-    tmp_path: Path, *, limits: UploadLimits | None = None
+    tmp_path: Path, *, limits: UploadLimits | None = None, **relay: object
 ) -> AsyncIterator[tuple[SiteOfFiles, UploadOrder]]:
     """A site, a relay, and a claim with an empty work folder."""
     work = tmp_path / "work"
     work.mkdir()
     async with (
-        a_relay(tmp_path / "spool") as address,
+        a_relay(tmp_path / "spool", **relay) as address,
         running(a_site(tmp_path, "delft", uploads=limits or UploadLimits())) as delft,
     ):
         yield delft, an_upload(work, address)
@@ -201,6 +202,43 @@ async def test_an_upload_to_nobody_is_given_up_in_time_and_names_the_file(tmp_pa
                 replace(order, outputs=("good",), relay="127.0.0.1:1")
             )
     assert "file 'good' to 127.0.0.1:1: UNAVAILABLE" in uploaded.error
+
+
+@pytest.mark.slow
+async def test_an_upload_takes_as_long_as_it_goes_forward(tmp_path: Path) -> None:
+    """Two seconds over a slow link, which are several times what it may stand still."""
+    content = some_bytes(8_000_000)
+    began_at = clock.now()
+    async with (
+        a_finished_claim(tmp_path, limits=IMPATIENT, bytes_per_s=4_000_000.0) as (delft, order),
+        asyncio.timeout(LIMIT_S),
+    ):
+        order.folder.joinpath("good").write_bytes(content)
+        (uploaded,) = await delft.files.upload(replace(order, outputs=("good",)))
+    assert uploaded == Uploaded(name="good", is_log=False, size_bytes=len(content))
+    assert clock.now() - began_at > 3 * IMPATIENT.stalled_s
+
+
+async def test_an_upload_that_stands_still_is_given_up_and_names_the_file(tmp_path: Path) -> None:
+    """The connection stays, but nothing comes through any more."""
+    async with a_finished_claim(tmp_path, limits=IMPATIENT) as (delft, order):
+        order.folder.joinpath("good").write_bytes(some_bytes(2_000_000))
+        async with (
+            Proxy(order.relay, up_freezes=(500_000,)).listening() as address,
+            asyncio.timeout(LIMIT_S),
+        ):
+            (uploaded,) = await delft.files.upload(replace(order, outputs=("good",), relay=address))
+    assert uploaded.error == f"file 'good' to {address}: nothing went forward for 0.5 s"
+
+
+async def test_an_upload_that_is_cut_at_the_same_place_ends(tmp_path: Path) -> None:
+    async with a_finished_claim(tmp_path, limits=IMPATIENT) as (delft, order):
+        order.folder.joinpath("good").write_bytes(some_bytes(2_000_000))
+        proxy = Proxy(order.relay, up_cuts=(700_000,) * 1_000)
+        async with proxy.listening() as address, asyncio.timeout(LIMIT_S):
+            (uploaded,) = await delft.files.upload(replace(order, outputs=("good",), relay=address))
+    assert uploaded.error.startswith(f"file 'good' to {address}: ")
+    assert proxy.cut_connections > 1
 
 
 async def test_an_upload_goes_to_the_relay_of_the_daemon_that_came_back(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import grpc
 import structlog
@@ -40,15 +41,20 @@ _FINAL = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 """Answers of the relay that no other try changes."""
+_StoreCall: TypeAlias = "aio.StreamUnaryCall[files_pb2.StoreUp, files_pb2.StoreReply]"
 _PAUSE_S = 0.25
 _PAUSE_S_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadLimits:
-    """`time_s` for all tries of one file together; `log_bytes_max` of each log."""
+    """`stalled_s` without progress of a file, however long it takes; `log_bytes_max` of each log.
 
-    time_s: float = 600.0
+    A try goes on as long as bytes move. Another one is made until `stalled_s` after one of them
+    came further than all before it, so that a link which is cut again and again ends some time.
+    """
+
+    stalled_s: float = 600.0
     log_bytes_max: int = LOG_BYTES_MAX
 
 
@@ -116,9 +122,31 @@ class _Payload:
         return self._descriptor.read(min(size_bytes, self._file_bytes - offset), offset)
 
 
+class _Progress:
+    """How far the tries of one file have come, and when it was last worth another one."""
+
+    def __init__(self) -> None:
+        self._at = clock.now()
+        self._furthest_bytes = 0
+
+    def note(self, sent_bytes: int) -> None:
+        """So much of the file has gone out in this try."""
+        if sent_bytes > self._furthest_bytes:
+            self._furthest_bytes = sent_bytes
+            self._at = clock.now()
+
+    def excuse(self, seconds: float) -> None:
+        """So much time was not the link's fault."""
+        self._at += seconds
+
+    def is_over(self, stalled_s: float, *, after_s: float) -> bool:
+        """Whether nothing will have gone forward for too long in a moment."""
+        return clock.now() + after_s >= self._at + stalled_s
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sender:
-    """One file, tried until the relay has it or the time is over."""
+    """One file, tried until the relay has it or nothing goes forward any more."""
 
     order: UploadOrder
     name: str
@@ -126,35 +154,45 @@ class _Sender:
     limits: UploadLimits
     channels: Channels
     relay: Callable[[], str]
+    progress: _Progress = field(default_factory=_Progress)
 
     async def send(self, open_it: Callable[[], Descriptor]) -> Uploaded:
         """Opens, sends, tries again."""
-        until = clock.now() + self.limits.time_s
         pause_s = _PAUSE_S
         while True:
             try:
-                return await self._try(open_it, until)
+                return await self._try(open_it)
             except (SpecError, UnusableFileError) as error:
                 return self._failed(str(error))
+            except TimeoutError:
+                reason = f"nothing went forward for {self.limits.stalled_s:g} s"
+                return self._failed(f"file {shown(self.name)} to {self._address()}: {reason}")
             except OSError as error:
                 return self._failed(f"file {shown(self.name)}: {error.strerror or error}")
             except aio.AioRpcError as error:
                 reason = f"{error.code().name}: {error.details()}"
-                if error.code() in _FINAL or clock.now() + pause_s >= until:
+                if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    self.progress.excuse(pause_s)  # it is there, and takes others' files meanwhile
+                elif error.code() in _FINAL or self._is_over(pause_s):
                     return self._failed(f"file {shown(self.name)} to {self._address()}: {reason}")
                 log.info("output.retried", claim=self.order.claim, name=self.name, reason=reason)
             await asyncio.sleep(pause_s)
             pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
 
-    async def _try(self, open_it: Callable[[], Descriptor], until: float) -> Uploaded:
+    def _is_over(self, pause_s: float) -> bool:
+        return self.progress.is_over(self.limits.stalled_s, after_s=pause_s)
+
+    async def _try(self, open_it: Callable[[], Descriptor]) -> Uploaded:
         descriptor = await in_thread(open_it)
         try:
             bytes_max = self.limits.log_bytes_max if self.is_log else None
             payload = _Payload(descriptor, bytes_max=bytes_max)
+            began_at = clock.now()
             await payload.compute()
+            self.progress.excuse(clock.now() - began_at)
             async with self.channels.use(self._address()) as channel:
                 stub = files_pb2_grpc.RelayStub(channel)
-                stored_bytes = await self._call(stub, payload, until)
+                stored_bytes = await self._call(stub, payload)
             return Uploaded(name=self.name, is_log=self.is_log, size_bytes=stored_bytes)
         finally:
             descriptor.close()
@@ -162,9 +200,8 @@ class _Sender:
     def _address(self) -> str:
         return self.relay() or self.order.relay
 
-    async def _call(
-        self, stub: files_pb2_grpc.RelayAsyncStub, payload: _Payload, until: float
-    ) -> int:
+    async def _call(self, stub: files_pb2_grpc.RelayAsyncStub, payload: _Payload) -> int:
+        """Raises TimeoutError when the relay takes nothing for too long, or does not answer."""
         start = files_pb2.StoreStart(
             claim=self.order.claim,
             token=self.order.token,
@@ -174,19 +211,30 @@ class _Sender:
             size_bytes=payload.size_bytes,
             checksum=payload.checksum,
         )
-        call = stub.Store(timeout=max(1.0, until - clock.now()))
+        call = stub.Store()
         try:
-            try:
-                await call.write(files_pb2.StoreUp(start=start))
-                async with aclosing(payload.blocks()) as blocks:
-                    async for block in blocks:
-                        await call.write(files_pb2.StoreUp(data=block))
-                await call.done_writing()
-            except asyncio.InvalidStateError:
-                log.debug("output.cut", name=self.name)  # the answer below says why
-            return (await call).size_bytes
+            async with asyncio.timeout(self.limits.stalled_s) as limit:
+                try:
+                    await call.write(files_pb2.StoreUp(start=start))
+                    async with aclosing(payload.blocks()) as blocks:
+                        await self._write(call, blocks, limit)
+                    await call.done_writing()
+                except asyncio.InvalidStateError:
+                    log.debug("output.cut", name=self.name)  # the answer below says why
+                return (await call).size_bytes
         finally:
             call.cancel()
+
+    async def _write(
+        self, call: _StoreCall, blocks: AsyncGenerator[bytes, None], limit: asyncio.Timeout
+    ) -> None:
+        """All blocks; each that the relay takes puts the limit off."""
+        sent_bytes = 0
+        async for block in blocks:
+            await call.write(files_pb2.StoreUp(data=block))
+            sent_bytes += len(block)
+            self.progress.note(sent_bytes)
+            limit.reschedule(asyncio.get_running_loop().time() + self.limits.stalled_s)
 
     def _failed(self, error: str) -> Uploaded:
         return Uploaded(name=self.name, is_log=self.is_log, error=error)
