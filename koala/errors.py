@@ -6,6 +6,7 @@ KoalaError
 ├── UnknownSiteError     no site with this name
 ├── RejectedError        right, but not here or not now (too large for all sites, queue full)
 ├── ConfigError          a configuration file is wrong
+│   └── WorkloadError    a log of jobs is malformed
 ├── JournalError         the journal is damaged, of another format, or cannot be written
 ├── UnreachableError     the other side does not answer
 └── LocalManagerError    a local resource manager erred; `transient` when trying again may help
@@ -64,6 +65,10 @@ class RejectedError(KoalaError):
 
 class ConfigError(KoalaError):
     """A configuration file is wrong; the message has its path and the key."""
+
+
+class WorkloadError(ConfigError):
+    """A log of jobs is malformed; the message has its path, the line and the field."""
 
 
 class JournalError(KoalaError):

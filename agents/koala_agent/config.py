@@ -87,7 +87,7 @@ class LRMTable(Table, frozen=True):
     """
 
     kind: Literal["emulated", "slurm", "gridengine"] = "emulated"
-    discipline: Literal["fcfs", "easy"] = "fcfs"
+    discipline: Literal["fcfs", "easy", "conservative"] = "fcfs"
     speed: Positive = 1.0
     fault_rate: Share = 0.0
     seed: int = 0

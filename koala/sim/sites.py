@@ -7,6 +7,7 @@ claim that ended stays in the table until the daemon has acknowledged its end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +39,7 @@ from koala.sim.engine import Engine, Entry
 from koala.sim.faults import FaultPlan
 from koala.sim.links import InventoryEnd, Link, Ping, Pong, Register, ToAgent
 from koala.sim.starters import Leases, Starter
-from koala_agent.lrm.model import Discipline, LocalQueue
+from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 
 
 class Witness(Protocol):
@@ -115,7 +116,7 @@ class Site:
         self.rtt_s = plan.round_trip_s
         self.is_up = True
         self.link: Link | None = None
-        self.queue: LocalQueue[str] = LocalQueue(
+        self.queue: LocalQueue[str] = local_queue(
             processors=setting.facts.processors, discipline=setting.discipline
         )
         self.starters: dict[ClaimId, Starter] = {}
@@ -131,6 +132,7 @@ class Site:
         self._locals = 0
         self._told_idle: tuple[int, int] = (-1, -1)
         self._is_reporting = False
+        self._wakes_at = math.inf
 
     # --- the local manager ---
 
@@ -148,7 +150,14 @@ class Site:
                 self.engine.after(self._local_s.pop(key), partial(self._local_over, key))
             else:
                 self._start(ClaimId(key))
+        self._wake_at(self.queue.wake_at)
         self._report_soon()
+
+    def _wake_at(self, instant: Instant) -> None:
+        """A pass is due then, though nothing may happen until then."""
+        if instant != self._wakes_at and instant < math.inf:
+            self.engine.at(instant, self._advance)
+        self._wakes_at = instant
 
     def _local_over(self, key: str) -> None:
         self.queue.end(key)

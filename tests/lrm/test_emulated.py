@@ -230,6 +230,22 @@ async def test_easy_starts_what_does_not_delay_the_head_and_says_how_much_would_
         assert (await manager.idle()).startable == 1
 
 
+async def test_conservative_starts_a_job_at_its_reservation_though_nothing_happens_then(
+    serve: Serve, ask: Ask
+) -> None:
+    """Two ends that leave a hole before the reservation of the whole site: see test_conservative;
+    here the wall clock must wake the queue."""
+    async with serve(discipline=Discipline.CONSERVATIVE) as (manager, witness):
+        await manager.submit(ask("long", processors=4, time_limit_s=0.5))
+        await manager.submit(ask("early", "true", processors=4, time_limit_s=100))
+        await manager.submit(ask("whole", processors=8, time_limit_s=10))
+        await manager.submit(ask("half", processors=4, time_limit_s=0.2))
+        for claim in ("early", "half", "long"):
+            await witness.ended(claim)
+        assert Queued(claim="whole") in await manager.listing()
+        await witness.running("whole")
+
+
 async def test_idle_processors_are_told_when_they_change(serve: Serve, ask: Ask) -> None:
     async with serve() as (manager, witness):
         await witness.until(Idle, lambda idle: idle.idle == 8)

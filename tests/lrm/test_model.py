@@ -3,79 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala_agent.lrm.model import Discipline, LocalQueue, TraceJob, start_times
-
-# A reference that follows the definition word by word --------------------------------------------
-
-
-def reference(jobs: list[TraceJob], processors: int, discipline: Discipline) -> list[float]:
-    """Everything is sorted, scored and searched anew at every instant."""
-    starts: dict[int, float] = {}
-    waiting: list[int] = []
-    running: list[int] = []
-    pending = list(range(len(jobs)))
-
-    def ends_at(index: int) -> float:
-        return starts[index] + jobs[index].run_s
-
-    def idle() -> int:
-        return processors - sum(jobs[index].processors for index in running)
-
-    def start(index: int, now: float) -> None:
-        starts[index] = now
-        waiting.remove(index)
-        running.append(index)
-
-    while pending or running:
-        arrivals = [jobs[index].submit_at for index in pending]
-        now = min(arrivals + [ends_at(index) for index in running])
-        running[:] = [index for index in running if ends_at(index) > now]
-        waiting += [index for index in pending if jobs[index].submit_at == now]
-        pending = [index for index in pending if jobs[index].submit_at > now]
-        while waiting and jobs[waiting[0]].processors <= idle():
-            start(waiting[0], now)
-        if discipline is Discipline.EASY and waiting:
-            for index in reference_backfill(jobs, starts, waiting, running, now, idle()):
-                start(index, now)
-    return [starts[index] for index in range(len(jobs))]
-
-
-def reference_backfill(
-    jobs: list[TraceJob],
-    starts: dict[int, float],
-    waiting: list[int],
-    running: list[int],
-    now: float,
-    idle: int,
-) -> list[int]:
-    def leaves_at(index: int) -> float:
-        return max(now, starts[index] + jobs[index].estimate_s)
-
-    def free_at(instant: float) -> int:
-        gone = [index for index in running if leaves_at(index) <= instant]
-        return idle + sum(jobs[index].processors for index in gone)
-
-    needed = jobs[waiting[0]].processors
-    shadow = min(leaves_at(i) for i in running if free_at(leaves_at(i)) >= needed)
-    extra = free_at(shadow) - needed
-    chosen = []
-    for index in waiting[1:]:
-        job = jobs[index]
-        if job.processors > idle:
-            continue
-        if now + job.estimate_s > shadow:
-            if job.processors > extra:
-                continue
-            extra -= job.processors
-        idle -= job.processors
-        chosen.append(index)
-    return chosen
-
+from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
+from tests.lrm.plain import PlainQueue, TraceJob
+from tests.lrm.plain import start_times as starts_on
 
 PROCESSORS = 8
 
@@ -94,6 +31,10 @@ def traces(draw: st.DrawFn, *, overrun: bool) -> list[TraceJob]:
     return jobs
 
 
+def start_times(jobs: list[TraceJob], *, processors: int, discipline: Discipline) -> list[float]:
+    return starts_on(local_queue(processors=processors, discipline=discipline), jobs)
+
+
 @pytest.mark.parametrize("discipline", list(Discipline))
 @given(data=st.data())
 def test_every_job_starts_when_the_definition_says(
@@ -101,16 +42,35 @@ def test_every_job_starts_when_the_definition_says(
 ) -> None:
     jobs = data.draw(traces(overrun=False))
     starts = start_times(jobs, processors=PROCESSORS, discipline=discipline)
-    assert starts == reference(jobs, PROCESSORS, discipline)
+    assert starts == starts_on(PlainQueue(discipline, PROCESSORS), jobs)
 
 
-@given(traces(overrun=True))
+@pytest.mark.parametrize("discipline", [Discipline.EASY, Discipline.CONSERVATIVE])
+@given(data=st.data())
 def test_every_job_starts_when_the_definition_says_also_when_runs_exceed_estimates(
-    jobs: list[TraceJob],
+    discipline: Discipline, data: st.DataObject
 ) -> None:
-    """A shadow that lies in the past moves with the clock, and jobs passed over are seen again."""
-    starts = start_times(jobs, processors=PROCESSORS, discipline=Discipline.EASY)
-    assert starts == reference(jobs, PROCESSORS, Discipline.EASY)
+    """What was expected in the past moves with the clock, and all are looked at again."""
+    jobs = data.draw(traces(overrun=True))
+    starts = start_times(jobs, processors=PROCESSORS, discipline=discipline)
+    assert starts == starts_on(PlainQueue(discipline, PROCESSORS), jobs)
+
+
+@pytest.mark.parametrize("discipline", list(Discipline))
+@pytest.mark.parametrize("seed", range(3))
+def test_a_deep_queue_is_no_other_than_a_short_one(discipline: Discipline, seed: int) -> None:
+    """Hundreds wait, so blocks of the queue are passed over, split, joined and emptied."""
+    random = Random(seed)
+    jobs = []
+    for number in range(500):
+        run_s = random.choice([1, 5, 20, 100])
+        estimate_s = run_s + random.choice([0, 0, 3, 50])
+        jobs.append(TraceJob(number // 10, random.randint(1, 64), run_s, estimate_s))
+    starts = start_times(jobs, processors=64, discipline=discipline)
+    if discipline is Discipline.CONSERVATIVE:
+        jobs = jobs[:60]  # the plain queue is too slow for more
+        starts = start_times(jobs, processors=64, discipline=discipline)
+    assert starts == starts_on(PlainQueue(discipline, 64), jobs)
 
 
 # By hand ------------------------------------------------------------------------------------------
@@ -166,7 +126,7 @@ def test_all_completions_of_an_instant_come_before_its_arrivals() -> None:
 
 
 def a_queue(discipline: Discipline = Discipline.EASY) -> LocalQueue[str]:
-    return LocalQueue(processors=8, discipline=discipline)
+    return local_queue(processors=8, discipline=discipline)
 
 
 def test_a_job_larger_than_the_site_is_refused_and_changes_nothing() -> None:
@@ -247,7 +207,7 @@ def test_startable_is_exactly_what_starts(
     jobs: list[TraceJob], claim: int, discipline: Discipline, estimate_s: float
 ) -> None:
     """Ask, submit, see: the answer holds for every size, whatever the queue is."""
-    queue: LocalQueue[int] = LocalQueue(processors=PROCESSORS, discipline=discipline)
+    queue: LocalQueue[int] = local_queue(processors=PROCESSORS, discipline=discipline)
     for index, job in enumerate(jobs):
         queue.submit(index, processors=job.processors, estimate_s=job.estimate_s)
     queue.advance(0)
@@ -263,94 +223,56 @@ def test_a_deep_queue_is_not_visited_at_every_event() -> None:
     assert starts == list(range(20_000))
 
 
-class Plain:
-    """The machine again, without a memory: every pass looks at everything."""
-
-    def __init__(self, discipline: Discipline) -> None:
-        self.discipline = discipline
-        self.waiting: dict[int, TraceJob] = {}
-        self.running: dict[int, tuple[int, float]] = {}
-
-    def advance(self, now: float) -> list[int]:
-        started = []
-        while self.waiting:
-            key, job = next(iter(self.waiting.items()))
-            if job.processors > self.idle():
-                break
-            started.append(self.start(key, now))
-        if self.discipline is Discipline.EASY and self.waiting:
-            started += self.backfill(now)
-        return started
-
-    def backfill(self, now: float) -> list[int]:
-        head, *others = self.waiting
-        needed = self.waiting[head].processors
-        leaving = [(max(now, until), size) for size, until in self.running.values()]
-
-        def free_at(instant: float) -> int:
-            return self.idle() + sum(size for until, size in leaving if until <= instant)
-
-        shadow = min(until for until, _ in leaving if free_at(until) >= needed)
-        extra = free_at(shadow) - needed
-        started = []
-        for key in others:
-            job = self.waiting[key]
-            is_short = now + job.estimate_s <= shadow
-            if job.processors <= self.idle() and (is_short or job.processors <= extra):
-                extra -= 0 if is_short else job.processors
-                started.append(self.start(key, now))
-        return started
-
-    def start(self, key: int, now: float) -> int:
-        job = self.waiting.pop(key)
-        self.running[key] = (job.processors, now + job.estimate_s)
-        return key
-
-    def idle(self) -> int:
-        return PROCESSORS - sum(size for size, _ in self.running.values())
-
-
 @pytest.mark.parametrize("discipline", list(Discipline))
 @given(data=st.data())
 def test_what_is_remembered_between_passes_never_shows(
     discipline: Discipline, data: st.DataObject
 ) -> None:
-    """Submissions, withdrawals, early and late ends and jobs past the queue, in any order."""
-    queue: LocalQueue[int] = LocalQueue(processors=PROCESSORS, discipline=discipline)
-    plain = Plain(discipline)
+    """Submissions, withdrawals, early and late ends, jobs past the queue and processors that fail,
+    in any order."""
+    queue: LocalQueue[int] = local_queue(processors=PROCESSORS, discipline=discipline)
+    plain = PlainQueue(discipline, PROCESSORS)
     now = 0.0
     for key in range(data.draw(st.integers(1, 60))):
         now += data.draw(st.sampled_from([0, 0, 1, 3]))
-        match data.draw(
-            st.sampled_from(["submit", "submit", "submit", "withdraw", "end", "occupy"])
-        ):
-            case "submit":
-                job = TraceJob(now, data.draw(st.integers(1, 8)), 1, data.draw(st.integers(1, 9)))
-                queue.submit(key, processors=job.processors, estimate_s=job.estimate_s)
-                plain.waiting[key] = job
-            case "withdraw" if plain.waiting:
-                gone = data.draw(st.sampled_from(sorted(plain.waiting)))
-                queue.withdraw(gone)
-                del plain.waiting[gone]
-            case "end" if plain.running:
-                gone = data.draw(st.sampled_from(sorted(plain.running)))
-                queue.end(gone)
-                del plain.running[gone]
-            case "occupy" if plain.idle():
-                size = data.draw(st.integers(1, plain.idle()))
-                queue.occupy(key, processors=size, until=now + 4)
-                plain.running[key] = (size, now + 4)
-            case _:
-                pass  # nothing there to withdraw, to end, or to occupy
+        for each in happen(data, plain, key, now):
+            name, arguments, keywords = each
+            getattr(queue, name)(*arguments, **keywords)
+            getattr(plain, name)(*arguments, **keywords)
         if data.draw(st.booleans()):
             assert queue.advance(now) == plain.advance(now)
-            assert queue.idle == plain.idle()
+            assert queue.idle == plain.idle
+            assert queue.wake_at == plain.wake_at
     assert queue.advance(now) == plain.advance(now)
+
+
+def happen(
+    data: st.DataObject, plain: PlainQueue, key: int, now: float
+) -> Iterator[tuple[str, tuple[int, ...], dict[str, float]]]:
+    """Something that can happen to a queue in this state: a call of both."""
+    what = ["submit", "submit", "submit", "put_back", "withdraw", "end", "occupy", "lose", "regain"]
+    match data.draw(st.sampled_from(what)):
+        case "submit" | "put_back" as name:
+            size, estimate_s = data.draw(st.integers(1, PROCESSORS)), data.draw(st.integers(1, 9))
+            yield name, (key,), {"processors": size, "estimate_s": estimate_s}
+        case "withdraw" if plain.waiting:
+            yield "withdraw", (data.draw(st.sampled_from(sorted(plain.waiting))),), {}
+        case "end" if plain.running:
+            yield "end", (data.draw(st.sampled_from(sorted(plain.running))),), {}
+        case "occupy" if plain.idle:
+            size = data.draw(st.integers(1, plain.idle))
+            yield "occupy", (key,), {"processors": size, "until": now + 4}
+        case "lose" if plain.idle:
+            yield "lose", (data.draw(st.integers(1, plain.idle)),), {}
+        case "regain" if plain.available < PROCESSORS:
+            yield "regain", (data.draw(st.integers(1, PROCESSORS - plain.available)),), {}
+        case _:
+            pass  # nothing there to withdraw, to end, to occupy, to lose
 
 
 def test_a_job_put_back_is_the_head_of_its_queue() -> None:
     """One that was stopped to make room goes on before all that wait."""
-    queue: LocalQueue[str] = LocalQueue(processors=4, discipline=Discipline.FCFS)
+    queue: LocalQueue[str] = local_queue(processors=4, discipline=Discipline.FCFS)
     for key, processors in (("first", 4), ("second", 4)):
         queue.submit(key, processors=processors, estimate_s=10)
     assert queue.advance(0) == ["first"]

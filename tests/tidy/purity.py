@@ -69,9 +69,8 @@ def impurities(module: Module) -> Iterator[str]:
 def _imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
     for found in imports(module):
         if top_level(found.target) in ("koala", "koala_agent"):
-            allowed = is_within(found.target, *PURE_MAY_IMPORT) and not is_within(
-                module.name, "koala_agent"
-            )
+            is_agents = is_within(module.name, "koala_agent")
+            allowed = is_within(found.target, *(PURE[-1:] if is_agents else PURE_MAY_IMPORT))
         elif is_within(found.target, ENTRY_POINTS):
             allowed = module.name in REGISTRIES
         else:

@@ -31,7 +31,7 @@ from typing import assert_never
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.lrm.launch import check, spawn
 from koala_agent.lrm.load import LoadParameters, LocalJob, local_jobs
-from koala_agent.lrm.model import Discipline, LocalQueue
+from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 from koala_agent.lrm.port import (
     EndCause,
     Idle,
@@ -133,9 +133,11 @@ class EmulatedLocalManager:
         self._tell = tell
         self._clock = clock
         self._rng = random.Random(settings.seed)
-        self._queue: LocalQueue[_Key] = LocalQueue(
+        self._queue: LocalQueue[_Key] = local_queue(
             processors=settings.processors, discipline=settings.discipline
         )
+        self._wake: asyncio.TimerHandle | None = None
+        """For the next reservation, where the discipline makes them."""
         self._jobs: dict[str, _Job] = {}
         self._ended: deque[str] = deque()
         self._unfinished = 0
@@ -272,7 +274,16 @@ class EmulatedLocalManager:
                 self._start_local(key)
             else:
                 self._begin(self._jobs[key])
+        self._wake_later()
         self._post(self._tell_idle)
+
+    def _wake_later(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake = None
+        if (wake_at := self._queue.wake_at) < math.inf:
+            left_s = max(0.0, wake_at - self._clock())
+            self._wake = self._loop.call_later(left_s, self._post, self._advance)
 
     def _tell_idle(self) -> None:
         idle = self._idle_now()
@@ -536,6 +547,8 @@ class EmulatedLocalManager:
     def _let_go(self) -> None:
         """Leaves jobs as they are and gives back what we hold in this process."""
         try:
+            if self._wake is not None:
+                self._wake.cancel()
             for job in self._jobs.values():
                 if job.limit is not None:
                     job.limit.cancel()

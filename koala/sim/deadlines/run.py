@@ -24,7 +24,7 @@ from koala.sim.deadlines.jobs import (
 )
 from koala.sim.deadlines.setting import Setting
 from koala.sim.statistics import BATCHES
-from koala_agent.lrm.model import Discipline, LocalQueue
+from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 
 _END, _ARRIVAL, _TRY, _DEADLINE = range(4)
 """What goes first at one instant: processors come free, jobs come, tries are made, deadlines."""
@@ -92,7 +92,7 @@ class _Cluster:
 
     def __init__(self, index: int, processors: int, arrivals: Iterable[LocalArrival]) -> None:
         self.name = SiteName(str(index))
-        self.queue: LocalQueue[int] = LocalQueue(processors=processors, discipline=Discipline.FCFS)
+        self.queue: LocalQueue[int] = local_queue(processors=processors, discipline=Discipline.FCFS)
         self.arrivals = iter(arrivals)
         self.waiting: dict[int, _LocalJob] = {}
         self.running: dict[int, _LocalJob] = {}

@@ -6,6 +6,7 @@ All that ends or arrives at one instant is seen by one pass of the local manager
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,7 @@ from koala.core.values import ClaimId, Instant, Seconds
 from koala.sim.engine import Engine, Entry, Rank
 from koala.sim.experiment.setting import Faults, LocalJob, SiteSetting
 from koala.sim.experiment.usage import Usage, Use
-from koala_agent.lrm.model import LocalQueue
+from koala_agent.lrm.model import LocalQueue, local_queue
 
 Order = ClaimProcessors | ArmClaim | ReleaseClaim | StopClaim
 Program = Callable[[ClaimId], tuple[Seconds, int]]
@@ -239,7 +240,7 @@ class Site:
     # --- the local manager ---
 
     def _empty_queue(self) -> LocalQueue[ClaimId | int]:
-        return LocalQueue(
+        return local_queue(
             processors=self.setting.facts.processors, discipline=self.setting.discipline
         )
 
@@ -257,6 +258,8 @@ class Site:
                 self._start_local(key)
             else:
                 self._start_claim(key)
+        if self.queue.wake_at < math.inf:
+            self._engine.at(self.queue.wake_at, self._pass_soon)
         figure = (self.queue.startable(now), self._through)
         if figure != self._told:
             self._told = figure

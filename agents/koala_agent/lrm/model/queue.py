@@ -1,0 +1,148 @@
+"""What all disciplines share: processors, who runs, and what may be said to a queue."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Discipline(StrEnum):
+    """Whose turn it is in the queue."""
+
+    FCFS = "fcfs"
+    EASY = "easy"
+    CONSERVATIVE = "conservative"
+
+
+class LocalQueue(ABC, Generic[Key]):
+    """N processors and the queue in front of them; keys are the caller's, one for each job
+    that waits or runs.
+
+    Requests are plain tuples (processors, estimate) and running jobs (expected end, processors),
+    because passes read them millions of times.
+    """
+
+    discipline: Discipline
+
+    def __init__(self, *, processors: int) -> None:
+        if processors < 1:
+            message = f"a site has {processors} processors, at least 1 is needed"
+            raise ValueError(message)
+        self.processors = processors
+        """Those of the site; some of them may be out of order."""
+        self.available = processors
+        """Those in order."""
+        self.idle = processors
+        """In order, and held by no job."""
+        self._requests: dict[Key, tuple[int, float]] = {}
+        """Of the jobs that wait, in the order of their arrival."""
+        self._running: dict[Key, tuple[float, int]] = {}
+
+    # What happened ----------------------------------------------------------------------------
+
+    def submit(self, key: Key, *, processors: int, estimate_s: float) -> None:
+        """Queues a job at the tail. Raises ValueError when it could never start."""
+        if not 1 <= processors <= self.processors:
+            message = f"{key!r} asks for {processors} processors; 1 to {self.processors} can be had"
+            raise ValueError(message)
+        assert key not in self._requests, key
+        assert key not in self._running, key
+        self._requests[key] = request = (processors, estimate_s)
+        self._queue(key, request)
+
+    def put_back(self, key: Key, *, processors: int, estimate_s: float) -> None:
+        """Queues a job at the head: one that was stopped to make room."""
+        assert key not in self._requests, key
+        assert key not in self._running, key
+        request = (processors, estimate_s)
+        self._requests = {key: request, **self._requests}
+        self._queue_first(key, request)
+
+    def withdraw(self, key: Key) -> None:
+        """Takes a waiting job out of the queue."""
+        self._unqueue(key, self._requests.pop(key))
+
+    def end(self, key: Key) -> None:
+        """A running job has ended, for whatever reason."""
+        release = self._running.pop(key)
+        self.idle += release[1]
+        self._free(release)
+
+    def occupy(self, key: Key, *, processors: int, until: float) -> None:
+        """Starts a job past the queue: one that runs already, or that a claim puts on idle
+        processors. `until` is when it is expected to leave."""
+        assert 0 < processors <= self.idle, (key, processors, self.idle)
+        self._running[key] = release = (until, processors)
+        self.idle -= processors
+        self._hold(release)
+        self._disturb()
+
+    def lose(self, processors: int) -> None:
+        """Idle processors fail; jobs on others that did must have ended before."""
+        assert 0 <= processors <= self.idle, (processors, self.idle)
+        self.available -= processors
+        self.idle -= processors
+        self._disturb()
+
+    def regain(self, processors: int) -> None:
+        """Processors that had failed are in order again."""
+        assert 0 <= processors <= self.processors - self.available, processors
+        self.available += processors
+        self.idle += processors
+        self._disturb()
+
+    # What comes of it -------------------------------------------------------------------------
+
+    @abstractmethod
+    def advance(self, now: float) -> list[Key]:
+        """One scheduling pass: the keys of the jobs that start at `now`, in that order."""
+
+    @abstractmethod
+    def startable(self, now: float, estimate_s: float = math.inf) -> int:
+        """The largest job with this estimate that would start if it were submitted at `now`, after
+        a pass at `now`."""
+
+    @property
+    def wake_at(self) -> float:
+        """The next instant at which a pass is due even if nothing happens until then."""
+        return math.inf
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait."""
+        return len(self._requests)
+
+    def is_waiting(self, key: Key) -> bool:
+        """Whether this job is in the queue."""
+        return key in self._requests
+
+    # What a discipline keeps in its own way ---------------------------------------------------
+
+    @abstractmethod
+    def _queue(self, key: Key, request: tuple[int, float]) -> None:
+        """A job has come to the tail of the queue."""
+
+    @abstractmethod
+    def _queue_first(self, key: Key, request: tuple[int, float]) -> None:
+        """A job has come to the head of the queue."""
+
+    @abstractmethod
+    def _unqueue(self, key: Key, request: tuple[int, float]) -> None:
+        """A job has left the queue without having started."""
+
+    @abstractmethod
+    def _hold(self, release: tuple[float, int]) -> None:
+        """A job has started that is expected to leave then and to give back as many processors."""
+
+    @abstractmethod
+    def _free(self, release: tuple[float, int]) -> None:
+        """It has left."""
+
+    @abstractmethod
+    def _disturb(self) -> None:
+        """Processors came or went past the queue: what was concluded from them is void."""

@@ -1,0 +1,175 @@
+"""Logs of jobs as lines of fields, whatever their format: read a block at a time, strictly.
+
+A format is a value (`swf.FORMAT`, `gwf.FORMAT`): its fields, which of them are numbers, how a
+comment begins, and a quick way to read blocks that hold nothing unusual, where it has one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, NamedTuple, NoReturn
+
+from koala.errors import WorkloadError
+
+BLOCK_BYTES = 1 << 18
+NUMBER_AT, SUBMIT_AT, RUN_AT, ALLOCATED_AT, REQUESTED_AT, ESTIMATE_AT = 0, 1, 3, 4, 7, 8
+"""Where both formats have what a local queue is about."""
+WHOLE_AT = (NUMBER_AT, ALLOCATED_AT, REQUESTED_AT)
+SECONDS_AT = (SUBMIT_AT, RUN_AT, ESTIMATE_AT)
+
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
+WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
+class Columns(NamedTuple):
+    """The fields of jobs that follow one another in a log; fractions of a second are cut."""
+
+    numbers: list[int]
+    submits: list[int]
+    runs: list[int]
+    allocated: list[int]
+    requested: list[int]
+    estimates: list[int]
+    cut: int
+    """How many jobs lost a fraction of a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """How jobs are written down."""
+
+    name: str
+    fields: tuple[str, ...]
+    comment: str
+    numbers: int
+    """So many of the first fields are numbers; the others are words."""
+    quickly: Callable[[bytes], Columns | None] | None = None
+    """Reads a block at once, or finds something in it that asks for more care."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The comments before the first job, those of the form `Key: value` by their keys."""
+
+    entries: dict[str, str] = field(default_factory=dict)
+
+    def whole(self, key: str) -> int | None:
+        """The whole number that a value begins with, if it is at least 1: logs write "32 (dual
+        CPU)", and -1 for what they do not know."""
+        found = re.match(r"\d+", self.entries.get(key, ""))
+        return int(found[0]) or None if found else None
+
+
+class Log:
+    """A file of jobs, gzipped or not. It may be read as often as one likes."""
+
+    def __init__(self, path: Path, form: Format) -> None:
+        self.path = path
+        self.format = form
+
+    def header(self) -> Header:
+        """The comments before the first job."""
+        entries: dict[str, str] = {}
+        for _, block in self._blocks():
+            for line in block.decode("utf-8", "replace").splitlines():
+                text = line.strip()
+                if text and not text.startswith(self.format.comment):
+                    break
+                if found := re.match(rf"{self.format.comment}\s*(\w+):\s*(.*)", text):
+                    entries.setdefault(found[1], found[2])
+            break  # they are a block of their own
+        return Header(entries=entries)
+
+    def columns(self) -> Iterator[Columns]:
+        """The jobs in the order of the log, a block at a time. Raises WorkloadError at a line that
+        is neither a job nor a comment, and says what is wrong where."""
+        quickly = self.format.quickly
+        for line, block in self._blocks():
+            found = quickly(block) if quickly is not None else None
+            yield found if found is not None else self._carefully(line, block)
+
+    def lines(self) -> Iterator[list[str]]:
+        """All fields of all jobs, those that must be numbers being numbers."""
+        for line, block in self._blocks():
+            for _, fields in self._jobs(line, block):
+                yield fields
+
+    # How --------------------------------------------------------------------------------------
+
+    def _blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Whole lines, as many as fill a block, with the number of the first."""
+        try:
+            with self.path.open("rb") as raw:
+                line = 1
+                for block in _blocks(_opened(raw), self.format.comment.encode()):
+                    yield line, block
+                    line += block.count(b"\n")
+        except (OSError, EOFError, zlib.error) as error:
+            raise WorkloadError(f"{self.path}: cannot be read: {error}") from error
+
+    def _carefully(self, line: int, block: bytes) -> Columns:
+        """Line by line."""
+        read = Columns([], [], [], [], [], [], 0)
+        whole_columns = (read.numbers, read.allocated, read.requested)
+        second_columns = (read.submits, read.runs, read.estimates)
+        cut = 0
+        for number, fields in self._jobs(line, block):
+            for column, at in zip(whole_columns, WHOLE_AT, strict=True):
+                if not WHOLE.fullmatch(fields[at]):
+                    self._refuse_field(number, fields, at, "a whole number")
+                column.append(int(fields[at]))
+            seconds = [float(fields[at]) for at in SECONDS_AT]
+            for other, second in zip(second_columns, seconds, strict=True):
+                other.append(int(second))
+            cut += not all(map(float.is_integer, seconds))
+        return read._replace(cut=cut)
+
+    def _jobs(self, line: int, block: bytes) -> Iterator[tuple[int, list[str]]]:
+        """The fields of each job with the number of its line."""
+        form = self.format
+        text = block.decode("utf-8", "replace")
+        for number, written in enumerate(text.split("\n")[:-1], start=line):
+            fields = written.split()
+            if not fields or fields[0].startswith(form.comment):
+                continue
+            if len(fields) != len(form.fields):
+                self._refuse(number, f"{len(fields)} fields; a job has {len(form.fields)}")
+            for at in range(form.numbers):
+                if not NUMBER.fullmatch(fields[at]):
+                    self._refuse_field(number, fields, at, "a number")
+            yield number, fields
+
+    def _refuse_field(self, line: int, fields: list[str], at: int, allowed: str) -> NoReturn:
+        name, value = self.format.fields[at], fields[at]
+        self._refuse(line, f"field {at + 1} ({name}) is {value!r}; allowed is {allowed}")
+
+    def _refuse(self, line: int, text: str) -> NoReturn:
+        raise WorkloadError(f"{self.path}, line {line}: {text}")
+
+
+def _opened(raw: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
+    """Gzipped is what begins so, whatever it is called."""
+    magic = raw.read(2)
+    raw.seek(0)
+    return gzip.GzipFile(fileobj=raw) if magic == b"\x1f\x8b" else raw
+
+
+def _blocks(file: IO[bytes] | gzip.GzipFile, comment: bytes) -> Iterator[bytes]:
+    """Whole lines; the comments at the beginning are a block of their own, so that they need not
+    slow down the first jobs."""
+    comments = []
+    first = file.readline()
+    while first and (not first.strip() or first.lstrip().startswith(comment)):
+        comments.append(first if first.endswith(b"\n") else first + b"\n")
+        first = file.readline()
+    if comments:
+        yield b"".join(comments)
+    while block := first + file.read(BLOCK_BYTES):
+        first = b""
+        block += file.readline()
+        yield block if block.endswith(b"\n") else block + b"\n"

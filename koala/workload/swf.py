@@ -1,0 +1,59 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a job, -1 where
+nothing is known; comments begin with a semicolon (Chapin et al., JSSPP 1999)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO
+
+from koala.workload.logs import SECONDS_AT, WHOLE, WHOLE_AT, Columns, Format, Log
+
+FIELDS = (
+    "job number", "submit time", "wait time", "run time", "allocated processors",
+    "average CPU time", "used memory", "requested processors", "requested time",
+    "requested memory", "status", "user", "group", "executable", "queue", "partition",
+    "preceding job", "think time",
+)  # fmt: skip
+
+
+def _pattern() -> re.Pattern[bytes]:
+    """A line with a job whose numbers are plain; those that count are whole and are captured. It
+    never tries a second way to read the same characters, so it is as quick as splitting."""
+    plain = [rb"-?+\d++(?:\.\d*+)?+"] * len(FIELDS)
+    for at in (*WHOLE_AT, *SECONDS_AT):
+        plain[at] = rb"(-?+\d++)"
+    return re.compile(rb"^[ \t]*+" + rb"[ \t]++".join(plain) + rb"[ \t]*+\r?$", re.MULTILINE)
+
+
+_JOB = _pattern()
+
+
+def _quickly(block: bytes) -> Columns | None:
+    """All lines at once, if each of them is such a job."""
+    found = _JOB.findall(block)
+    if len(found) != block.count(b"\n"):
+        return None
+    numbers, submits, runs, allocated, requested, estimates = (
+        [*map(int, column)] for column in zip(*found, strict=True)
+    )
+    return Columns(numbers, submits, runs, allocated, requested, estimates, cut=0)
+
+
+FORMAT = Format(
+    name="swf", fields=FIELDS, comment=";", numbers=len(FIELDS), quickly=_quickly
+)  # fmt: skip
+
+
+def jobs(log: Log) -> Iterator[tuple[float, ...]]:
+    """All 18 numbers of all jobs; those without a point are whole."""
+    for fields in log.lines():
+        yield tuple(int(text) if WHOLE.fullmatch(text) else float(text) for text in fields)
+
+
+def write(file: IO[str], jobs: Iterable[Sequence[float]], *, comments: Iterable[str] = ()) -> None:
+    """A log. What `jobs` reads from it is what was written."""
+    file.writelines(f"; {comment}\n" for comment in comments)
+    for job in jobs:
+        assert len(job) == len(FIELDS), job
+        file.write(" ".join(map(repr, job)) + "\n")
