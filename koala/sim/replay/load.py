@@ -6,18 +6,25 @@ from the ask on (or would have, had others not had them), and until its end at t
 claim waits that will be refused, a local queue shows less than is idle, and what it shows is our
 own doing: then a report counts only where it shows *less* load than was known. That the claim
 was refused says in turn that the load left too little for it, whatever no report could say yet.
+
+Sites report what changed. So silence after the end of a claim says that others took what it gave
+back; and what is reported soon after it is dated back to it, for a local manager does not wait.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
-from koala.core.values import Instant
+from koala.core.values import Instant, Seconds
 from koala.sim.replay.chronicle import ClaimNote, Report, SiteNote
+
+SETTLED_S: Seconds = 0.5
+"""A site has told by then what the end of a claim changed."""
 
 Steps = list[tuple[Instant, int]]
 """A step function: from each instant on, this value."""
@@ -46,6 +53,8 @@ def other_load(site: SiteNote) -> Steps:
     for claim in site.claims:
         if claim.granted_at is not None:
             moves.append((claim.asked_at, 1, claim))
+            if claim.freed_at is not None:
+                moves.append((claim.freed_at, 5, _settled(claim.freed_at, site.reports)))
             continue
         is_proof = claim.is_refused and not is_spited(claim, site.reports)
         wait = _Wait(ask_number=claim.order.ask_number, at_most=claim.processors - 1)
@@ -71,8 +80,28 @@ class _Wait:
     at_most: int | None
 
 
-_Move: TypeAlias = int | ClaimNote | _Wait | Report
-"""The site's processors; a claim that will be granted; one that will not; a report."""
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A claim has ended, after which so many were idle; None: as many as before."""
+
+    idle: int | None
+
+
+def _settled(at: Instant, reports: list[Report]) -> _Settled:
+    """By the last report that came soon after the end of a claim. One that counts new claims is
+    none: it tells of more than this end."""
+    place = bisect_right(reports, at, key=attrgetter("at"))
+    through = reports[place - 1].through if place else None
+    soon = [
+        report.idle
+        for report in reports[place : bisect_right(reports, at + SETTLED_S, key=attrgetter("at"))]
+        if report.through == through
+    ]
+    return _Settled(soon[-1] if soon else None)
+
+
+_Move: TypeAlias = int | ClaimNote | _Wait | Report | _Settled
+"""The site's processors; a claim that will be granted; one that will not; a report; an end."""
 
 
 @dataclass(slots=True)
@@ -102,6 +131,7 @@ class _Sweep:
         self._reported = _Held([])
         self._all = _Held([])
         self._waiting: dict[int, _Wait] = {}
+        self._idle = 0
         self._known = 0
 
     def at(self, now: Instant, what: _Move) -> int:
@@ -118,6 +148,8 @@ class _Sweep:
                     self._waiting[what.ask_number] = what
             case Report():
                 self._take(what, now)
+            case _Settled(idle=idle):
+                self._know(self._idle if idle is None else idle, now)
         return self._load()
 
     def _take(self, report: Report, now: Instant) -> None:
@@ -126,8 +158,12 @@ class _Sweep:
             report.through is None or self._asked[0].order.ask_number <= self._through
         ):
             self._reported.add(self._asked.popleft())
+        self._idle = report.idle
+        self._know(report.idle, now)
+
+    def _know(self, idle: int, now: Instant) -> None:
         self._reported.free(now)
-        found = max(0, self._processors - report.idle - self._reported.processors)
+        found = max(0, self._processors - idle - self._reported.processors)
         self._known = min(self._known, found) if self._waiting else found
 
     def _load(self) -> int:
