@@ -89,6 +89,16 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Down:
+    """The daemon told of nothing between these, and then started. When it went down is not known:
+    leases ran out only if one did (`is_long`)."""
+
+    since: Instant
+    until: Instant
+    is_long: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRecording:
     """How a site was and answered, by instant."""
 
@@ -108,7 +118,7 @@ class Recording:
     first_at: Instant
     last_at: Instant
     outside: list[tuple[Instant, Event]]
-    down: list[tuple[Instant, Instant]]
+    down: list[Down]
     sites: dict[SiteName, SiteRecording]
     links: dict[Link, Nearest[Copy]]
     policies: dict[str, str]  # in force at the end; empty when the journal does not name them
@@ -169,7 +179,7 @@ def recorded(chronicle: Chronicle) -> Recording:
         first_at=chronicle.first_at,
         last_at=chronicle.last_at,
         outside=chronicle.outside,
-        down=chronicle.down,
+        down=[_down(since, until, claims) for since, until in chronicle.down],
         sites=sites,
         links=_links(chronicle),
         policies=_policies(chronicle),
@@ -196,10 +206,16 @@ def _typical(seen: list[Seconds]) -> Seconds:
     return median(seen) if seen else LATENCY_S
 
 
+def _down(since: Instant, until: Instant, claims: list[ClaimNote]) -> Down:
+    ended = (c.freed_at for c in claims if c.end is not None and c.end.kind is EndKind.LEASE)
+    is_long = any(at is not None and since <= at <= until for at in ended)
+    return Down(since=since, until=until, is_long=is_long)
+
+
 def _policies(chronicle: Chronicle) -> dict[str, str]:
     named: dict[str, str] = {}
     for _, event in chronicle.outside:
-        if isinstance(event, ParametersChanged):
+        if isinstance(event, ParametersChanged) and event.policies:
             named = dict(event.policies)
     return named
 

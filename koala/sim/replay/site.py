@@ -161,13 +161,13 @@ class ReplaySite:
 
     # --- the link ---
 
-    def cut(self) -> None:
+    def cut(self, *, leases_end: bool) -> None:
         """No session: leases begin to run out."""
         if not self.is_connected:
             return
         self.is_connected = False
         for claim in self._claims.values():
-            if claim.is_alive and claim.granted_at is not None:
+            if leases_end and claim.is_alive and claim.granted_at is not None:
                 self._lease(claim, self._engine.now)
 
     def _lease(self, claim: _Claim, cut_at: Instant) -> None:

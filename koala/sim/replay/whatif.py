@@ -6,13 +6,13 @@ not know something, and so does the third. Differences are therefore taken betwe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from koala.core.scheduler import Scheduler
 from koala.core.values import Instant
-from koala.policies import BUILT_IN, chosen
 from koala.sim.replay.changes import Changes, require_possible
 from koala.sim.replay.chronicle import Chronicle
 from koala.sim.replay.figures import (
@@ -24,11 +24,9 @@ from koala.sim.replay.figures import (
     totals,
 )
 from koala.sim.replay.recording import Recording, recorded
-from koala.sim.replay.world import ReplayWorld
+from koala.sim.replay.world import DEFAULTS, ReplayWorld
 
 COLUMNS = ("recorded", "simulated", "what_if")
-DEFAULTS = {slot: next(iter(known)) for slot, known in BUILT_IN.items()}
-"""The policies of a journal that does not name them: the first of each slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +97,7 @@ def compare(
     policies = {**DEFAULTS, **recording.policies}
     columns = {"recorded": Column(scheduler=scheduler, chronicle=chronicle, guessed={})}
     for name, changed in (("simulated", Changes()), ("what_if", changes)):
-        world = ReplayWorld(
-            replace(recording, guessed=type(recording.guessed)()),
-            chosen(**{**policies, **changed.policies}),
-            changed.parameters,
-        )
+        world = ReplayWorld(replace(recording, guessed=Counter()), changed)
         world.run(seen(name, recording))
         columns[name] = Column(
             scheduler=world.scheduler,

@@ -38,25 +38,34 @@ from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.slots import Policies
 from koala.core.values import Instant, SiteName
+from koala.policies import BUILT_IN, chosen
 from koala.sim.engine import Engine, Entry, Rank
+from koala.sim.replay.changes import Changes
 from koala.sim.replay.chronicle import Chronicle
-from koala.sim.replay.recording import Part, Recording
+from koala.sim.replay.recording import Down, Part, Recording
 from koala.sim.replay.site import ReplaySite
 
 PAST_END_S = 86_400.0
 
 
-class ReplayWorld:
-    """One run. `changed` are parameters with other values than were recorded."""
+DEFAULTS = {slot: next(iter(known)) for slot, known in BUILT_IN.items()}
+"""The policies of a journal that does not name them: the first of each slot."""
 
-    def __init__(
-        self, recording: Recording, policies: Policies, changed: Mapping[str, object]
-    ) -> None:
+
+def policies_of(names: Mapping[str, str], changes: Changes) -> Policies:
+    """The policies with the recorded names, but for what is changed. Raises ConfigError."""
+    return chosen(**{**DEFAULTS, **names, **changes.policies})
+
+
+class ReplayWorld:
+    """One run."""
+
+    def __init__(self, recording: Recording, changes: Changes) -> None:
         self.engine = Engine(recording.first_at)
-        self.scheduler = Scheduler(Parameters(), policies)
+        self.scheduler = Scheduler(Parameters(), policies_of({}, changes))
         self.chronicle = Chronicle()
         self.recording = recording
-        self._changed = dict(changed)
+        self._changes = changes
         self._leases = Leases(recording.first_at)
         self._wake: Entry | None = None
         self._is_up = True
@@ -77,8 +86,8 @@ class ReplayWorld:
         }
         for at, event in recording.outside:
             self.engine.at(at, partial(self._happen, event))
-        for down_from, _ in recording.down:
-            self.engine.at(down_from, self._go_down, rank=Rank.WAKE)
+        for down in recording.down:
+            self.engine.at(down.since, partial(self._go_down, down), rank=Rank.WAKE)
 
     @property
     def until(self) -> Instant:
@@ -113,8 +122,10 @@ class ReplayWorld:
                 self._leases = Leases(self.engine.now)
                 self._tell(event)
             case ParametersChanged():
-                parameters = replace(event.parameters, **self._changed)  # type: ignore[arg-type]
-                self._tell(replace(event, parameters=parameters))
+                if event.policies:
+                    self.scheduler.policies = policies_of(dict(event.policies), self._changes)
+                changed = replace(event.parameters, **self._changes.parameters)  # type: ignore[arg-type]
+                self._tell(replace(event, parameters=changed))
             case SiteRegistered(site=name, facts=facts):
                 site = self.sites[name]
                 site.connect(facts)
@@ -126,14 +137,14 @@ class ReplayWorld:
             case _:
                 self._tell(event)
 
-    def _go_down(self) -> None:
+    def _go_down(self, down: Down) -> None:
         self._is_up = False
         for name in self.sites:
-            self._cut(name)
+            self._cut(name, leases_end=down.is_long)
 
-    def _cut(self, name: SiteName) -> None:
+    def _cut(self, name: SiteName, *, leases_end: bool = True) -> None:
         self._answer_pings()
-        self.sites[name].cut()
+        self.sites[name].cut(leases_end=leases_end)
 
     def _tell(self, event: Event) -> None:
         now = self.engine.now

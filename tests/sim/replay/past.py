@@ -1,0 +1,176 @@
+"""Runs of a simulated grid whose journals are replayed: hand-made, or drawn by a seed.
+
+The grid is that of the swarm (the whole protocol, a queue at each site), not that of a what-if: the
+two share nothing but the core, so that where they agree the what-if is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from koala.core.actions import Action
+from koala.core.events import Event, ParametersChanged
+from koala.core.grid import SiteFacts
+from koala.core.job import JobSpec
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.slots import NO_POLICIES
+from koala.core.snapshot import digest
+from koala.core.values import ClaimId, Instant, JobId, Seconds, SiteName
+from koala.daemon.journal import Batch, Journal, Record
+from koala.policies import chosen
+from koala.sim.faults import Chances, FaultPlan
+from koala.sim.replay.changes import Changes
+from koala.sim.replay.chronicle import Chronicle
+from koala.sim.replay.whatif import Comparison, compare
+from koala.sim.sites import Setting, Site
+from koala.sim.starters import Starter
+from koala.sim.world import World
+from tests.sim.scenario import Run, Scenario
+
+BANDWIDTH_BPS = 1_000_000.0
+
+
+@dataclass(kw_only=True)
+class Told:
+    """A recorded run: its notes, and the state that its replay gives."""
+
+    chronicle: Chronicle
+    scheduler: Scheduler
+
+    def compare(self, **changes: object) -> Comparison:
+        """Simulated as it was, and with changes."""
+        policies = {k: str(v) for k, v in changes.items() if k in ("placement", "queueing")}
+        others = {k: v for k, v in changes.items() if k not in policies}
+        wanted = Changes(policies=policies, parameters=others)
+        return compare(self.chronicle, self.scheduler, wanted, lambda _n, _r: lambda _at: None)
+
+
+class Blind:
+    """Sees nothing: the worlds here are judged by their journals."""
+
+    def handled(self, scheduler: Scheduler, event: Event, now: Instant) -> None:
+        """Nothing to do."""
+
+    def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
+        """Nothing to do."""
+
+    def replayed(self, before: str | None, after: str) -> None:
+        """Nothing to do."""
+
+    def accepted(self, job: JobId) -> None:
+        """Nothing to do."""
+
+    def began(self, site: SiteName, starter: Starter) -> None:
+        """Nothing to do."""
+
+    def armed(self, site: SiteName, starter: Starter) -> None:
+        """Nothing to do."""
+
+    def passed(self, site: SiteName, starter: Starter) -> None:
+        """Nothing to do."""
+
+    def ended(self, site: SiteName, starter: Starter) -> None:
+        """Nothing to do."""
+
+
+@dataclass(kw_only=True)
+class Grid:
+    """A grid in simulated time that does what a test says."""
+
+    sites: Mapping[str, int]
+    run_s: Mapping[str, Seconds] = field(default_factory=dict)  # by job; 10 else
+    grace_s: Seconds = 5.0
+    chances: Chances = field(default_factory=Chances)
+
+    def __post_init__(self) -> None:
+        facts = {
+            name: SiteFacts(processors=processors, grace_s=self.grace_s)
+            for name, processors in self.sites.items()
+        }
+        self.world = World(
+            tuple(Setting(name=SiteName(name), facts=fact) for name, fact in facts.items()),
+            parameters=Parameters(bandwidth_default_bps=BANDWIDTH_BPS),
+            policies=chosen(),
+            plan=FaultPlan(1, chances=self.chances, kinds=(), quiet_at=1e9),
+            onlooker=Blind(),
+            program=self._program,
+            bandwidth=lambda _source, _target: BANDWIDTH_BPS,
+        )
+        self.world.begin()
+
+    def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
+        return self.run_s.get(claim.partition("/")[0], 10.0), 0
+
+    def site(self, name: str) -> Site:
+        """A site, for what happens there."""
+        return self.world.sites[SiteName(name)]
+
+    def submit(self, job: str, spec: JobSpec, *, at: Instant) -> None:
+        """A client submits."""
+        self.world.submit(JobId(job), spec, at)
+
+    def at(self, instant: Instant, call: Callable[[], None]) -> None:
+        """Something happens."""
+        self.world.engine.at(instant, call)
+
+    def local_job(self, site: str, processors: int, *, at: Instant, run_s: Seconds) -> None:
+        """A job of a site's own users."""
+        self.at(at, lambda: self.site(site).submit_local(processors, run_s))
+
+    def told(self, until: Instant) -> Told:
+        """Run, and take notes of the journal."""
+        self.world.engine.run(until)
+        return told(self.records())
+
+    def records(self) -> list[Record]:
+        """The journal as a daemon keeps it, parameters first."""
+        parameters = self.world.daemon.scheduler.parameters
+        first = ParametersChanged(parameters=parameters)
+        rows: list[tuple[Instant, Event, list[Any]]] = [(0.0, first, [])]
+        rows += [(r.at, r.event, json.loads(r.answers)) for r in self.world.daemon.journal]
+        return [
+            Record(seq=seq, at=at, event=event, answers=answers)
+            for seq, (at, event, answers) in enumerate(rows, 1)
+        ]
+
+
+def told(records: Sequence[Record]) -> Told:
+    """The notes of a journal."""
+    scheduler, chronicle = Scheduler(Parameters(), NO_POLICIES), Chronicle()
+    for record in records:
+        actions = scheduler.replay(record.event, record.at, record.answers)
+        chronicle.note(record.event, record.at, actions)
+    return Told(chronicle=chronicle, scheduler=scheduler)
+
+
+def written(records: Sequence[Record], folder: Path) -> Path:
+    """The records as a journal on disk, with a digest of the state after the last; its file."""
+    journal = Journal.open(folder)
+    assert list(journal.records()) == []
+    journal.append(Batch(records=records, digest=digest(told(records).scheduler)))
+    journal.close()
+    return journal.path
+
+
+def drawn(scenario: Scenario) -> Told:
+    """The notes of a swarm's run, whose scheduler began with its own parameters."""
+    run = Run(scenario)
+    run.play()
+    chronicle = Chronicle()
+    scheduler = Scheduler(scenario.parameters, NO_POLICIES)
+    chronicle.note(
+        ParametersChanged(
+            parameters=scenario.parameters, policies=(("placement", scenario.placement),)
+        ),
+        0.0,
+        [],
+    )
+    for record in run.world.daemon.journal:
+        actions = scheduler.replay(record.event, record.at, json.loads(record.answers))
+        chronicle.note(record.event, record.at, actions)
+    return Told(chronicle=chronicle, scheduler=scheduler)
