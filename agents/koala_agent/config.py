@@ -49,18 +49,6 @@ class AgentTable(Table, frozen=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-class TLSTable(Table, frozen=True):
-    """Certificates of the link, PEM files: who signed the daemon's, and our own with its key.
-
-    `server_name` is the name in the daemon's certificate when it is not the host that is dialled.
-    """
-
-    authority: str
-    certificate: str = ""
-    key: str = ""
-    server_name: str = ""
-
-
 class SiteTable(Table, frozen=True):
     """What the site offers, and its owner's limits.
 
@@ -160,7 +148,6 @@ class Config(Table, frozen=True):
     load: LoadTable = LoadTable()
     files: FilesTable = FilesTable()
     starter: StarterTable = StarterTable()
-    tls: TLSTable | None = None
 
 
 def read_config(path: Path) -> Config:
@@ -209,13 +196,6 @@ def _check(config: Config, source: str) -> None:
     ):
         if endpoint is not None and int(endpoint.rpartition(":")[2]) > 65535:
             _refuse(source, key=key, value=endpoint, allowed="a port from 0 to 65535")
-    if config.tls is not None and bool(config.tls.certificate) != bool(config.tls.key):
-        _refuse(
-            source,
-            key="tls.key",
-            value=config.tls.key,
-            allowed="certificate and key together, or neither",
-        )
 
 
 def _check_manager(config: Config, source: str, *, given: object) -> None:
@@ -262,7 +242,7 @@ def _numbers(config: Config) -> Iterator[tuple[str, str, float]]:
     """All numbers with a fraction, each with its table and key."""
     for table in config.__struct_fields__:
         struct = getattr(config, table)
-        for key in struct.__struct_fields__ if isinstance(struct, Table) else ():
+        for key in struct.__struct_fields__:
             value = getattr(struct, key)
             if isinstance(value, float):
                 yield table, key, value
@@ -278,19 +258,10 @@ def _with_paths(config: Config, folder: Path) -> Config:
     state = folder / Path(config.agent.state_dir).expanduser()
     store = state / Path(config.files.store).expanduser()
     replace = msgspec.structs.replace
-    tls = config.tls
-    if tls is not None:
-        tls = replace(
-            tls,
-            authority=str(folder / tls.authority),
-            certificate=str(folder / tls.certificate) if tls.certificate else "",
-            key=str(folder / tls.key) if tls.key else "",
-        )
     return replace(
         config,
         agent=replace(config.agent, state_dir=str(state)),
         files=replace(config.files, store=str(store)),
-        tls=tls,
     )
 
 
@@ -303,7 +274,6 @@ TABLES: dict[str, type[Table]] = {
     "load": LoadTable,
     "files": FilesTable,
     "starter": StarterTable,
-    "tls": TLSTable,
 }
 
 _PLACED = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?(?P<path>\$[^`]*)`)?$", re.DOTALL)

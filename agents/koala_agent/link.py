@@ -17,7 +17,6 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import grpc
@@ -110,37 +109,20 @@ class Agent(Protocol):
 Encode: TypeAlias = Callable[[object], link_pb2.FromAgent]
 Decode: TypeAlias = "Callable[[link_pb2.ToAgent], FromDaemon | None]"
 """None for a kind that a later version has; raises SpecError for what cannot be meant."""
-Credentials: TypeAlias = "grpc.ChannelCredentials | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """Where the daemon is and how messages look. Without credentials the link is plain text."""
+    """Where the daemon is and how messages look."""
 
     target: str
     encode: Encode
     decode: Decode
-    credentials: Credentials = None
-    server_name: str = ""
     queue_max: int = SEND_QUEUE_MAX
 
     def channel(self) -> grpc.aio.Channel:
         """A new channel, not connected yet."""
-        options: list[tuple[str, int | str]] = [*CHANNEL_OPTIONS]
-        if self.credentials is None:
-            return grpc.aio.insecure_channel(self.target, options=options)
-        if self.server_name:
-            options.append(("grpc.ssl_target_name_override", self.server_name))
-        return grpc.aio.secure_channel(self.target, self.credentials, options=options)
-
-
-def read_credentials(*, authority: Path, certificate: Path | None, key: Path | None) -> Credentials:
-    """Credentials from PEM files. Raises OSError."""
-    return grpc.ssl_channel_credentials(
-        root_certificates=authority.read_bytes(),
-        private_key=key.read_bytes() if key else None,
-        certificate_chain=certificate.read_bytes() if certificate else None,
-    )
+        return grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
 
 
 class Link:

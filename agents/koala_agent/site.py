@@ -17,19 +17,18 @@ from random import Random
 import msgspec
 import structlog
 
-from koala.errors import ConfigError, LocalManagerError
+from koala.errors import LocalManagerError
 from koala_agent import clock, codec, values
 from koala_agent.carrier import Claims, Ports, check_outputs
 from koala_agent.claim_states import Claim
 from koala_agent.collecting import missing, upload_order
 from koala_agent.config import Config, LRMTable, largest_local_job
 from koala_agent.files.carrier import Files, FilesSettings
-from koala_agent.files.channels import Certificates
 from koala_agent.files.incoming import Incoming
 from koala_agent.files.orders import FetchOrder, ServeOrder
 from koala_agent.files.rates import RateLimits
 from koala_agent.inputs import UNCLAIMED_S, InputManager, Inputs, finished_copies
-from koala_agent.link import Credentials, Link, Wire, read_credentials
+from koala_agent.link import Link, Wire
 from koala_agent.logs import LogChunk, LogRequest, read_log
 from koala_agent.lrm.batch import BatchManager, BatchSettings
 from koala_agent.lrm.dialect import Dialect
@@ -360,8 +359,6 @@ class Site:
             target=config.agent.daemon,
             encode=lambda message: codec.encode(message, self._facts()),
             decode=codec.decode,
-            credentials=_credentials(config),
-            server_name=config.tls.server_name if config.tls else "",
         )
         return Link(session, wire, self, clock=clock.now)
 
@@ -423,35 +420,4 @@ def _files_settings(config: Config) -> FilesSettings:
         rates=RateLimits(default=config.files.rate, by_site=config.files.rates),
         fetches_max=config.files.concurrent,
         readers_max=2 * config.files.concurrent,
-        certificates=_certificates(config),
     )
-
-
-def _credentials(config: Config) -> Credentials:
-    """Raises ConfigError when a file cannot be read."""
-    tls = config.tls
-    if tls is None:
-        return None
-    try:
-        return read_credentials(
-            authority=Path(tls.authority),
-            certificate=Path(tls.certificate) if tls.certificate else None,
-            key=Path(tls.key) if tls.key else None,
-        )
-    except OSError as error:
-        raise ConfigError(f"[tls]: {error}") from error
-
-
-def _certificates(config: Config) -> Certificates | None:
-    """Agents among themselves use the same certificates, when there is an own one."""
-    tls = config.tls
-    if tls is None or not tls.certificate:
-        return None
-    try:
-        return Certificates(
-            authority=Path(tls.authority).read_bytes(),
-            certificate=Path(tls.certificate).read_bytes(),
-            key=Path(tls.key).read_bytes(),
-        )
-    except OSError as error:
-        raise ConfigError(f"[tls]: {error}") from error

@@ -33,7 +33,7 @@ from grpc import aio
 from koala.daemon.spool import Purpose, Spool, is_token
 from koala.errors import SpecError, UnreachableError
 from koala.wire.v1 import files_pb2, files_pb2_grpc
-from koala_agent.files.channels import SERVER_OPTIONS, Certificates, RefusalError, listen
+from koala_agent.files.channels import SERVER_OPTIONS, RefusalError
 from koala_agent.files.folders import Descriptor
 from koala_agent.files.incoming import Digest
 from koala_agent.files.names import shown
@@ -61,8 +61,7 @@ class RelaySettings:
     """`listen` is host:port, port 0 for any; `spool` a folder; `secret` the tokens' key, in hex.
 
     `bytes_per_s` bounds all copies together (None: no limit). A reader waits `offer_wait_s` for its
-    source, and a peer that takes or sends nothing for `stalled_s` is cut. `authority`,
-    `certificate` and `key` are paths of PEM files; empty: without TLS.
+    source, and a peer that takes or sends nothing for `stalled_s` is cut.
     """
 
     secret: str = field(repr=False)
@@ -76,9 +75,6 @@ class RelaySettings:
     stores_max: int = 32
     output_bytes_max: int = 2**40
     log_bytes_max: int = LOG_BYTES_MAX
-    authority: str = ""
-    certificate: str = ""
-    key: str = ""
 
 
 class PipeClosedError(Exception):
@@ -407,7 +403,7 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     server = aio.server(options=SERVER_OPTIONS)
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
-    port = listen(server, settings.listen, _certificates(settings))
+    port = server.add_insecure_port(settings.listen)
     await server.start()
     try:
         on_listening(port)
@@ -502,16 +498,6 @@ def _print_port(port: int) -> None:
 def _append(descriptor: Descriptor, digest: Digest, content: bytes) -> None:
     descriptor.write(content, digest.size_bytes)
     digest.update(content)
-
-
-def _certificates(settings: RelaySettings) -> Certificates | None:
-    if not settings.certificate:
-        return None
-    return Certificates(
-        authority=Path(settings.authority).read_bytes(),
-        certificate=Path(settings.certificate).read_bytes(),
-        key=Path(settings.key).read_bytes(),
-    )
 
 
 def _busy(reason: str) -> RefusalError:

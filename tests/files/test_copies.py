@@ -10,11 +10,9 @@ import pytest
 
 from koala.errors import ConfigError
 from koala_agent.files.carrier import Files
-from koala_agent.files.channels import Certificates
 from koala_agent.files.orders import FileFound, FileRemoved, TransferFailed
 from koala_agent.files.rates import RateLimits
 from koala_agent.files.transfer import TransferLimits
-from tests.files.certificates import CERTIFICATE, KEY
 from tests.files.stage import (
     LIMIT_S,
     QUICK,
@@ -508,26 +506,6 @@ async def test_what_was_served_is_forgotten_some_time_after_its_last_reader(
         end = await leiden.reports.wait(lambda r: isinstance(r, TransferFailed), after=after)
         assert isinstance(end, TransferFailed)
         assert "UNAUTHENTICATED" in end.reason
-
-
-async def test_files_pass_between_sites_with_certificates_and_not_to_one_without(
-    tmp_path: Path,
-) -> None:
-    content = some_bytes(300_000)
-    certificates = Certificates(authority=CERTIFICATE, certificate=CERTIFICATE, key=KEY)
-    limits = replace(QUICK, tries_max=2)
-    async with (
-        running(a_site(tmp_path, "delft", certificates=certificates)) as delft,
-        running(a_site(tmp_path, "leiden", certificates=certificates)) as leiden,
-        running(a_site(tmp_path, "utrecht", transfers=limits)) as utrecht,
-    ):
-        delft.put("input.dat", content)
-        serve, fetch = orders(content, address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        await finished(leiden, fetch.transfer)
-        utrecht.files.fetch(fetch)
-        assert "UNAVAILABLE" in (await failed(utrecht, fetch.transfer)).reason
 
 
 async def test_checksums_survive_a_restart_and_are_computed_anew_when_a_file_changed(

@@ -17,7 +17,7 @@ from grpc import aio
 
 from koala.errors import ConfigError
 from koala.wire.v1 import files_pb2_grpc
-from koala_agent.files.channels import SERVER_OPTIONS, Certificates, Channels, listen
+from koala_agent.files.channels import SERVER_OPTIONS, Channels
 from koala_agent.files.fetch import Fetch, FetchPlace
 from koala_agent.files.incoming import Incoming
 from koala_agent.files.orders import (
@@ -63,7 +63,6 @@ class FilesSettings:
     serve_after_s: float = 300.0
     transfers: TransferLimits = field(default_factory=TransferLimits)
     uploads: UploadLimits = field(default_factory=UploadLimits)
-    certificates: Certificates | None = None
 
 
 class Files:
@@ -83,7 +82,7 @@ class Files:
         self._on_report = on_report
         self._store = FileStore(settings.store, settings.state / "checksums.json")
         self._incoming = Incoming(settings.state / "incoming")
-        self._channels = Channels(settings.certificates)
+        self._channels = Channels()
         self._fetches: dict[str, Fetch] = {}
         self._leaving: dict[str, asyncio.Event] = {}
         self._offers: dict[str, asyncio.Task[None]] = {}
@@ -212,7 +211,7 @@ class Files:
         server = aio.server(options=SERVER_OPTIONS)
         files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
         try:
-            self.port = listen(server, address, self._settings.certificates)
+            self.port = server.add_insecure_port(address)
         except RuntimeError as error:
             message = f"files.serve = {address!r}: cannot listen there: {error}"
             raise ConfigError(message) from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import grpc
 from grpc import aio
@@ -59,15 +58,6 @@ class RefusalError(Exception):
         super().__init__(reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificates:
-    """PEM bytes for TLS between sites: who signs, and our own certificate with its key."""
-
-    authority: bytes
-    certificate: bytes
-    key: bytes
-
-
 class Channels:
     """One channel for each address; copies with the same peer share a connection.
 
@@ -75,14 +65,13 @@ class Channels:
     nothing behind.
     """
 
-    def __init__(self, certificates: Certificates | None = None) -> None:
-        self._certificates = certificates
+    def __init__(self) -> None:
         self._open: dict[str, tuple[aio.Channel, int]] = {}
 
     @asynccontextmanager
     async def use(self, address: str) -> AsyncIterator[aio.Channel]:
         """The channel to host:port, for as long as the block lasts."""
-        channel, users = self._open.get(address) or (self._dial(address), 0)
+        channel, users = self._open.get(address) or (_dial(address), 0)
         self._open[address] = (channel, users + 1)
         try:
             yield channel
@@ -93,24 +82,6 @@ class Channels:
             else:
                 await channel.close()
 
-    def _dial(self, address: str) -> aio.Channel:
-        if self._certificates is None:
-            return aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        credentials = grpc.ssl_channel_credentials(
-            root_certificates=self._certificates.authority,
-            private_key=self._certificates.key,
-            certificate_chain=self._certificates.certificate,
-        )
-        return aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
 
-
-def listen(server: aio.Server, address: str, certificates: Certificates | None) -> int:
-    """Opens the server's port; the result is its number. Raises RuntimeError when it is taken."""
-    if certificates is None:
-        return server.add_insecure_port(address)
-    credentials = grpc.ssl_server_credentials(
-        [(certificates.key, certificates.certificate)],
-        root_certificates=certificates.authority,
-        require_client_auth=True,
-    )
-    return server.add_secure_port(address, credentials)
+def _dial(address: str) -> aio.Channel:
+    return aio.insecure_channel(address, options=CHANNEL_OPTIONS)

@@ -84,16 +84,9 @@ concurrent = 2
 [starter]
 listen = "127.0.0.1:0"
 python = "/usr/bin/python3"
-[tls]
-authority = "ca.pem"
-certificate = "delft.pem"
-key = "delft.key"
-server_name = "koala"
 """)
     assert config.lrm.discipline == "easy"
     assert config.files.rates == {"utrecht": 5e5}
-    assert config.tls is not None
-    assert config.tls.authority == "/etc/koala/ca.pem"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +104,7 @@ server_name = "koala"
         (MINIMAL + "[files]\nserve = 'here:70000'", "allowed is a port from 0 to 65535"),
         (MINIMAL + "[load]\nsize_min = 9", "load.size_min = 9: allowed is at most load.size_max"),
         (MINIMAL + "[load]\nsize_max = 17", "load.size_max = 17: allowed is at most site"),
-        (MINIMAL + "[tls]\nauthority = 'a'\nkey = 'b'", "certificate and key together"),
+        (MINIMAL + "[tls]\nauthority = 'a'", "tls is not known: allowed are agent, site"),
         (MINIMAL + "[network]", "network is not known: allowed are agent, site"),
         (MINIMAL.replace("daemon", "deamon"), "agent.deamon is not known"),
         (MINIMAL.replace('daemon = "localhost:7400"', ""), "agent.daemon is missing"),
