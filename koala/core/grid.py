@@ -141,6 +141,7 @@ class GridView:
         "_bandwidth_default",
         "_idle",
         "_idle_max",
+        "_idle_sum",
         "_near",
         "_owners",
         "_probing",
@@ -159,6 +160,7 @@ class GridView:
         self.sites: tuple[SiteView, ...] = tuple(sites)
         self._idle = {site.name: site.idle for site in self.sites}
         self._idle_max: int | None = None  # worked out when asked
+        self._idle_sum: int | None = None
         self._owners = {site.name: site.owner for site in self.sites if site.owner is not None}
         self._probing = {site.name: True for site in self.sites if site.is_probing}
         self._replicas = replicas
@@ -182,6 +184,13 @@ class GridView:
             self._idle_max = max(self._idle.values(), default=0)
         return self._idle_max
 
+    @property
+    def idle_sum(self) -> int:
+        """Idle processors of all sites together."""
+        if self._idle_sum is None:
+            self._idle_sum = sum(self._idle.values())
+        return self._idle_sum
+
     def idle_at(self, site: SiteName) -> int:
         """Idle processors of one site; 0 when it is not usable."""
         return self._idle.get(site, 0)
@@ -189,27 +198,27 @@ class GridView:
     def take(self, site: SiteName, processors: int) -> None:
         """Count a component placed in this scan, or claimed in this try."""
         self._idle[site] -= processors
-        self._idle_max = None
+        self._idle_max = self._idle_sum = None
 
     def close(self, sites: Iterable[SiteName]) -> None:
         """These take nothing more in this scan."""
         for site in sites:
             if self._idle.get(site, 0) > 0:
                 self._idle[site] = 0
-                self._idle_max = None
+                self._idle_max = self._idle_sum = None
 
     def close_probed(self, sites: Iterable[SiteName]) -> None:
         """A job was placed on these: where it is a probe, no other job may join it."""
         for site in sites:
             if site in self._probing:
                 self._idle[site] = 0
-                self._idle_max = None
+                self._idle_max = self._idle_sum = None
 
     def give(self, site: SiteName, processors: int) -> None:
         """Count processors that a preempted job will give back."""
         if site in self._idle:
             self._idle[site] += processors
-            self._idle_max = None
+            self._idle_max = self._idle_sum = None
 
     def near(
         self, file: FileName, user: UserName | None = None

@@ -457,10 +457,12 @@ class Job:
     ran_s: Seconds = 0.0  # processor-seconds from pass to end
     story: list[tuple[Instant, str]] = field(default_factory=list)
     largest: int = field(init=False)  # of the spec, kept because scans of long queues ask for them
+    processors: int = field(init=False)
     needed: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.largest = self.spec.largest
+        self.processors = self.spec.processors
         self.needed = self.spec.needed
 
     @property

@@ -144,7 +144,8 @@ def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> boo
     state.fresh.pop(job.id, None)
     job.placement_tries += 1
     needed = job.needed
-    if needed == len(job.spec.components) and job.largest > picture.idle_max:
+    is_whole = needed == len(job.spec.components)
+    if is_whole and (job.largest > picture.idle_max or job.processors > picture.idle_sum):
         placement = None  # needs no policy: long queues are scanned often
     else:
         placement = find_placement(state, job, picture, needed)

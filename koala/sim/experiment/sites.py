@@ -74,6 +74,7 @@ class Site:
         self.setting = setting
         self.name = setting.name
         self.is_down = False
+        self.waits_to_be_asked = False
         self.users = LocalUsers()
         self.claims: dict[ClaimId, _Held] = {}
         self.queue = self._empty_queue()
@@ -86,8 +87,10 @@ class Site:
         self._waiting: dict[int, LocalJob] = {}
         self._running: dict[int, tuple[LocalJob, Entry]] = {}
         self._through = 0
-        self._told: tuple[int, int] = (setting.facts.processors, 0)
+        self._figure: tuple[int, int] = (setting.facts.processors, 0)
+        self._told = self._figure
         self._is_pass_due = False
+        self._wake: Entry | None = None
 
     def begin(self) -> None:
         """The site's own users begin to submit."""
@@ -258,13 +261,25 @@ class Site:
                 self._start_local(key)
             else:
                 self._start_claim(key)
+        self._wake_again()
+        self._figure = (self.queue.startable(now), self._through)
+        if not self.waits_to_be_asked:
+            self.report()
+
+    def _wake_again(self) -> None:
+        """A pass may be due although nothing happens until then."""
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
         if self.queue.wake_at < math.inf:
-            self._engine.at(self.queue.wake_at, self._pass_soon)
-        figure = (self.queue.startable(now), self._through)
-        if figure != self._told:
-            self._told = figure
+            self._wake = self._engine.at(self.queue.wake_at, self._pass_soon)
+
+    def report(self) -> None:
+        """Say what was idle after the last pass, if that has changed since the last report."""
+        if self._figure != self._told:
+            self._told = idle, through = self._figure
             rtt_s = 2 * self.setting.latency_s
-            self._say(SiteReported(site=self.name, idle=figure[0], through=figure[1], rtt_s=rtt_s))
+            self._say(SiteReported(site=self.name, idle=idle, through=through, rtt_s=rtt_s))
 
     # --- outages ---
 

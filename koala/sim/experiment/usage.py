@@ -32,9 +32,14 @@ class Span:
     running: float
 
     @property
+    def koala(self) -> float:
+        """Processors that the scheduler's jobs have."""
+        return self.held + self.running
+
+    @property
     def busy(self) -> float:
         """Processors in use, for whatever."""
-        return self.local + self.held + self.running
+        return self.local + self.koala
 
 
 class Usage:
@@ -50,6 +55,8 @@ class Usage:
         self._whole = [0, 0, 0]
         self._level = [0, 0, 0, 0]  # at usable sites; the last is what there is of processors
         self._bins: list[list[float]] = []
+        self._bin_until: Instant = 0.0
+        self._open_bin()
 
     def add(self, site: SiteName, use: Use, processors: int, now: Instant) -> None:
         """So many processors more, or less when negative, are used from now on."""
@@ -78,21 +85,23 @@ class Usage:
         duration_s = now - self._now
         if duration_s <= 0:
             return
-        for use in Use:
-            self.totals_s[use] += self._whole[use] * duration_s
-        at = self._now
-        while at < now:
-            index = int(at // self.bin_s)
-            until = min(now, (index + 1) * self.bin_s)
-            if until <= at:  # the end of a bin, rounded down into it
-                index, until = index + 1, min(now, (index + 2) * self.bin_s)
-            while len(self._bins) <= index:
-                self._bins.append([0.0] * 4)
-            counts = self._bins[index]
-            for index_of_use, level in enumerate(self._level):
-                counts[index_of_use] += level * (until - at)
-            at = until
-        self._now = now
+        for use, processors in enumerate(self._whole):
+            self.totals_s[use] += processors * duration_s
+        while now > self._bin_until:
+            self._count(self._bin_until)
+            self._open_bin()
+        self._count(now)
+
+    def _count(self, until: Instant) -> None:
+        """Within the open bin."""
+        counts, duration_s = self._bins[-1], until - self._now
+        for index, level in enumerate(self._level):
+            counts[index] += level * duration_s
+        self._now = until
+
+    def _open_bin(self) -> None:
+        self._bins.append([0.0] * 4)
+        self._bin_until = len(self._bins) * self.bin_s
 
     def spans(self) -> tuple[Span, ...]:
         """The bins up to now; the last one may be shorter."""
@@ -100,6 +109,8 @@ class Usage:
         for index, counts in enumerate(self._bins):
             begin_at = index * self.bin_s
             duration_s = min(self.bin_s, self._now - begin_at)
+            if duration_s <= 0:
+                break
             local, held, running, processors = (count / duration_s for count in counts)
             found.append(
                 Span(

@@ -27,6 +27,7 @@ from koala.core.events import (
     ParametersChanged,
     ReplicaAdded,
     SiteRegistered,
+    SiteReported,
     SiteResumed,
     Woken,
 )
@@ -138,6 +139,18 @@ class Grid:
         status = submission.statuses[index] if submission.statuses else 0
         return submission.run_s[index], status
 
+    def wait_to_be_asked(self) -> None:
+        """From now on a site reports when `ask` is called, and no sooner: nobody acts on what is
+        idle in the meantime, and most reports would be overtaken. A report that takes time to come
+        is sent at once all the same."""
+        for site in self.sites.values():
+            site.waits_to_be_asked = not site.setting.latency_s
+
+    def ask(self) -> None:
+        """Have every site that has something new report it now."""
+        for site in self.sites.values():
+            site.report()
+
     def carry_out(self, actions: Sequence[Action]) -> None:
         """Each action comes to its site as an entry of its own."""
         for action in actions:
@@ -194,6 +207,8 @@ class World:
             bin_s=bin_s,
             tell=self.tell,
         )
+        if parameters.scan == "interval":  # then a report changes what is known, and starts nothing
+            self.grid.wait_to_be_asked()
         self._watch = watch
         self._arriving: Iterator[Submission] = iter(submissions)
         self._is_exhausted = False
@@ -230,6 +245,8 @@ class World:
 
     def tell(self, event: Event) -> None:
         """An event happens now."""
+        if not isinstance(event, SiteReported):
+            self.grid.ask()
         now = self.engine.now
         actions = self.scheduler.handle(event, now)
         self.events += 1

@@ -8,7 +8,7 @@ system, which has no mean response time, is marked SAT as in the papers.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from math import ceil, isfinite
 from pathlib import Path
@@ -71,26 +71,32 @@ def as_csv(figure: Figure, results: Results) -> str:
 
 def draw(figure: Figure, results: Results, stem: Path) -> tuple[Path, Path]:
     """The figure as SVG and PNG."""
+    vector, bitmap = stem.with_suffix(".svg"), stem.with_suffix(".png")
+    picture(figure.panels, f"Figure {figure.number}. {figure.title}", results, (vector, bitmap))
+    return vector, bitmap
+
+
+def picture(panels: Sequence[Panel], title: str, results: Results, paths: Sequence[Path]) -> None:
+    """Panels in one drawing, to files whose suffixes say in which format."""
     from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
     from matplotlib.figure import Figure as Drawing  # noqa: PLC0415
 
     with style.context(STYLE, after_reset=True):
-        columns = min(len(figure.panels), 3)
-        rows = ceil(len(figure.panels) / columns)
+        columns = min(len(panels), 3)
+        rows = ceil(len(panels) / columns)
         width = 7.0 if columns == 1 else 4.2 * columns
         drawing = Drawing(figsize=(width, 2.9 * rows + 0.6), layout="constrained")
-        for index, panel in enumerate(figure.panels, start=1):
+        for index, panel in enumerate(panels, start=1):
             _draw_panel(drawing.add_subplot(rows, columns, index), panel, results)
-        drawing.suptitle(f"Figure {figure.number}. {figure.title}", fontsize=10)
+        drawing.suptitle(title, fontsize=10)
         _add_legend(drawing)
-        return _save(drawing, stem)
+        for path in paths:
+            _save(drawing, path)
 
 
-def _save(drawing: Drawing, stem: Path) -> tuple[Path, Path]:
-    vector, bitmap = stem.with_suffix(".svg"), stem.with_suffix(".png")
-    drawing.savefig(vector, metadata={"Date": None})
-    drawing.savefig(bitmap, dpi=150, metadata={"Software": None})
-    return vector, bitmap
+def _save(drawing: Drawing, path: Path) -> None:
+    dates = {".svg": {"Date": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+    drawing.savefig(path, dpi=150, metadata=dates.get(path.suffix))
 
 
 def _add_legend(drawing: Drawing) -> None:

@@ -274,11 +274,19 @@ def test_usage_is_the_mean_over_each_bin() -> None:
     same(second.running * second.duration_s, 4 * 50.0)
 
 
-def test_the_scheduler_is_told_what_is_idle_before_it_decides() -> None:
-    world = Watched([site("home", 1), site("delft", 8, local(80.0, 8, 20.0))], far())
+@pytest.mark.parametrize(
+    ("scan", "told_at"), [("change", [80.0, 100.0]), ("interval", [85.0, 103.75])]
+)
+def test_sites_report_at_once_or_when_somebody_wants_to_know(
+    scan: str, told_at: list[float]
+) -> None:
+    """With scans at intervals a report starts nothing; at the claiming tries it is there."""
+    world = Watched(
+        [site("home", 1), site("delft", 8, local(80.0, 8, 20.0))], far(), parameters={"scan": scan}
+    )
     world.play()
     reports = [(at, e.idle) for at, e, _ in world.seen if isinstance(e, SiteReported)]
-    assert reports[:2] == [(80.0, 0), (100.0, 8)]
+    assert reports[:2] == [(told_at[0], 0), (told_at[1], 8)]
 
 
 def test_a_run_that_is_broken_off_says_what_is_left() -> None:

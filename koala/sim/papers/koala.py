@@ -1,0 +1,86 @@
+"""KOALA's experiment, figures 2 to 5 (KOALA 5)."""
+
+from __future__ import annotations
+
+from koala.sim.das.run import DRAWN_S, over_time, run
+from koala.sim.das.setting import Group, Setting
+from koala.sim.papers.paper import Figure, Outcome, Panel, Quantity, Run, Series
+
+LINES = {"busy": "in all", "local": "other users", "koala": "KOALA"}
+PRIORITIES = ("high", "low")
+
+
+def simulate(wanted: Run) -> Outcome:
+    """One run of a setting; its length is the setting's own: until the last job has ended."""
+    assert isinstance(wanted.setting, Setting)
+    found = run(wanted.setting, wanted.seed)
+    return Outcome(values=found.values, is_saturated=found.unfinished > 0)
+
+
+def figures(setting: Setting, *, until_s: float = DRAWN_S) -> tuple[Figure, ...]:
+    """Figures 2 to 5 at a setting; figure 2 up to an instant that all runs reach."""
+    return (
+        _utilization(setting, until_s),
+        _bars(setting, 3, "Failures by job size", "failures_percent", "% of the runs"),
+        _bars(setting, 4, "Jobs that use co-allocation", "coallocated_percent", "% of the jobs"),
+        Figure(
+            number=5,
+            title="Placement times and start delays",
+            panels=(
+                _panel(setting, "placement time", "placement_s", "s"),
+                _panel(setting, "start delay", "start_delay_s", "s"),
+            ),
+        ),
+    )
+
+
+def _utilization(setting: Setting, until_s: float) -> Figure:
+    minutes = [index * setting.bin_s / 60 for index in range(int(until_s // setting.bin_s))]
+    return Figure(
+        number=2,
+        title="System utilisation during the experiment",
+        panels=(
+            Panel(
+                title="",
+                x=tuple(minutes),
+                series=tuple(
+                    Series(
+                        name=name,
+                        of=tuple(Quantity(setting, over_time(use, minute)) for minute in minutes),
+                    )
+                    for use, name in LINES.items()
+                ),
+                x_label="minutes",
+                y_label="% of the processors",
+            ),
+        ),
+    )
+
+
+def _bars(setting: Setting, number: int, title: str, measure: str, unit: str) -> Figure:
+    return Figure(number=number, title=title, panels=(_panel(setting, "", measure, unit),))
+
+
+def _panel(setting: Setting, title: str, measure: str, unit: str) -> Panel:
+    """A group of bars a size and number of components, one bar a priority."""
+    shapes = [(size, count) for size in setting.sizes for count in setting.allowed(size)]
+    return Panel(
+        title=title,
+        x=tuple(f"{size} ({count})" for size, count in shapes),
+        series=tuple(
+            Series(
+                name=f"{priority} priority",
+                of=tuple(
+                    Quantity(setting, f"{measure}.{_group(size, count, priority)}")
+                    for size, count in shapes
+                ),
+            )
+            for priority in PRIORITIES
+        ),
+        x_label="job size (components)",
+        y_label=unit,
+    )
+
+
+def _group(size: int, count: int, priority: str) -> Group:
+    return Group(processors=size, components=count, priority=priority)
