@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from koala.sim.statistics import Interval
 
 INTERRUPTED = 130
-DISCIPLINES = ("easy", "fcfs")
+DISCIPLINES = ("easy", "fcfs", "conservative")
 PLACEMENTS = ("CF", "WF")
 PREEMPTIONS = ("component", "complete", "none")
 
@@ -86,7 +86,7 @@ def koala(
     exclusive_links: Annotated[
         bool, typer.Option("--exclusive-links", help="Each copy has the whole bandwidth.")
     ] = False,
-    discipline: Annotated[str, typer.Option(help="Local managers: easy or fcfs.")] = "easy",
+    discipline: Annotated[str, typer.Option(help="Local managers: easy, fcfs or conservative.")] = "easy",
     grace: Annotated[
         float, typer.Option(help="How long a claim may wait in a local queue, s.")
     ] = 1.0,
