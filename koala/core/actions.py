@@ -43,6 +43,7 @@ class ClaimProcessors:
     start_type: StartType
     component: ComponentSpec
     label: str
+    may_kill: bool = False  # local jobs, the youngest first, if it finds no room
     is_preempting: bool = False  # others are stopped for it, which may take `kill_s`
     inputs: tuple[TransferId, ...] = ()  # fetched files that the program reads
     local_input: FileName | None = None  # the replica of the site itself

@@ -19,6 +19,7 @@ from koala.core.facts import (
 from koala.core.files import Transfer
 from koala.core.grid import (
     Assignment,
+    GridView,
     Site,
 )
 from koala.core.job import (
@@ -35,15 +36,14 @@ from koala.core.sites import is_usable, note_ask, widen
 from koala.core.slots import (
     ClaimPlan,
     ClaimQuestion,
+    Ground,
     PendingPart,
     Victim,
 )
 from koala.core.starting import advance_start
 from koala.core.state import State
-from koala.core.timeline import (
-    next_claim_at,
-)
 from koala.core.timers import Bell
+from koala.core.tries import last_claim_at, next_claim
 from koala.core.values import (
     ClaimId,
     Instant,
@@ -60,10 +60,11 @@ def claim_when_answered(state: State, job: Job, now: Instant) -> None:
     wait for them.
     """
     assert job.attempt is not None
-    if not unanswered(state, job) or now >= job.attempt.start_at:
+    last_at = last_claim_at(state, job)
+    if not unanswered(state, job) or now >= last_at:
         try_to_claim(state, job, now)
     else:
-        state.timers.set(job.attempt.start_at, Bell.CLAIM, job.id)
+        state.timers.set(last_at, Bell.CLAIM, job.id)
 
 
 def try_to_claim(state: State, job: Job, now: Instant) -> None:
@@ -75,25 +76,19 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
         fail(state, job, f"not claimed in {limit} claiming tries", now)
         return
     job.claiming_tries += 1
+    job.tried_at = now
     attempt.tries += 1
-    is_last = now >= attempt.start_at
+    policies = state.policies
+    claim = policies.claim if job.deadline_at is None else policies.claim_timed
     picture = picture_of(state, now, job)
-    question = claim_question(state, job, now)
-    plan = state.recorder.ask(lambda: state.policies.claim(question, picture, state.policies.place))
+    question = claim_question(state, job, picture, now)
+    plan = state.recorder.ask(lambda: claim(question, picture, policies.place))
     assert isinstance(plan, ClaimPlan), plan
     carry_out(state, job, plan, now)
     if not isinstance(job.phase, Claiming) or job.attempt is not attempt:
         return
-    step_min_s = max(
-        state.parameters.claiming_step_min_s,
-        *(state.sites[m.site].facts.grace_s for m in attempt.present if m.site is not None),
-        0.0,
-    )
-    claim_at = None
-    if not is_last:
-        claim_at = next_claim_at(
-            now, attempt.start_at, fraction=job.claim_fraction, step_min_s=step_min_s
-        )
+    claim_at = next_claim(state, job, now)
+    if claim_at is not None:
         state.timers.set(claim_at, Bell.CLAIM, job.id)
     state.enter(job, Claiming(claim_at=claim_at), "", now)
     if claim_at is None:
@@ -102,7 +97,7 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
         start_if_held(state, job, now)
 
 
-def claim_question(state: State, job: Job, now: Instant) -> ClaimQuestion:
+def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> ClaimQuestion:
     attempt = job.attempt
     assert attempt is not None
     present = attempt.present
@@ -113,6 +108,7 @@ def claim_question(state: State, job: Job, now: Instant) -> ClaimQuestion:
             site=m.site,
             fixed=job.spec.components[m.component].site,
             size_bytes=part_of_file(state, job, m.component)[1],
+            is_optional=is_optional_member(job, m.component),
         )
         for m in present
         if m.claim is None and m.end is None
@@ -137,7 +133,31 @@ def claim_question(state: State, job: Job, now: Instant) -> ClaimQuestion:
             and is_usable(site)
             and now >= site.no_preempt_until
         ),
+        grounds=grounds(state, job, picture, now),
     )
+
+
+def grounds(state: State, job: Job, picture: GridView, now: Instant) -> tuple[Ground, ...]:
+    """At the last try before its deadline a job may have local jobs killed, where sites allow it.
+    What no local job and no claim of ours holds is idle there, whoever waits for it.
+    """
+    is_last = job.deadline_at is not None and next_claim(state, job, now) is None
+    if state.parameters.at_deadline != "kill" or not is_last:
+        return ()
+    ours: dict[SiteName, int] = {}
+    for claim in state.ledger.values():
+        ours[claim.site] = ours.get(claim.site, 0) + claim.processors
+    found = []
+    for view in picture.sites:
+        site = state.sites[view.name]
+        if view.owner not in (None, job.spec.owner):
+            continue
+        idle, local = view.idle, 0
+        if site.facts.may_kill_local and not site.is_probing:
+            local = site.reported_local
+            idle = max(idle, site.facts.processors - local - ours.get(site.name, 0))
+        found.append(Ground(site=site.name, idle=idle, local=local))
+    return tuple(found)
 
 
 def victims(state: State) -> tuple[Victim, ...]:
@@ -170,10 +190,17 @@ def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
         claim(state, job, members[component], now)
     for move in plan.moves:
         member = members[move.component]
-        text = f"component {job.spec.label(move.component)} moves from {member.site} to {move.site}"
-        state.tell(job, text, now)
+        label = job.spec.label(move.component)
+        way = f"moves from {member.site}" if member.site is not None else "goes"
+        state.tell(job, f"component {label} {way} to {move.site}", now)
         settle_member(state, job, member, move, now)
         claim(state, job, member, now)
+    if plan.forced and is_affordable(state, job, plan.forced, now):
+        for assignment in plan.forced:
+            member = members[assignment.component]
+            if member.site != assignment.site:
+                settle_member(state, job, member, assignment, now)
+            claim(state, job, member, now, may_kill=True)
     for component in plan.preempting:
         claim(state, job, members[component], now, is_preempting=True)
     if not all(members[component].claim for component in plan.preempting):
@@ -231,7 +258,13 @@ def settle_member(
 
 
 def claim(
-    state: State, job: Job, member: Member, now: Instant, *, is_preempting: bool = False
+    state: State,
+    job: Job,
+    member: Member,
+    now: Instant,
+    *,
+    is_preempting: bool = False,
+    may_kill: bool = False,
 ) -> None:
     """Make one claim, unless it is over the hold budget."""
     attempt = job.attempt
@@ -264,12 +297,29 @@ def claim(
         grace_until=now + site.facts.grace_s + (state.parameters.kill_s if is_preempting else 0.0),
         fence_s=state.parameters.fence_s,
         is_preempting=is_preempting,
+        may_kill=may_kill and site.facts.may_kill_local,
     )
     if component.start_type is StartType.NONE:
         claim.released = True  # it runs from check-in on, without a Release
         attempt.may_run = True
     state.ledger[identity] = claim
     state.actions.append(hold(state, claim))
+
+
+def is_affordable(state: State, job: Job, wanted: tuple[Assignment, ...], now: Instant) -> bool:
+    """Whether the hold budgets allow all of these claims: local jobs die for all or for none."""
+    hold_s = hold_max_s(state, job)
+    sums: dict[SiteName, float] = {}
+    for assignment in wanted:
+        processors = job.spec.components[assignment.component].processors
+        sums[assignment.site] = sums.get(assignment.site, 0.0) + processors * hold_s
+    limits = state.parameters
+    user = state.user_budgets.setdefault(job.spec.owner, Budget())
+    sites = {site: state.site_budgets.setdefault(site, Budget()) for site in sums}
+    return user.allows(sum(sums.values()), limit_s=limits.hold_budget_user_s, now=now) and all(
+        budget.allows(sums[site], limit_s=limits.hold_budget_site_s, now=now)
+        for site, budget in sites.items()
+    )
 
 
 def charge(
@@ -354,6 +404,10 @@ def judge(state: State, job: Job, now: Instant) -> None:
     strict = [m for m in missing if not is_optional_member(job, m.component)]
     if strict or held < job.needed or held == 0:
         names = ", ".join(describe(job, member) for member in strict or missing)
+        if job.deadline_at is not None:
+            text = f"not claimed in {job.claiming_tries} tries before its deadline: {names}"
+            fail(state, job, text, now)
+            return
         set_back(state, job, f"not claimed by its start time: {names}", now)
         return
     for member in missing:

@@ -39,6 +39,7 @@ from koala.core.timeline import (
     lowered_fraction,
 )
 from koala.core.timers import Bell
+from koala.core.tries import tries_left
 from koala.core.values import (
     Instant,
     TransferId,
@@ -48,7 +49,21 @@ from koala.core.values import (
 def enqueue(state: State, job: Job, text: str, now: Instant) -> None:
     state.enter(job, Placing(queued_at=now), text, now)
     state.queues.append(job)
-    state.ask_scan_for(job)
+    if job.deadline_at is None:
+        state.ask_scan_for(job)
+    else:
+        await_try(state, job, now)
+
+
+def await_try(state: State, job: Job, now: Instant) -> None:
+    """A job with a deadline is tried at instants of its own (Deadlines 2.2). One with a file is
+    also placed by scans, so that its file can travel before.
+    """
+    left = tries_left(state, job)
+    if left:
+        state.timers.set(max(now, left[0]), Bell.TRY, job.id)
+    if job.spec.input_file is not None:
+        state.ask_scan()
 
 
 def admit(state: State, now: Instant) -> None:
@@ -87,8 +102,13 @@ def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
 
 def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
     """Give everything back and place the job again: at once if nothing was released, else after
-    the fence.
+    the fence. A job with a deadline has failed when it was released, or has no try left.
     """
+    if job.deadline_at is not None and (
+        job.attempt is None or job.attempt.may_run or not tries_left(state, job)
+    ):
+        fail(state, job, f"{reason}; no try is left for its deadline", now)
+        return
     state.enter(job, Stopping(reason=reason), reason, now)
     stop_attempt(state, job, now)
     job.claim_fraction = lowered_fraction(

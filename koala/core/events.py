@@ -81,13 +81,14 @@ class SiteDisconnected:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteReported:
     """A site's idle (startable) processors; the report includes all claims up to ask number
-    `through`.
+    `through`. `local` are the processors of local jobs that run.
     """
 
     site: SiteName
     idle: int
     through: int
     rtt_s: Seconds = 0.0
+    local: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

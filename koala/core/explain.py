@@ -22,6 +22,7 @@ from koala.core.job import (
 from koala.core.placing import whole_request
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.core.tries import tries_left
 from koala.core.values import Instant, JobId
 
 
@@ -32,7 +33,7 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
         case Delayed():
             return [_delayed(state, job)]
         case Placing():
-            return _placing(state, job, now)
+            return _placing(state, job, now) if job.deadline_at is None else _timed(state, job, now)
         case Claiming(claim_at=claim_at):
             return _claiming(state, job, claim_at, now)
         case Starting():
@@ -62,7 +63,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     lines = [
         f"number {queue.index(job.id) + 1} of {len(queue)} in the {job.spec.priority.value} queue"
     ]
-    answer = state.policies.place(whole_request(state, job), picture_of(state, now))
+    answer = state.policies.place(whole_request(state, job, now), picture_of(state, now))
     tries = f"{job.placement_tries} placement tries"
     if now < job.not_before:
         lines.append(
@@ -85,6 +86,31 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
         lines.append(f"sites not usable: {', '.join(away)}")
     last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
     return [*lines, last] if last else lines
+
+
+def _timed(state: State, job: Job, now: Instant) -> list[str]:
+    lines = _deadline(state, job, now)
+    if job.spec.input_file is not None:
+        answer = state.policies.place(whole_request(state, job, now), picture_of(state, now))
+        if isinstance(answer, Unplaceable):
+            label = job.spec.label(answer.component)
+            lines.append(f"its input file is not on its way: component {label}: {answer.reason}")
+    return lines
+
+
+def _deadline(state: State, job: Job, now: Instant) -> list[str]:
+    """What a job with a deadline waits for, besides all else."""
+    if job.deadline_at is None:
+        return []
+    left = tries_left(state, job)
+    text = f"is to start at its deadline, in {_span(job.deadline_at - now)}"
+    if not left:
+        return [f"{text}; no try is left"]
+    more = f", {len(left) - 1} more after it" if len(left) > 1 else ", the last one"
+    last = ""
+    if state.parameters.at_deadline == "kill":
+        last = "; at the last one local jobs may be killed where sites allow it"
+    return [f"{text}; next try in {_span(left[0] - now)}{more}{last}"]
 
 
 def _trouble(state: State, name: str, now: Instant) -> str:
@@ -113,7 +139,8 @@ def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) ->
         elif claim is None and member.end is None:
             why_not = member.refusal or "not tried yet"
             lines.append(f"component {label} at {member.site or 'no site yet'}: {why_not}")
-    if claim_at is not None:
+    lines += _deadline(state, job, now)
+    if claim_at is not None and job.deadline_at is None:
         lines.append(
             f"next claiming try in {_span(claim_at - now)};"
             f" start time in {_span(attempt.start_at - now)}"

@@ -143,6 +143,8 @@ def placed_processors(state: State, own: JobId | None) -> dict[SiteName, int]:
     for job in state.placed.values():
         if not isinstance(job.phase, Claiming) or job.attempt is None or job.id == own:
             continue
+        if job.deadline_at is not None and not job.attempt.tries:
+            continue  # its time has not come
         for member in job.attempt.present:
             if member.claim is None and member.site is not None:
                 processors = job.spec.components[member.component].processors

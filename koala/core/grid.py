@@ -19,7 +19,8 @@ class SiteFacts:
     given back, so that preemption makes sense. `address`: where programs of this site are reached
     from other sites. `serves`: where its file server is reached, empty when files go through the
     relay. `owner`: only this user's jobs see the site. `honours`: which attributes of a component
-    that are for the local manager it acts on, by their names in RSL.
+    that are for the local manager it acts on, by their names in RSL. `may_kill_local`: its
+    administrator allows that local jobs are killed for a job that must start now.
     """
 
     processors: int
@@ -29,6 +30,7 @@ class SiteFacts:
     serves: str = ""
     owner: UserName | None = None
     honours: tuple[str, ...] = ()
+    may_kill_local: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class Site:
     disconnected_at: Instant = 0.0
     is_drained: bool = False
     reported_idle: int = 0
+    reported_local: int = 0  # processors of local jobs that run
     rtt_s: Seconds = 0.0
     asks: int = 0  # how many claims were ever asked here; the number of the last
     unreported: dict[ClaimId, tuple[int, int]] = field(

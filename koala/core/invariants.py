@@ -29,16 +29,18 @@ _OUT = (ClaimPhase.RELEASED, ClaimPhase.PASSED)
 def check(state: State, now: Instant) -> None:
     """Every invariant over the whole state; linear in its size."""
     high, low, delayed = state.queues.order()
-    queued = [*high, *low, *delayed]
+    timed = state.queues.timed
+    queued = [*high, *low, *delayed, *timed]
     assert len(queued) == len(dict.fromkeys(queued)), f"a job stands in two queues: {queued}"
+    waiting = (*high, *low, *timed)
     for job in state.jobs.values():
-        _check_place(state, job, is_queued=job.id in high or job.id in low, now=now)
+        _check_place(state, job, is_queued=job.id in waiting, now=now)
     for claim in state.ledger.values():
         _check_claim(state, claim)
     _check_one_attempt(state)
     _check_sites(state)
     _check_transfers(state)
-    is_full = len(high) + len(low) >= state.parameters.queue_jobs_max
+    is_full = len(waiting) >= state.parameters.queue_jobs_max
     assert is_full or not delayed, f"{delayed[:3]} are delayed though there is room"
 
 
@@ -49,11 +51,24 @@ def _check_place(state: State, job: Job, *, is_queued: bool, now: Instant) -> No
     is_placed = isinstance(job.phase, Claiming | Starting | Releasing | Running | Stopping)
     assert (job.id in state.placed) == is_placed, f"{job.id} {job.phase}: {job.story}"
     assert job.submitted_at <= now, f"{job.id} was submitted in the future"
+    if job.deadline_at is not None:
+        _check_deadline(state, job, job.deadline_at, now)
     lowest = min(state.parameters.claim_fraction_min, state.parameters.claim_fraction)
     assert lowest <= job.claim_fraction <= 1 or job.claim_fraction >= 0, job.claim_fraction
     if is_placed:
         assert job.attempt is not None, f"{job.id} {job.phase} has no attempt: {job.story}"
         _check_attempt(state, job, job.attempt)
+
+
+def _check_deadline(state: State, job: Job, deadline_at: Instant, now: Instant) -> None:
+    """It never starts before its deadline, and it does not wait for one that it missed."""
+    attempt = job.attempt
+    waits = isinstance(job.phase, Delayed | Placing | Claiming | Starting)
+    late_s = now - deadline_at - state.parameters.late_max_s
+    assert late_s <= 0 or not waits, f"{job.id} {job.phase} is late by {late_s}: {job.story}"
+    if attempt is not None and attempt.release_at is not None:
+        early_s = deadline_at - attempt.release_at
+        assert early_s <= 0, f"{job.id} is released {early_s} s before its deadline: {job.story}"
 
 
 def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:

@@ -131,6 +131,12 @@ class JobSpec:
     progress: str | None = None
     connect: tuple[str, ...] = ()
 
+    def deadline_at(self, submitted_at: Instant) -> Instant | None:
+        """D of a job submitted then."""
+        if self.deadline is None or self.deadline.after_s is None:
+            return None if self.deadline is None else self.deadline.at
+        return submitted_at + self.deadline.after_s
+
     @property
     def processors(self) -> int:
         """Processors of all components together."""
@@ -355,6 +361,7 @@ class Claim:
     nonce: str = ""
     granted_at: Instant | None = None
     is_preempting: bool = False  # low-priority jobs are stopped for it
+    may_kill: bool = False  # local jobs may be killed for it
     released: bool = False  # may have passed, or may pass yet: the fence counts
     passed_at: Instant | None = None
 
@@ -450,6 +457,7 @@ class Job:
     retries: int = 0
     failures: int = 0  # attempts that a site's fault ended (KOALA 5.2)
     preemptions: int = 0  # attempts that were given up for a job of high priority
+    tried_at: Instant | None = None  # its newest claiming try, when it has a deadline
     not_before: Instant = 0.0  # no placement try before: a setback is no reason for one
     first_start_at: Instant | None = None  # the first JST
     gained_s: Seconds = 0.0  # PGT, processor-seconds
@@ -459,8 +467,10 @@ class Job:
     largest: int = field(init=False)  # of the spec, kept because scans of long queues ask for them
     processors: int = field(init=False)
     needed: int = field(init=False)
+    deadline_at: Instant | None = field(init=False)  # D
 
     def __post_init__(self) -> None:
+        self.deadline_at = self.spec.deadline_at(self.submitted_at)
         self.largest = self.spec.largest
         self.processors = self.spec.processors
         self.needed = self.spec.needed

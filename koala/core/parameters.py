@@ -34,6 +34,11 @@ class Parameters:
     claim_threshold: float = 0.0  # T; 1 is atomic claiming
     claiming_step_min_s: Seconds = 1.0
     claiming_tries_max: int = 100  # 0: no limit
+    at_deadline: str = "fail"  # or "kill": local jobs may go, where their site allows it
+    deadline_fraction: float = 0.7  # Lp
+    deadline_tries_max: int = 10  # Mp
+    wait_s: Seconds = 0.0  # X is the longer of this ...
+    wait_graces: float = 3.0  # ... and of so many of the largest grace of the sites
     claims_open_max: int = 64  # unanswered at a site that takes another job; 0: no limit
     hold_s: Seconds = 900.0  # maxHold
     preempt: str = "complete"  # or "component", the paper's, or "none"
@@ -113,6 +118,10 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "claim_threshold": (0.0, 1.0),
     "claiming_step_min_s": (0.001, 86_400.0),
     "claiming_tries_max": (0, 1_000_000_000),
+    "deadline_fraction": (0.001, 1.0),
+    "deadline_tries_max": (0, 1000),
+    "wait_s": (0.0, FOREVER),
+    "wait_graces": (0.0, 1e6),
     "claims_open_max": (0, 1_000_000_000),
     "hold_s": (0.1, 604_800.0),
     "preempt_rest_s": (0.0, FOREVER),
@@ -133,6 +142,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 _WORDS: dict[str, tuple[str, ...]] = {
     "scan": ("change", "interval"),
     "preempt": ("complete", "component", "none"),
+    "at_deadline": ("fail", "kill"),
 }
 NAMES = tuple(f.name for f in fields(Parameters))
 SYMBOLS: dict[str, str] = {
@@ -140,6 +150,9 @@ SYMBOLS: dict[str, str] = {
     "claiming.L": "claim_fraction",
     "claiming.T": "claim_threshold",
     "claiming.maxHold": "hold_s",
+    "claiming.Lp": "deadline_fraction",
+    "claiming.Mp": "deadline_tries_max",
+    "claiming.X": "wait_s",
     "barrier.rho": "clock_rate_error",
 }
 """The parameters that have a symbol, by slot and symbol, as in `claiming.L = 0.5`."""

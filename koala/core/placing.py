@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from koala.core import events as ev
 from koala.core.claiming import settle_member, try_to_claim
-from koala.core.ending import admit, fail
+from koala.core.ending import admit, await_try, fail
 from koala.core.facts import (
-    hold_before_start_s,
+    describe,
+    is_held,
     is_optional_member,
     part_of_file,
     picture_of,
@@ -29,14 +30,14 @@ from koala.core.job import (
     Job,
     Member,
     Placing,
+    Starting,
 )
 from koala.core.sites import is_usable
 from koala.core.state import State
-from koala.core.timeline import (
-    first_claim_at,
-)
 from koala.core.timers import Bell
+from koala.core.tries import first_claim, missed_at, tries_left
 from koala.core.values import (
+    FOREVER,
     Instant,
     Priority,
     SiteName,
@@ -57,13 +58,17 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
     state.jobs[job.id] = job
     if event.key:
         state.keys[event.key] = (job.id, event.digest)
+    if job.deadline_at is not None:
+        state.timers.set(missed_at(state, job), Bell.MISS, job.id)
     if not has_room:
         state.queues.delayed[job.id] = job
         state.tell(job, "delayed: the placement queues are full", now)
         return
     state.tell(job, f"submitted, {event.spec.priority.value} priority", now)
     state.queues.append(job)
-    if state.is_paced:  # tried at once, then at each scan (KOALA 3.1)
+    if job.deadline_at is not None:
+        await_try(state, job, now)
+    elif state.is_paced:  # tried at once, then at each scan (KOALA 3.1)
         try_to_place(state, job, picture_of(state, now), now)
         admit(state, now)
     else:
@@ -80,6 +85,7 @@ def on_scan_due(state: State, now: Instant) -> None:
     state.is_scan_set = False
     is_overdue = state.rescan_at <= now
     is_whole = state.is_grid_changed or state.is_paced or is_overdue
+    place_timed(state, now)
     state.is_grid_changed = False
     if state.is_paced:
         scan(state, now, is_whole=is_whole)
@@ -90,6 +96,55 @@ def on_scan_due(state: State, now: Instant) -> None:
     if len(state.queues) and is_overdue:
         state.rescan_at = now + state.parameters.scan_interval_s
         state.timers.set(state.rescan_at, Bell.SCAN)
+
+
+def place_timed(state: State, now: Instant) -> None:
+    """Jobs with a deadline and a file are placed as soon as they can be, so that the file travels;
+    what they are given is claimed no earlier for that.
+    """
+    waiting = [job for job in state.queues.timed.values() if job.spec.input_file is not None]
+    if waiting:
+        picture = picture_of(state, now)
+        for job in waiting:
+            try_to_place(state, job, picture, now)
+
+
+def on_try_due(state: State, job: Job, now: Instant) -> None:
+    """A try of a job with a deadline that is placed nowhere: its components are placed and claimed
+    together, in this try or in those that follow (Deadlines 2.2).
+    """
+    left = tries_left(state, job)
+    if not isinstance(job.phase, Placing) or not left:
+        return
+    if left[0] > now:  # graces or parameters are others than when the timer was set
+        state.timers.set(left[0], Bell.TRY, job.id)
+        return
+    place(state, job, Placement(assignments=()), picture_of(state, now), now)
+
+
+def on_missed(state: State, job: Job, now: Instant) -> None:
+    """The deadline and what it may be missed by are over, and the job was not released."""
+    if not isinstance(job.phase, Delayed | Placing | Claiming | Starting):
+        return
+    if now < missed_at(state, job):
+        state.timers.set(missed_at(state, job), Bell.MISS, job.id)
+        return
+    late_s = state.parameters.late_max_s
+    fail(state, job, f"deadline missed by more than {late_s:g} s: {obstacle(state, job)}", now)
+
+
+def obstacle(state: State, job: Job) -> str:
+    """What a job with a deadline lacked."""
+    attempt = job.attempt
+    if attempt is None:
+        return "it was delayed" if isinstance(job.phase, Delayed) else "it was not placed"
+    missing = [m for m in attempt.present if not is_held(state, m)]
+    if missing:
+        return "not claimed: " + ", ".join(describe(job, member) for member in missing)
+    fetching = [m for m in attempt.present if not m.is_fetched]
+    if fetching:
+        return "no input file yet: " + ", ".join(describe(job, member) for member in fetching)
+    return f"not armed in {attempt.arms} rounds"
 
 
 def scan(state: State, now: Instant, *, is_whole: bool) -> int:
@@ -134,7 +189,7 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
         bandwidth=state.files.bandwidth,
         bandwidth_default=state.parameters.bandwidth_default_bps,
     )
-    return ask_placement(state, whole_request(state, job), empty) is not None
+    return ask_placement(state, whole_request(state, job, now), empty) is not None
 
 
 def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> bool:
@@ -148,7 +203,7 @@ def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> boo
     if is_whole and (job.largest > picture.idle_max or job.processors > picture.idle_sum):
         placement = None  # needs no policy: long queues are scanned often
     else:
-        placement = find_placement(state, job, picture, needed)
+        placement = find_placement(state, job, picture, needed, now)
     if placement is not None:
         place(state, job, placement, picture, now)
         return True
@@ -158,11 +213,13 @@ def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> boo
     return False
 
 
-def find_placement(state: State, job: Job, picture: GridView, needed: int) -> Placement | None:
+def find_placement(
+    state: State, job: Job, picture: GridView, needed: int, now: Instant
+) -> Placement | None:
     """All components if possible, else as many as the job can start with, left out from the
     largest on.
     """
-    request = whole_request(state, job)
+    request = whole_request(state, job, now)
     answer = ask_placement(state, request, picture)
     if answer is not None or needed == len(request.parts):
         return answer
@@ -185,7 +242,8 @@ def find_placement(state: State, job: Job, picture: GridView, needed: int) -> Pl
     return Placement(assignments=tuple(found)) if is_enough else None
 
 
-def whole_request(state: State, job: Job) -> PlacementRequest:
+def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
+    """All components; a job with a deadline goes only where its file can be by then."""
     return PlacementRequest(
         parts=tuple(
             Part(
@@ -198,6 +256,7 @@ def whole_request(state: State, job: Job) -> PlacementRequest:
         ),
         user=job.spec.owner,
         file=job.spec.input_file.name if job.spec.input_file else None,
+        transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
     )
 
 
@@ -214,13 +273,13 @@ def ask_placement(state: State, request: PlacementRequest, picture: GridView) ->
 def place(state: State, job: Job, placement: Placement, picture: GridView, now: Instant) -> None:
     """The job leaves its queue: transfers start, and it is to be claimed (KOALA 3.2)."""
     by_component = {assignment.component: assignment for assignment in placement.assignments}
-    transfer_s = max(a.transfer_s for a in placement.assignments)
+    transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
     job.attempts += 1
     attempt = Attempt(
         number=job.attempts,
         placed_at=now,
         transfer_s=transfer_s,
-        start_at=now + transfer_s,
+        start_at=now + transfer_s if job.deadline_at is None else job.deadline_at,
         members=[Member(component=index, site=None) for index in range(len(job.spec.components))],
     )
     job.attempt = attempt
@@ -234,11 +293,10 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
             picture.take(assignment.site, job.spec.components[member.component].processors)
             settle_member(state, job, member, assignment, now)
     picture.close_probed(a.site for a in placement.assignments)
-    claim_at = first_claim_at(
-        now, transfer_s, fraction=job.claim_fraction, hold_max_s=hold_before_start_s(state, job)
-    )
+    claim_at = first_claim(state, job)
     sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
-    state.enter(job, Claiming(claim_at=claim_at), f"placed on {sites}", now)
+    text = f"placed on {sites}" if by_component else "its deadline is near"
+    state.enter(job, Claiming(claim_at=claim_at), text, now)
     if claim_at <= now:
         try_to_claim(state, job, now)
         picture.close(sites_asked_enough(state))

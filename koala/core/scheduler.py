@@ -17,10 +17,10 @@ from typing import Any
 from koala.core import events as ev
 from koala.core.actions import Action, Wanted
 from koala.core.claiming import claim_when_answered, judge_when_due, on_granted
-from koala.core.ending import admit, on_cancel
+from koala.core.ending import admit, await_try, on_cancel
 from koala.core.job import Claiming, Job, Starting
 from koala.core.losing import on_fenced, on_gone
-from koala.core.placing import on_scan_due, on_submitted
+from koala.core.placing import on_missed, on_scan_due, on_submitted, on_try_due
 from koala.core.starting import advance_start, on_armed, on_passed
 from koala.core.state import State
 from koala.core.timers import Bell, Timer
@@ -105,6 +105,7 @@ class Scheduler(State):
                 on_reported(self, event)
             case ev.SiteRegistered():
                 on_registered(self, event, now)
+                self._await_tries(now)
             case ev.SiteDisconnected():
                 on_disconnected(self, event.site, now)
             case ev.SiteDrained():
@@ -137,6 +138,12 @@ class Scheduler(State):
             self.files.bandwidth.setdefault((source, target), bandwidth)
         admit(self, now)
         self.ask_scan()
+        self._await_tries(now)
+
+    def _await_tries(self, now: Instant) -> None:
+        """The instants of tries are others now."""
+        for job in self.queues.timed.values():
+            await_try(self, job, now)
 
     def _on_replica_added(self, event: ev.ReplicaAdded) -> None:
         self.files.add(event.file, event.site, size_bytes=event.size_bytes, checksum=event.checksum)
@@ -150,6 +157,10 @@ class Scheduler(State):
                 on_silent(self, SiteName(timer.key), now)
             case Bell.PROBE:
                 on_rested(self, SiteName(timer.key), now)
+            case Bell.TRY:
+                on_try_due(self, self.jobs[JobId(timer.key)], now)
+            case Bell.MISS:
+                on_missed(self, self.jobs[JobId(timer.key)], now)
             case Bell.CLAIM | Bell.JUDGE | Bell.ARM | Bell.RELEASE:
                 job = self.placed.get(JobId(timer.key))
                 if job is not None:

@@ -19,7 +19,7 @@ from koala.core.values import FileName, Instant, JobId, Priority, Seconds, SiteN
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPart:
     """A member without a claim: where it was placed (None: nowhere yet), and the site its job
-    fixes.
+    fixes. The job can start without an optional one.
     """
 
     component: int
@@ -27,6 +27,18 @@ class PendingPart:
     site: SiteName | None
     fixed: SiteName | None
     size_bytes: int
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """A site where room can be made: its idle processors, whoever waits for them, and those of
+    local jobs that may be killed.
+    """
+
+    site: SiteName
+    idle: int
+    local: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +56,8 @@ class ClaimQuestion:
     claimed now.
 
     `remaining_s` is the time to the JST; `victims` come in descending order of their JST and only
-    from sites (`preemptible`) where a queued claim starts once they are stopped.
+    from sites (`preemptible`) where a queued claim starts once they are stopped. `grounds` is empty
+    unless local jobs may be killed for this try.
     """
 
     components: int
@@ -58,19 +71,21 @@ class ClaimQuestion:
     preempt: str
     victims: tuple[Victim, ...] = ()
     preemptible: tuple[SiteName, ...] = ()
+    grounds: tuple[Ground, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPlan:
     """What to do in a claiming try: `claims` are made where the components are, `moves` at new
-    sites, `preempting` ones where they are after `victims` have been stopped. `startable` of all
-    components counts for F."""
+    sites, `preempting` ones where they are after `victims` have been stopped; `forced` ones may
+    kill local jobs. `startable` of all components counts for F."""
 
     fraction: float
     claims: tuple[int, ...] = ()
     moves: tuple[Assignment, ...] = ()
     preempting: tuple[int, ...] = ()
     victims: tuple[JobId, ...] = ()
+    forced: tuple[Assignment, ...] = ()
 
 
 PlacementPolicy: TypeAlias = Callable[[PlacementRequest, GridView], Placement | Unplaceable]
@@ -85,6 +100,7 @@ class Policies:
 
     place: PlacementPolicy
     claim: ClaimingPolicy
+    claim_timed: ClaimingPolicy  # of jobs with a deadline
     turn: TurnPolicy
 
 
@@ -96,7 +112,7 @@ def _unasked(*_: object) -> NoReturn:
     raise AssertionError(message)
 
 
-NO_POLICIES = Policies(place=_unasked, claim=_unasked, turn=_unasked)
+NO_POLICIES = Policies(place=_unasked, claim=_unasked, claim_timed=_unasked, turn=_unasked)
 """Those of a replay, which has all answers."""
 
 Answer: TypeAlias = Placement | ClaimPlan | Priority | None
@@ -159,6 +175,7 @@ def _to_plain(answer: Answer) -> list[Any] | str | None:
                 _rows(answer.moves),
                 list(answer.preempting),
                 list(answer.victims),
+                _rows(answer.forced),
             ]
 
 
@@ -169,13 +186,14 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
         return Priority(plain)
     if plain[0] == "placement":
         return Placement(assignments=_assignments(plain[1]))
-    _, fraction, claims, moves, preempting, victims = plain
+    _, fraction, claims, moves, preempting, victims, *more = plain
     return ClaimPlan(
         fraction=fraction,
         claims=tuple(claims),
         moves=_assignments(moves),
         preempting=tuple(preempting),
         victims=tuple(victims),
+        forced=_assignments(more[0]) if more else (),  # older journals have none
     )
 
 

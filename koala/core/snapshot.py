@@ -26,6 +26,7 @@ from koala.core.job import (
     Stopping,
 )
 from koala.core.state import State
+from koala.core.tries import tries_left
 from koala.core.values import Instant, JobId, SiteName
 
 
@@ -66,6 +67,7 @@ def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
         "preemptions": job.preemptions,
         "claim_fraction": job.claim_fraction,
         "timeline": timeline(job),
+        "deadline": _deadline(state, job),
         "parts": [_part(state, job, index) for index in range(len(job.spec.components))],
         "claims_owed": owed,
         "story": [[at, text] for at, text in job.story],
@@ -78,6 +80,18 @@ def _reason(job: Job) -> str:
             return job.phase.reason
         case _:
             return ""
+
+
+def _deadline(state: State, job: Job) -> dict[str, Any] | None:
+    """When a job with a required start is tried; None: it has none."""
+    if job.deadline_at is None:
+        return None
+    left = () if job.is_over else tries_left(state, job)
+    return {
+        "deadline_at": job.deadline_at,
+        "next_try_at": left[0] if left else None,
+        "tries_left": len(left),
+    }
 
 
 def timeline(job: Job) -> dict[str, Any]:
@@ -181,6 +195,8 @@ def _site(site: Site, held: int, now: Instant) -> dict[str, Any]:
         "unusable_until": None if site.unusable_until == float("inf") else site.unusable_until,
         "owner": site.facts.owner,
         "grace_s": site.facts.grace_s,
+        "may_kill_local": site.facts.may_kill_local,
+        "local": site.reported_local,
         "rtt_s": site.rtt_s,
         "address": site.facts.address,
     }
@@ -218,7 +234,7 @@ def digest(state: State) -> str:
             over[job.phase_name] = over.get(job.phase_name, 0) + 1
         elif isinstance(job.phase, Placing | Delayed):  # most jobs of a long queue: keep it cheap
             live.append([job.id, job.phase_name, job.placement_tries, job.claiming_tries,
-                         job.claim_fraction, job.attempts])  # fmt: skip
+                         job.claim_fraction, job.attempts, job.tried_at])  # fmt: skip
         else:
             picture = job_picture(state, job.id)
             del picture["story"]
@@ -229,7 +245,7 @@ def digest(state: State) -> str:
         "scans": state.queues.scans,
         "over": over,
         "live": live,
-        "queues": state.queues.order(),
+        "queues": [*state.queues.order(), list(state.queues.timed)],
         "ledger": [
             [c.id, c.phase, c.site, c.nonce, c.ask_number, c.granted_at, c.passed_at, c.released]
             for c in state.ledger.values()

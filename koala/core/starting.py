@@ -7,7 +7,7 @@ from koala.core.actions import (
     ArmClaim,
     Peer,
 )
-from koala.core.ending import finish_if_over, set_back, settle_hold
+from koala.core.ending import fail, finish_if_over, set_back, settle_hold
 from koala.core.facts import barrier_members, describe, member_of
 from koala.core.job import (
     Arming,
@@ -53,7 +53,20 @@ def advance_start(state: State, job: Job, now: Instant) -> None:
     if now < attempt.start_at - lead:
         state.timers.set(attempt.start_at - lead, Bell.ARM, job.id)
     elif attempt.arming is None or now >= attempt.arming.release_at:
-        arm(state, job, members, max(attempt.start_at, now + lead), now)
+        release_at = max(attempt.start_at, now + lead)
+        late_at = latest_start_at(state, job, release_at)
+        if late_at < release_at + min(lead, state.parameters.late_max_s):
+            fail(state, job, f"deadline missed: not armed in {attempt.arms} rounds", now)
+        else:
+            arm(state, job, members, release_at, now)
+
+
+def latest_start_at(state: State, job: Job, release_at: Instant) -> Instant:
+    """D of an Arm: until when a Release may come. A deadline may not be missed by more, however
+    often the job was armed.
+    """
+    from_at = release_at if job.deadline_at is None else job.deadline_at
+    return from_at + state.parameters.late_max_s
 
 
 def arm(state: State, job: Job, members: list[Member], release_at: Instant, now: Instant) -> None:
@@ -70,7 +83,7 @@ def arm(state: State, job: Job, members: list[Member], release_at: Instant, now:
     attempt.arming = Arming(
         number=number, release_at=release_at, waiting=[claim.id for claim in claims]
     )
-    late_s = release_at - now + state.parameters.late_max_s
+    late_s = latest_start_at(state, job, release_at) - now
     peers = peers_of(state, job)
     for claim in claims:
         state.actions.append(

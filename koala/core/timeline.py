@@ -48,6 +48,28 @@ def next_try_at(
     return deadline_at if is_near else next_at
 
 
+def tries(
+    considered: Instant,
+    deadline_at: Instant,
+    *,
+    fraction: float,
+    tries_max: int,
+    step_min_s: Seconds = 0.0,
+    ends_at_deadline: bool = False,
+) -> tuple[Instant, ...]:
+    """PT(0) to PT(Mp) of a job that is considered from T on, or up to the first at D; with
+    `ends_at_deadline` one at D in any case (Deadlines 2.2).
+    """
+    found: list[Instant] = []
+    at = considered
+    while len(found) <= tries_max:
+        at = next_try_at(at, deadline_at, fraction=fraction, step_min_s=step_min_s)
+        found.append(at)
+        if at >= deadline_at:
+            return tuple(found)
+    return (*found, deadline_at) if ends_at_deadline else tuple(found)
+
+
 def lowered_fraction(fraction: float, *, step: float, fraction_min: float) -> float:
     """L after a job went back to its placement queue: decreased by subtraction, down to its
     bound.

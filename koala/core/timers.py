@@ -18,6 +18,8 @@ class Bell(StrEnum):
     SCAN = "scan"  # the placement queues
     CLAIM = "claim"  # a job's next claiming try
     JUDGE = "judge"  # the try at the JST, if answers are still out
+    TRY = "try"  # a job with a deadline that is not placed yet
+    MISS = "miss"  # such a job's deadline and the time by which it may be missed
     ARM = "arm"  # a job whose JST is near
     RELEASE = "release"  # T of an arming: released by then, or armed anew
     SILENT = "silent"  # a site that may have come back

@@ -66,6 +66,7 @@ def hold(state: State, claim: Claim) -> ClaimProcessors:
         ask_number=claim.ask_number,
         is_granted=claim.phase is not ClaimPhase.ASKED,
         is_preempting=claim.is_preempting,
+        may_kill=claim.may_kill,
         owner=job.spec.owner,
         processors=claim.processors,
         hold_s=claim.hold_s,

@@ -111,6 +111,7 @@ def on_reported(state: State, event: ev.SiteReported) -> None:
     if site is None or not site.is_connected:
         return
     site.rtt_s = event.rtt_s
+    site.reported_local = event.local
     if note_report(site, idle=event.idle, through=event.through):
         state.ask_scan()
 

@@ -6,7 +6,7 @@ in use:
 
     [daemon]        listen, state_dir, spool, open, log_level, beat_s, silence_s
     [parameters]    any of koala.core.parameters, by name
-    [policies]      placement, claiming, queueing: names of policies
+    [policies]      placement, claiming, deadlines, queueing: names of policies
     [sites.NAME]    owner; when any is listed, only these may register unless daemon.open is true
     [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed
     [relay]         listen, address (as agents reach it), bytes_per_s
@@ -59,6 +59,7 @@ class PoliciesTable(Table, frozen=True):
 
     placement: str = "CF"
     claiming: str = "ICP"
+    deadlines: str = "RPP"
     queueing: str = "koala"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from koala.core.slots import Policies
 from koala.errors import ConfigError
 from koala.policies.claiming.incremental import incremental
+from koala.policies.claiming.repeated import repeated
 from koala.policies.placement.close_to_files import close_to_files
 from koala.policies.placement.worst_fit import worst_fit
 from koala.policies.queueing.koala import turn
@@ -21,7 +22,8 @@ from koala.policies.queueing.koala import turn
 GROUP = "koala.policies"
 BUILT_IN: dict[str, dict[str, Callable[..., Any]]] = {
     "placement": {"CF": close_to_files, "WF": worst_fit},
-    "claiming": {"ICP": incremental},
+    "claiming": {"ICP": incremental, "RPP": repeated},
+    "deadlines": {"RPP": repeated},
     "queueing": {"koala": turn},
 }
 
@@ -41,10 +43,17 @@ def named(slot: str, name: str) -> Callable[..., Any]:
     raise ConfigError(f"policies.{slot} = {name!r}: known are {', '.join([*known, *outside])}")
 
 
-def chosen(*, placement: str = "CF", claiming: str = "ICP", queueing: str = "koala") -> Policies:
+def chosen(
+    *,
+    placement: str = "CF",
+    claiming: str = "ICP",
+    deadlines: str = "RPP",
+    queueing: str = "koala",
+) -> Policies:
     """The policies with these names."""
     return Policies(
         place=named("placement", placement),
         claim=named("claiming", claiming),
+        claim_timed=named("deadlines", deadlines),
         turn=named("queueing", queueing),
     )

@@ -178,11 +178,13 @@ class Script:
 
     # --- what agents say ---
 
-    def report(self, site: str, idle: int, through: int | None = None) -> Script:
+    def report(self, site: str, idle: int, through: int | None = None, *, local: int = 0) -> Script:
         """A site's report that includes every claim asked there, unless said otherwise."""
         name = SiteName(site)
         asks = self.scheduler.sites[name].asks if through is None else through
-        return self.tell(ev.SiteReported(site=name, idle=idle, through=asks, rtt_s=0.0))
+        return self.tell(
+            ev.SiteReported(site=name, idle=idle, through=asks, rtt_s=0.0, local=local)
+        )
 
     def grant(self, *claims: str) -> Script:
         return self.tell(

@@ -7,8 +7,128 @@ a job that may do so makes room among the local users' jobs (the paper's GP; `at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from koala.core.grid import Assignment, GridView, Part, Placement, PlacementRequest
+from koala.core.slots import ClaimPlan, ClaimQuestion, PendingPart, PlacementPolicy
+from koala.core.values import SiteName
+
+
+def repeated(question: ClaimQuestion, view: GridView, place: PlacementPolicy) -> ClaimPlan:
+    """Claim all that the job needs, where it was placed or anywhere else that the placement policy
+    finds and its file reaches in time; else claim nothing. Nobody is preempted.
+    """
+    found = _placed(question, view, place)
+    fraction = min(1.0, (question.held + len(found)) / question.components)
+    if _is_enough(question, found):
+        sites = {part.component: part.site for part in question.pending}
+        return ClaimPlan(
+            fraction=fraction,
+            claims=tuple(a.component for a in found if a.site == sites[a.component]),
+            moves=tuple(a for a in found if a.site != sites[a.component]),
+        )
+    return ClaimPlan(fraction=fraction, forced=_forced(question, view) if question.grounds else ())
+
+
+def _placed(
+    question: ClaimQuestion, view: GridView, place: PlacementPolicy
+) -> tuple[Assignment, ...]:
+    """Where the pending parts can start now: at their sites, else wherever the policy says."""
+    found: list[Assignment] = []
+    blocked: list[PendingPart] = []
+    for part in by_decreasing_size(question.pending):
+        if part.site is not None and view.idle_at(part.site) >= part.processors:
+            view.take(part.site, part.processors)
+            found.append(Assignment(component=part.component, site=part.site))
+        else:
+            blocked.append(part)
+    strict = [part for part in blocked if not part.is_optional]
+    for parts in (strict, *([part] for part in blocked if part.is_optional)):
+        answer = place(_request(parts, question), view) if parts else None
+        if isinstance(answer, Placement):
+            sizes = {part.component: part.processors for part in parts}
+            for assignment in answer.assignments:
+                view.take(assignment.site, sizes[assignment.component])
+                found.append(assignment)
+    return tuple(sorted(found, key=lambda assignment: assignment.component))
+
+
+def by_decreasing_size(parts: Iterable[PendingPart]) -> list[PendingPart]:
+    """Those that the job cannot do without first; of them those that can go to one site only, which
+    others could fill; then the largest.
+    """
+
+    def key(part: PendingPart) -> tuple[bool, bool, int, int]:
+        return part.is_optional, part.fixed is None, -part.processors, part.component
+
+    return sorted(parts, key=key)
+
+
+def _request(parts: Sequence[PendingPart], question: ClaimQuestion) -> PlacementRequest:
+    return PlacementRequest(
+        parts=tuple(
+            Part(
+                component=part.component,
+                processors=part.processors,
+                site=part.fixed,
+                size_bytes=part.size_bytes,
+            )
+            for part in parts
+        ),
+        user=question.user,
+        file=question.file,
+        transfer_s_max=question.remaining_s,
+    )
+
+
+def _is_enough(question: ClaimQuestion, found: Sequence[Assignment]) -> bool:
+    components = [assignment.component for assignment in found]
+    has_strict = all(p.is_optional or p.component in components for p in question.pending)
+    return has_strict and question.held + len(found) >= question.components
+
+
+# --- room among local jobs ---
+
+
+def _forced(question: ClaimQuestion, view: GridView) -> tuple[Assignment, ...]:
+    """Room for all that the job cannot do without, or nothing. How large each local job is nobody
+    here knows; that the youngest go, and no more than needed, is the local manager's part.
+    """
+    strict = sum(not part.is_optional for part in question.pending)
+    needed = max(strict, question.components - question.held)
+    smallest_first = sorted(question.pending, key=lambda p: (p.is_optional, p.processors))
+    parts = by_decreasing_size(smallest_first[:needed])
+    sites = [ground.site for ground in question.grounds]
+    routes = [_routes(part, question, view) for part in parts]
+    room = make_room(
+        [
+            (part.processors, [i for i, site in enumerate(sites) if site in reached])
+            for part, reached in zip(parts, routes, strict=True)
+        ],
+        [ground.idle for ground in question.grounds],
+        [(1,) * ground.local for ground in question.grounds],
+    )
+    if room is None:
+        return ()
+    return tuple(reached[sites[index]] for index, reached in zip(room.sites, routes, strict=True))
+
+
+def _routes(part: PendingPart, question: ClaimQuestion, view: GridView) -> dict[str, Assignment]:
+    """The sites where a part may go, each with the way of its file."""
+    reached: dict[str, Assignment] = {}
+    ways: Iterable[tuple[float, SiteName | None, SiteName]]
+    if question.file is None:
+        ways = [(0.0, None, ground.site) for ground in question.grounds]
+    else:
+        ways = view.near(question.file, question.user)
+    for seconds_per_byte, source, site in ways:
+        transfer_s = seconds_per_byte * part.size_bytes
+        if part.fixed in (None, site) and transfer_s <= question.remaining_s:
+            reached[site] = Assignment(
+                component=part.component, site=site, source=source, transfer_s=transfer_s
+            )
+    return reached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

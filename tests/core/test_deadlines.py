@@ -1,0 +1,454 @@
+"""Jobs with a required start (Deadlines 2.2): when they are tried, started, given up, and what may
+be killed for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koala.core.actions import ArmClaim, ClaimProcessors, PublishOutputs, StartTransfer, StopClaim
+from koala.core.events import TransferFailed
+from koala.core.explain import why
+from koala.core.grid import Assignment, GridView, Replica, SiteView
+from koala.core.job import Deadline, EndKind
+from koala.core.slots import ClaimQuestion, Ground, PendingPart
+from koala.core.timeline import considered_at, next_try_at, tries
+from koala.core.values import FileName, JobId, Priority, SiteName, TransferId, UserName
+from koala.policies.claiming.repeated import make_room, repeated
+from koala.policies.placement.worst_fit import worst_fit
+from tests.core.conftest import Begin
+from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
+from tests.harness.script import Script
+
+D = Deadline(at=100.0)
+LONG_WAIT: dict[str, Any] = {"wait_s": 900.0, "deadline_fraction": 0.5, "lead_max_s": 2.0}
+"""Tries are due from submission on, half the way to 98 (the deadline less lead_max_s) each."""
+
+
+# --- the arithmetic ---
+
+
+def test_the_tries_come_closer_to_the_deadline_and_are_limited() -> None:
+    """PT(m+1) = PT(m) + Lp (D - PT(m)): 70, 91, 97.3 ..."""
+    found = tries(0, 100, fraction=0.7, tries_max=2)
+    assert found == pytest.approx((70, 91, 97.3))
+    assert tries(0, 100, fraction=0.7, tries_max=2, ends_at_deadline=True) == (*found, 100)
+
+
+def test_a_try_too_close_to_the_deadline_is_the_try_at_the_deadline() -> None:
+    assert next_try_at(100 - 2e-9, 100, fraction=0.6) == 100
+    assert next_try_at(100 - 2e-9, 100, fraction=0.4) < 100
+    assert next_try_at(90, 100, fraction=0.5, step_min_s=6) == 100
+    assert tries(0, 100, fraction=1, tries_max=10) == (100,)
+
+
+def test_wait_x_ignores_a_job_until_shortly_before_its_deadline() -> None:
+    assert considered_at(0, 100, wait_s=10) == 90
+    assert considered_at(95, 100, wait_s=10) == 95
+    assert considered_at(3, 100, wait_s=float("inf")) == 3
+    assert tries(considered_at(0, 100, wait_s=0), 100, fraction=0.7, tries_max=10) == (100,)
+
+
+# --- the way to the start ---
+
+
+def test_a_job_is_claimed_at_its_instants_and_starts_at_its_deadline(begin: Begin) -> None:
+    """X = 3 x 5 s: T = 85, tries at 85 + 0.7 * 13 = 94.1 and at 98; T of the barrier is D."""
+    script = begin()
+    script.tell(a_site("a"), a_site("b"), a_job("j", 4, 6, deadline=D)).expect_nothing()
+    script.at(94).expect_nothing()
+    assert script.phase("j") == "Placing"
+    script.at(95)
+    assert [script.expect(ClaimProcessors, at=94.1).site for _ in range(2)] == ["b", "a"]
+    script.grant("j/1/0/1", "j/1/1/1")
+    assert script.phase("j") == "Starting"
+    script.at(99).expect_nothing()
+    arms = script.at(99.96).take(ArmClaim)
+    assert [arm.release_at for arm in arms] == [100, 100]
+    assert [arm.late_s for arm in arms] == pytest.approx([2.05, 2.05])
+
+
+def test_a_job_runs_and_ends_like_any_other(begin: Begin) -> None:
+    script = begin().ignore(PublishOutputs)
+    script.tell(a_site("a"), a_job("j", 4, deadline=Deadline(after_s=100)))
+    script.at(95)
+    script.grant(*script.claimed("j"))
+    script.at(99.96).released("j")
+    script.at(100).passed("j/1/0/1").at(150).exits("j/1/0/1")
+    assert script.phase("j") == "Finished"
+    assert script.picture("j")["timeline"]["start_lateness_s"] == 0
+
+
+def test_a_try_claims_all_components_or_none(begin: Begin) -> None:
+    """At 49 there is room for one of two; at 73.5 for both."""
+    script = begin(**LONG_WAIT)
+    script.tell(a_site("a", idle=3), a_site("b", idle=8), a_job("j", 8, 4, deadline=D))
+    script.at(50).expect_nothing()
+    assert script.phase("j") == "Claiming"
+    script.report("a", 8).at(73).expect_nothing()
+    script.at(74)
+    assert [script.expect(ClaimProcessors, at=73.5).site for _ in range(2)] == ["a", "b"]
+
+
+def test_processors_that_come_free_between_tries_are_not_taken_before_the_next(
+    begin: Begin,
+) -> None:
+    script = begin(**LONG_WAIT)
+    script.tell(a_site("a", idle=0), a_job("j", 8, deadline=D)).at(60).report("a", 8)
+    script.expect_nothing()
+
+
+def test_a_refused_component_is_claimed_again_at_the_next_try_elsewhere(begin: Begin) -> None:
+    script = begin(**LONG_WAIT)
+    script.tell(a_site("a"), a_site("b"), a_job("j", 8, deadline=D)).at(49)
+    script.expect(ClaimProcessors, claim="j/1/0/1", site="a")
+    script.report("a", 0).refuse("j/1/0/1").at(73).expect_nothing()
+    script.at(73.5).expect(ClaimProcessors, claim="j/1/0/2", site="b")
+
+
+def test_a_job_fails_after_its_last_try(begin: Begin) -> None:
+    """Mp = 2: three tries, 49, 73.5 and 85.75, and none at the deadline."""
+    script = begin(deadline_tries_max=2, **LONG_WAIT)
+    script.tell(a_site("a", idle=0), a_job("j", 8, deadline=D)).at(85.7)
+    assert script.phase("j") == "Claiming"
+    script.at(85.8)
+    assert script.phase("j") == "Failed"
+    assert "not claimed in 3 tries before its deadline: 0 at no site" in script.reason("j")
+
+
+def test_the_last_try_is_judged_when_it_is_answered(begin: Begin) -> None:
+    """Asked at 98, granted at 99: it starts on time. Silence fails the job at 102 at the latest."""
+    for is_granted in (True, False):
+        script = begin()
+        script.tell(a_site("a", idle=0), a_job("j", 4, deadline=D)).at(95).report("a", 8).at(98)
+        script.expect(ClaimProcessors, at=98)
+        script.at(99)
+        if is_granted:
+            script.grant("j/1/0/1").at(99.96).released("j")
+        else:
+            script.at(101.9)
+            assert script.phase("j") == "Claiming"
+            script.at(102).expect(StopClaim)
+            assert "deadline missed by more than 2 s: not claimed: 0 at a" in script.reason("j")
+
+
+def test_a_job_that_did_not_arm_starts_late_or_not_at_all(begin: Begin) -> None:
+    """Rounds with T = 100, 100.1, 100.3, 100.7: D of each Arm stays at 102. One that would leave
+    the last Release no time is not begun.
+    """
+    script = begin()
+    script.tell(a_site("a"), a_job("j", 4, deadline=D)).at(95).grant(*script.claimed("j"))
+    ends: list[tuple[float, float]] = []
+    while script.phase("j") == "Starting":
+        script.after(0.05)
+        ends += [
+            (round(script.now + arm.late_s, 1), arm.release_at) for arm in script.take(ArmClaim)
+        ]
+    assert all(end == 102 and 100 <= release_at < 102 for end, release_at in ends)
+    assert len(ends) > 3
+    assert "deadline missed: not armed in" in script.reason("j")
+    script.drop()
+
+
+def test_a_job_is_late_but_not_by_more_than_it_may_be(begin: Begin) -> None:
+    """Submitted at its deadline, it is tried at once and released as soon as it can be."""
+    script = begin()
+    script.tell(a_site("a"), a_job("j", 4, deadline=Deadline(after_s=0)))
+    claims = script.claimed("j")
+    script.at(0.5).grant(*claims)
+    number, claims = script.armings("j")
+    script.arm(claims[0], number)
+    attempt = script.job("j").attempt
+    assert attempt is not None
+    assert attempt.release_at == pytest.approx(0.55)
+    script.drop()
+
+
+def test_a_job_is_held_no_longer_than_its_hold_allows(begin: Begin) -> None:
+    """X is cut to maxHold less the time of arming: 60 - 4 s before the deadline."""
+    script = begin(wait_s=1e9, deadline_fraction=0.001, claiming_step_min_s=0.001)
+    script.tell(a_site("a", grace_s=0.01), a_job("j", 4, deadline=D, max_hold_s=60.0)).at(43.9)
+    script.expect_nothing()
+    claim = script.at(44.1).expect(ClaimProcessors)
+    assert claim.hold_s == 60
+    script.drop()
+
+
+def test_a_deadline_that_passes_while_a_job_is_delayed_fails_it(begin: Begin) -> None:
+    script = begin(queue_jobs_max=1)
+    script.tell(a_site("a", idle=0), a_job("first", 8), a_job("j", 1, deadline=D))
+    assert script.phase("j") == "Delayed"
+    script.at(103)
+    assert "deadline missed by more than 2 s: it was delayed" in script.reason("j")
+
+
+# --- beside other jobs ---
+
+
+def test_others_pass_a_job_that_waits_for_its_deadline(begin: Begin) -> None:
+    """It stands in no queue that a discipline visits, and does not hold the door when it ages."""
+    script = begin(ageing_s=5.0)
+    script.tell(a_site("a"), a_job("j", 8, deadline=D)).at(50)
+    script.tell(a_job("other", 8)).running("other")
+
+
+def test_setback_before_the_deadline_leaves_the_tries_that_are_left(begin: Begin) -> None:
+    script = begin(**LONG_WAIT)
+    script.tell(a_site("a"), a_site("b"), a_job("j", 4, deadline=D)).at(49)
+    script.grant(*script.claimed("j")).gone("j/1/0/1", EndKind.VANISHED, reason="node lost")
+    assert script.phase("j") == "Placing"
+    script.at(73).expect_nothing()
+    script.at(73.5).expect(ClaimProcessors, claim="j/2/0/1")
+
+
+def test_a_setback_after_the_last_try_fails_the_job(begin: Begin) -> None:
+    script = begin()
+    script.tell(a_site("a"), a_job("j", 4, deadline=D)).at(95)
+    script.grant(*script.claimed("j")).at(99)
+    script.gone("j/1/0/1", EndKind.SITE, reason="drained")
+    script.expect(ClaimProcessors, claim="j/2/0/1", at=99)  # that of 98, which nobody needed then
+    script.gone("j/2/0/1", EndKind.SITE, reason="drained")
+    assert "drained; no try is left for its deadline" in script.reason("j")
+
+
+def test_a_job_that_had_started_is_not_started_again(begin: Begin) -> None:
+    """A later start is not what was asked for: `retry` does not help, nor does a lost site."""
+    script = begin(**LONG_WAIT)
+    script.tell(a_site("a"), a_job("j", 4, deadline=D, retries=3)).at(49).grant(
+        *script.claimed("j")
+    )
+    script.at(99.96).released("j")
+    script.at(100).passed("j/1/0/1").at(120).exits("j/1/0/1", 1)
+    assert script.phase("j") == "Failed"
+    assert "exit status 1; retry 1 of 3; no try is left for its deadline" in script.reason("j")
+
+
+def test_an_optional_component_may_be_missing(begin: Begin) -> None:
+    script = begin(**LONG_WAIT)
+    loose = a_component(8, start_type=LOOSE)
+    script.tell(a_site("a", idle=4), a_job("j", loose, 4, deadline=D)).at(49)
+    script.expect(ClaimProcessors, claim="j/1/1/1")
+
+
+# --- files ---
+
+
+def test_a_file_travels_long_before_the_deadline_and_nothing_is_claimed(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=100.0).heed(StartTransfer)
+    script.tell(a_site("a", idle=0), a_site("b")).replica("f", "a", 1000)
+    script.tell(a_job("j", 4, file="f", deadline=D))
+    script.expect(StartTransfer, at=0, target="b")
+    script.at(94).fetched("j/1/t1").expect_nothing()
+    script.at(95).expect(ClaimProcessors, at=94.1, site="b")
+
+
+def test_a_job_goes_only_where_its_file_can_be_by_the_deadline(begin: Begin) -> None:
+    """1000 bytes at 5 a second would take 200 s; the site with the replica has no room yet."""
+    script = begin(bandwidth_default_bps=5.0).heed(StartTransfer)
+    script.tell(a_site("a", idle=0), a_site("b")).replica("f", "a", 1000)
+    script.tell(a_job("j", 4, file="f", deadline=D)).at(60).expect_nothing()
+    assert "its input file is not on its way" in why(script.scheduler, JobId("j"), 60.0)[1]
+    script.report("a", 8).at(94.1).expect(ClaimProcessors, site="a")
+
+
+def test_a_file_that_comes_too_late_fails_the_job(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=100.0).ignore(StartTransfer)
+    script.tell(a_site("a", idle=0), a_site("b")).replica("f", "a", 1000)
+    script.tell(a_job("j", 4, file="f", deadline=D)).at(95).grant(*script.claimed("j"))
+    script.at(101.9)
+    assert script.phase("j") == "Starting"
+    script.at(102)
+    assert "deadline missed by more than 2 s: no input file yet: 0 at b" in script.reason("j")
+    script.drop()
+
+
+def test_a_copy_that_broke_is_made_again_before_the_deadline(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=100.0).heed(StartTransfer)
+    script.tell(a_site("a", idle=0), a_site("b")).replica("f", "a", 1000)
+    script.tell(a_job("j", 4, file="f", deadline=D)).expect(StartTransfer)
+    script.at(5).tell(TransferFailed(transfer=TransferId("j/1/t1"), at=None, reason="broke"))
+    script.at(7).expect(StartTransfer, target="b")
+
+
+# --- room among local jobs ---
+
+
+def kill(begin: Begin) -> Script:
+    return begin(at_deadline="kill")
+
+
+def test_local_jobs_are_killed_at_the_last_try_where_their_site_allows_it(begin: Begin) -> None:
+    script = kill(begin)
+    script.tell(a_site("a", idle=0), a_site("b", idle=0, may_kill_local=True))
+    script.report("a", 0, local=8).report("b", 0, local=6)
+    script.tell(a_job("j", 4, deadline=D)).at(97.9).expect_nothing()
+    claim = script.at(98).expect(ClaimProcessors)
+    assert (claim.site, claim.may_kill) == ("b", True)
+
+
+def test_idle_processors_are_taken_before_anybody_is_killed(begin: Begin) -> None:
+    """At the last try, too; and a claim that needs no room asks for none."""
+    script = kill(begin)
+    script.tell(a_site("a", idle=0, may_kill_local=True), a_site("b", idle=0))
+    script.report("a", 0, local=8).tell(a_job("j", 4, deadline=D)).at(95).report("b", 8)
+    claim = script.at(98).expect(ClaimProcessors)
+    assert (claim.site, claim.may_kill) == ("b", False)
+
+
+def test_nobody_is_killed_unless_all_components_get_room(begin: Begin) -> None:
+    script = kill(begin)
+    script.tell(a_site("a", idle=0, may_kill_local=True), a_site("b", idle=0))
+    script.report("a", 0, local=8).report("b", 0, local=8)
+    script.tell(a_job("j", 4, 8, deadline=D)).at(98)
+    assert "not claimed in 2 tries before its deadline" in script.reason("j")
+
+
+def test_claims_of_other_jobs_are_no_room(begin: Begin) -> None:
+    """Of 8 processors 5 are held for another job: 3 are left, whoever else runs there."""
+    script = kill(begin)
+    script.tell(a_site("a", may_kill_local=True), a_job("other", 5)).running("other")
+    script.report("a", 0, local=3).tell(a_job("j", 4, deadline=D)).at(98)
+    assert script.phase("j") == "Failed"
+    script = kill(begin)
+    script.tell(a_site("a", may_kill_local=True), a_job("other", 5)).running("other")
+    script.report("a", 0, local=3).tell(a_job("j", 3, deadline=D)).at(98)
+    assert script.expect(ClaimProcessors).may_kill
+
+
+def test_processors_that_local_jobs_wait_for_are_idle_for_the_last_try(begin: Begin) -> None:
+    """A queue that blocks on its head reports nothing startable, though 5 run nothing."""
+    script = kill(begin)
+    script.tell(a_site("a", idle=0, may_kill_local=True)).report("a", 0, local=3)
+    script.tell(a_job("j", 8, deadline=D)).at(98)
+    assert script.expect(ClaimProcessors).may_kill
+
+
+def test_without_the_word_nobody_is_killed(script: Script) -> None:
+    """`at_deadline = fail` is the default, whatever sites allow."""
+    script.tell(a_site("a", idle=0, may_kill_local=True)).report("a", 0, local=8)
+    script.tell(a_job("j", 4, deadline=D)).at(98)
+    assert script.phase("j") == "Failed"
+
+
+def test_ordinary_jobs_have_nobody_killed(begin: Begin) -> None:
+    script = kill(begin)
+    script.tell(a_site("a", idle=0, may_kill_local=True)).report("a", 0, local=8)
+    script.tell(a_job("j", 4, priority=Priority.HIGH)).at(300).expect_nothing()
+
+
+def test_a_budget_that_does_not_suffice_for_all_saves_everybody(begin: Begin) -> None:
+    """Two claims of 4 x 60 s, and a budget for one of them."""
+    script = begin(at_deadline="kill", hold_budget_user_s=300.0)
+    script.tell(a_site("a", idle=0, may_kill_local=True)).report("a", 0, local=8)
+    script.tell(a_job("j", 4, 4, deadline=D, max_hold_s=60.0)).at(98).expect_nothing()
+    assert script.phase("j") == "Failed"
+
+
+def question(*pending: PendingPart, grounds: tuple[Ground, ...], **more: object) -> ClaimQuestion:
+    fields: dict[str, object] = {
+        "components": len(pending),
+        "held": 0,
+        "user": UserName(""),
+        "priority": Priority.LOW,
+        "file": None,
+        "remaining_s": 2.0,
+        "threshold": 0.0,
+        "preempt": "none",
+        **more,
+    }
+    return ClaimQuestion(pending=pending, grounds=grounds, **fields)  # type: ignore[arg-type]
+
+
+def part(component: int, processors: int, fixed: str | None = None) -> PendingPart:
+    return PendingPart(
+        component=component,
+        processors=processors,
+        site=None,
+        fixed=None if fixed is None else SiteName(fixed),
+        size_bytes=0,
+    )
+
+
+def a_view(**idle: int) -> GridView:
+    sites = [SiteView(name=SiteName(name), processors=8, idle=n) for name, n in idle.items()]
+    return GridView(sites, replicas={}, bandwidth={}, bandwidth_default=1.0)
+
+
+def a_ground(site: str, idle: int, local: int) -> Ground:
+    return Ground(site=SiteName(site), idle=idle, local=local)
+
+
+def test_room_is_made_where_most_are_idle() -> None:
+    """Site b has 2 idle and 4 local, a has 1 and 7: 4 go to b first, then 5 to a."""
+    plan = repeated(
+        question(part(0, 4), part(1, 5), grounds=(a_ground("a", 1, 7), a_ground("b", 2, 4))),
+        a_view(a=1, b=2),
+        worst_fit,
+    )
+    assert [(a.component, a.site) for a in plan.forced] == [(1, "b"), (0, "a")]
+
+
+def test_a_component_with_a_site_gets_its_room_there() -> None:
+    plan = repeated(
+        question(part(0, 6), part(1, 4, "a"), grounds=(a_ground("a", 0, 8), a_ground("b", 0, 8))),
+        a_view(a=0, b=0),
+        worst_fit,
+    )
+    assert [(a.component, a.site) for a in plan.forced] == [(1, "a"), (0, "b")]
+
+
+def test_room_is_made_where_the_file_is_or_can_be() -> None:
+    name = FileName("f")
+    view = GridView(
+        a_view(a=0, b=0).sites,
+        replicas={name: Replica(size_bytes=100, sites=(SiteName("b"),))},
+        bandwidth={},
+        bandwidth_default=1.0,
+    )
+    pending = PendingPart(component=0, processors=4, site=None, fixed=None, size_bytes=100)
+    grounds = (a_ground("a", 4, 4), a_ground("b", 0, 8))
+    plan = repeated(question(pending, grounds=grounds, file=name), view, worst_fit)
+    assert plan.forced == (Assignment(component=0, site=SiteName("b")),)
+
+
+def test_victims_are_the_youngest_and_no_more_than_needed() -> None:
+    """One site: idle 1; local jobs of 2, 1, 4 processors, the youngest first."""
+    room = make_room([(3, range(1)), (1, range(1))], [1], [(2, 1, 4)])
+    assert room is not None
+    assert (room.sites, room.victims) == ((0, 0), (2,))
+    assert make_room([(9, range(1))], [1], [(2, 1, 4)]) is None
+
+
+def test_what_one_component_leaves_over_serves_the_next() -> None:
+    """The job of 4 dies for 2; the other 2 take the next component, and nobody else dies."""
+    room = make_room([(2, range(2)), (2, range(2))], [0, 0], [(4,), (4,)])
+    assert room is not None
+    assert (room.sites, room.victims) == ((0, 0), (1, 0))
+
+
+# --- explanations ---
+
+
+def test_why_says_when_the_next_try_is_and_how_many_are_left(begin: Begin) -> None:
+    script = begin(**LONG_WAIT)
+    script.tell(a_site("a", idle=0), a_job("j", 8, deadline=D))
+    (line,) = why(script.scheduler, JobId("j"), 0.0)
+    assert line == "is to start at its deadline, in 100 s; next try in 49 s, 4 more after it"
+    script.at(60)
+    lines = why(script.scheduler, JobId("j"), 60.0)
+    assert "is to start at its deadline, in 40 s; next try in 14 s, 3 more after it" in lines
+    assert script.picture("j")["deadline"] == {
+        "deadline_at": 100.0,
+        "next_try_at": 73.5,
+        "tries_left": 4,
+    }
+
+
+def test_components_without_a_barrier_make_no_exception(begin: Begin) -> None:
+    """Refused by admission; the core, should one come, does not start it again."""
+    script = begin(**LONG_WAIT)
+    script.tell(a_site("a"), a_job("j", a_component(4, start_type=FREE), deadline=D)).at(49)
+    script.grant(*script.claimed("j")).gone("j/1/0/1", EndKind.VANISHED)
+    assert script.phase("j") == "Failed"
