@@ -9,7 +9,7 @@ from koala.cli.simulating.shared import progress
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.slots import NO_POLICIES
-from koala.core.values import Instant, JobId
+from koala.core.values import FOREVER, Instant, JobId
 from koala.daemon.past import Past, Step, replay
 from koala.errors import UnknownJobError
 from koala.sim.replay.chronicle import Chronicle
@@ -26,12 +26,10 @@ class PastRun:
         self.past = past
         self.chronicle = Chronicle()
         self.scheduler = Scheduler(Parameters(), NO_POLICIES)
-        self._until_at = until_at
+        self._until_at = FOREVER if until_at is None else until_at
         if until_at is not None:
-            deque(self._steps(), maxlen=0)
-        for step in self._steps():
-            if self._is_after(step):
-                break
+            deque(self._steps(FOREVER), maxlen=0)
+        for step in self._steps(self._until_at):
             self.scheduler = step.scheduler
             self.chronicle.note(step.record.event, step.record.at, step.actions)
 
@@ -49,9 +47,7 @@ class PastRun:
         """What is to be told, from `since_at` on and of one job or all. Unless it is to be whole,
         reports and timers are told only when something came of them."""
         teller = Teller()
-        for step in replay(self.past):
-            if self._is_after(step):
-                return
+        for step in replay(self.past, until_at=self._until_at):
             record = step.record
             told = teller.tell(record.seq, record.at, record.event, step.actions)
             about = told if job is None else told.about(job)
@@ -60,12 +56,9 @@ class PastRun:
             if is_whole or about.came or about.kind not in QUIET:
                 yield about
 
-    def _is_after(self, step: Step) -> bool:
-        return self._until_at is not None and step.record.at > self._until_at
-
-    def _steps(self) -> Iterator[Step]:
+    def _steps(self, until_at: Instant) -> Iterator[Step]:
         with progress("reading the journal", self.past.events) as done:
-            for step in replay(self.past):
+            for step in replay(self.past, until_at=until_at):
                 if step.record.seq % 1000 == 0:
                     done(step.record.seq)
                 yield step

@@ -145,12 +145,15 @@ def _progress(bars: ExitStack, name: str, recording: Recording) -> Callable[[Ins
 
 
 def _head(run: PastRun) -> dict[str, Any]:
+    from koala.core.snapshot import digest
+
     return {
         "journal": str(run.past.path),
         "is_marked": run.past.mark is not None,
         "events": run.chronicle.events,
         "first_at": run.chronicle.first_at,
         "last_at": run.chronicle.last_at,
+        "digest": digest(run.scheduler),
     }
 
 

@@ -20,7 +20,7 @@ from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.slots import NO_POLICIES
 from koala.core.snapshot import digest
-from koala.core.values import Instant
+from koala.core.values import FOREVER, Instant
 from koala.daemon.journal import (
     FILE,
     MARK,
@@ -97,11 +97,15 @@ def records(past: Past) -> Iterator[Record]:
             yield record
 
 
-def replay(past: Past) -> Iterator[Step]:
-    """Each event with what came of it, by the recorded answers. Raises JournalError."""
+def replay(past: Past, *, until_at: Instant = FOREVER) -> Iterator[Step]:
+    """Each event up to an instant with what came of it, by the recorded answers. Raises
+    JournalError.
+    """
     scheduler = Scheduler(Parameters(), NO_POLICIES)
     digests = _digests(past)
     for record in records(past):
+        if record.at > until_at:
+            return
         try:
             actions = scheduler.replay(record.event, record.at, record.answers)
         except (AssertionError, LookupError, ValueError, TypeError) as error:

@@ -247,6 +247,11 @@ class ReplaySite:
         for order in wanted.fetches:
             self._fetch(order)
 
+    @property
+    def _is_past_end(self) -> bool:
+        """Of the recording: from there on nothing errs any more."""
+        return self._engine.now > self._recording.last_at
+
     # --- claims ---
 
     def _hold(self, order: ClaimProcessors) -> None:
@@ -258,9 +263,9 @@ class ReplaySite:
         part = (JobId(job), int(component))
         assert self.facts is not None
         wait_s = self.facts.grace_s + (limits.kill_s if order.is_preempting else 0.0)
-        answer = self._past.answers.at(now, part) or Answer(
-            kind=Kind.GRANTED, after_s=self._recording.grant_s
-        )
+        answer = self._past.answers.at(now, part)
+        if answer is None or (answer.kind is not Kind.GRANTED and self._is_past_end):
+            answer = Answer(kind=Kind.GRANTED, after_s=self._recording.grant_s)
         claim = _Claim(order=order, part=part, grace_until=now + wait_s, answer=answer)
         self._claims[order.claim] = claim
         if order.is_granted:
@@ -389,7 +394,7 @@ class ReplaySite:
         copy = None
         if past is not None:
             copy = past.at(now, (order.transfer.split("/")[0], order.file))
-        if copy is None:
+        if copy is None or (copy.failed_after_s is not None and self._is_past_end):
             copy = Copy(bytes_per_s=self._bandwidth(order), beside_s=LATENCY_S)
         took_s = order.size_bytes / copy.bytes_per_s if copy.bytes_per_s > 0 else 0.0
         whole_s = took_s + copy.beside_s

@@ -84,12 +84,12 @@ class Grid:
 
     sites: Mapping[str, int]
     run_s: Mapping[str, Seconds] = field(default_factory=dict)  # by job; 10 else
-    grace_s: Seconds = 5.0
+    starts_after_stop: bool = False
     chances: Chances = field(default_factory=Chances)
 
     def __post_init__(self) -> None:
         facts = {
-            name: SiteFacts(processors=processors, grace_s=self.grace_s)
+            name: SiteFacts(processors=processors, starts_after_stop=self.starts_after_stop)
             for name, processors in self.sites.items()
         }
         self.world = World(
