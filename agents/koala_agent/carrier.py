@@ -36,7 +36,6 @@ from koala_agent.claim_events import (
     LeasesSet,
     Output,
     Record,
-    SiteRuled,
     Submit,
     SubmitFailed,
     TellDaemon,
@@ -209,10 +208,6 @@ class Claims:
     def wanted_complete(self, claims: frozenset[str]) -> None:
         """All that the daemon wants was named; what else there is ends."""
         self._tell(WantedComplete(claims=claims))
-
-    def end_by_site(self, claim: ClaimId, reason: str) -> None:
-        """The site's own rule ends a claim."""
-        self._tell(SiteRuled(claim=claim, reason=reason))
 
     def take_listed(self, entry: Listed | Idle) -> None:
         """What the local manager tells (its `Tell`); figures are not for this table."""

@@ -53,14 +53,6 @@ class LeasesSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteRuled:
-    """The site's own rule ends this claim (drain, longest hold)."""
-
-    claim: ClaimId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedIn:
     """A starter with the claim's secret has connected, for the first time or again, and says all
     that it knows of itself."""
@@ -196,7 +188,6 @@ Event: TypeAlias = (
     | KvAnswer
     | WantedComplete
     | LeasesSet
-    | SiteRuled
     | CheckedIn
     | StarterArmed
     | StarterPassed

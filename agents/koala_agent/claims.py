@@ -43,7 +43,6 @@ from koala_agent.claim_events import (
     LeasesSet,
     Output,
     Record,
-    SiteRuled,
     StarterArmed,
     StarterEnded,
     StarterGet,
@@ -170,7 +169,7 @@ class ClaimTable:
 
     def _dispatch(self, event: Event) -> None:
         match event:
-            case HoldOrdered() | Arm() | Release() | Stop() | Acknowledge() | SiteRuled():
+            case HoldOrdered() | Arm() | Release() | Stop() | Acknowledge():
                 self._on_order(event)
             case WantedComplete() | LeasesSet():
                 self._on_session(event)
@@ -195,9 +194,7 @@ class ClaimTable:
             case LeasesSet(leases=leases):
                 self._set_leases(leases)
 
-    def _on_order(
-        self, order: HoldOrdered | Arm | Release | Stop | Acknowledge | SiteRuled
-    ) -> None:
+    def _on_order(self, order: HoldOrdered | Arm | Release | Stop | Acknowledge) -> None:
         if isinstance(order, HoldOrdered):
             self._hold(order)
             return
@@ -207,16 +204,13 @@ class ClaimTable:
                 if claim is not None and isinstance(claim.state, Gone):
                     self._forget(claim)
             case _ if claim is None:
-                if not isinstance(order, SiteRuled):
-                    self._tell_unknown(order.claim)
+                self._tell_unknown(order.claim)
             case Arm():
                 self._arm(claim, order)
             case Release():
                 self._release(claim, order)
             case Stop():
                 self._stop(claim, _stopped(""))
-            case SiteRuled(reason=reason):
-                self._stop(claim, End(kind=EndKind.SITE, reason=reason))
 
     # Orders ----------------------------------------------------------------------------------
 

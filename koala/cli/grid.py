@@ -23,7 +23,6 @@ from koala.errors import ConfigError
 Tree = dict[str, object]
 
 DAEMON_FILE = "daemon.toml"
-GRID_KEYS = ("state_dir", "sites")
 GIVEN_BY_GRID = {"agent": ("site", "daemon", "state_dir"), "daemon": ("state_dir",)}
 ANY_PORT = "127.0.0.1:0"
 

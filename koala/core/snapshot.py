@@ -30,11 +30,6 @@ from koala.core.tries import tries_left
 from koala.core.values import Instant, JobId, SiteName
 
 
-def jobs_picture(state: State) -> list[dict[str, Any]]:
-    """Every job in a line, in order of submission."""
-    return [summary(job) for job in state.jobs.values()]
-
-
 def summary(job: Job) -> dict[str, Any]:
     """What a list shows of a job."""
     attempt = job.attempt

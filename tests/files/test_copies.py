@@ -499,7 +499,7 @@ async def test_what_was_served_is_forgotten_some_time_after_its_last_reader(
         delft.files.serve(serve)
         leiden.files.fetch(fetch)
         await finished(leiden, fetch.transfer)
-        await comes_true(lambda: not delft.files.is_serving(fetch.transfer))
+        await comes_true(lambda: fetch.transfer not in delft.files._serving.orders)
         leiden.files.cancel(fetch.transfer)
         after = len(leiden.reports.all)
         leiden.files.fetch(fetch)

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from koala_agent.lrm.emulated import EmulatedLocalManager
 from koala_agent.lrm.port import Ended, Idle, Listed, Placeholder, Running
+from koala_agent.lrm.processes import Identity, look, members
 
 LIMIT_S = 30.0
 Told = TypeVar("Told", bound=Listed | Idle)
@@ -20,6 +21,12 @@ Told = TypeVar("Told", bound=Listed | Idle)
 
 def boot_clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def find_by_claim(claim: str, *, scope: str | None = None) -> tuple[Identity, ...]:
+    """The processes of a claim by their environment, and their descendants."""
+    belongs = members(look().seen, {claim: ()}, scope=scope)
+    return tuple(process.identity for process in belongs[claim])
 
 
 class Witness:

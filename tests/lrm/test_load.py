@@ -8,7 +8,13 @@ from itertools import islice
 import pytest
 
 from koala.errors import ConfigError
-from koala_agent.lrm.load import LoadParameters, local_jobs, mean_size, offered_load
+from koala_agent.lrm.load import LoadParameters, _weight, local_jobs
+
+
+def mean_size(load: LoadParameters) -> float:
+    """E[size] of D(q) on the interval."""
+    weights = {size: _weight(size, load.size_q) for size in range(load.size_min, load.size_max + 1)}
+    return sum(size * weight for size, weight in weights.items()) / sum(weights.values())
 
 
 @pytest.mark.parametrize(
@@ -41,11 +47,6 @@ def test_jobs_follow_their_parameters() -> None:
     assert sum(job.run_s for job in jobs) / 4000 == pytest.approx(300, rel=0.05)
     assert all(job.run_s <= job.estimate_s <= 3 * job.run_s for job in jobs)
     assert max(job.run_s for job in jobs) == 2000
-
-
-def test_the_offered_load_is_work_per_processor() -> None:
-    load = LoadParameters(arrivals_per_hour=36, run_mean_s=100, size_min=4, size_max=4)
-    assert offered_load(load, processors=8) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from koala_agent.lrm.processes import (
     SCOPE_VARIABLE,
     Identity,
     Seen,
-    find_by_claim,
     groups_of,
     identify,
     identify_child,
@@ -24,7 +23,7 @@ from koala_agent.lrm.processes import (
     members,
     send,
 )
-from tests.lrm.harness import LIMIT_S, Pipe, python
+from tests.lrm.harness import LIMIT_S, Pipe, find_by_claim, python
 
 
 def a_process(

@@ -178,10 +178,6 @@ class Files:
         fetch = self._fetches.get(transfer)
         return self._incoming.path(transfer) if fetch is not None and fetch.is_finished else None
 
-    def is_serving(self, transfer: str) -> bool:
-        """Whether somebody with the token would get something."""
-        return transfer in self._serving.orders
-
     def local_path(self, name: str) -> Path:
         """The site's own replica. Raises SpecError, UnusableFileError."""
         return self._store.find(name)

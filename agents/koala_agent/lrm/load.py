@@ -76,18 +76,5 @@ def local_jobs(parameters: LoadParameters, rng: random.Random) -> Iterator[Local
         yield LocalJob(submit_at=at, processors=processors, run_s=run_s, estimate_s=estimate_s)
 
 
-def mean_size(parameters: LoadParameters) -> float:
-    """E[size] of D(q) on the interval."""
-    sizes = range(parameters.size_min, parameters.size_max + 1)
-    weights = [_weight(size, parameters.size_q) for size in sizes]
-    return sum(size * weight for size, weight in zip(sizes, weights, strict=True)) / sum(weights)
-
-
-def offered_load(parameters: LoadParameters, *, processors: int) -> float:
-    """Which part of the site its local users ask for; `run_max_s` is taken as never reached."""
-    per_s = parameters.arrivals_per_hour / 3600.0
-    return per_s * parameters.run_mean_s * mean_size(parameters) / processors
-
-
 def _weight(size: int, q: float) -> float:
     return q**size * (3.0 if size & (size - 1) == 0 else 1.0)

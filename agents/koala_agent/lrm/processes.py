@@ -128,12 +128,6 @@ def look() -> Look:
     return Look(tuple(found), is_complete=False)
 
 
-def find_by_claim(claim: str, *, scope: str | None = None) -> tuple[Identity, ...]:
-    """The processes of a claim by their environment, and their descendants."""
-    belongs = members(look().seen, {claim: ()}, scope=scope)
-    return tuple(process.identity for process in belongs[claim])
-
-
 def members(
     seen: Iterable[Seen], known: Mapping[str, Iterable[Identity]], *, scope: str | None
 ) -> dict[str, tuple[Seen, ...]]:

@@ -21,7 +21,6 @@ from koala_agent.claim_events import (
     HoldOrdered,
     Output,
     Record,
-    SiteRuled,
     StarterArmed,
     StarterEnded,
     StarterLost,
@@ -90,7 +89,6 @@ orders = st.one_of(
     st.builds(Acknowledge, claim=claims),
     st.builds(Release, claim=claims, number=st.just(NUMBER), release_at=st.just(100.0)),
     st.builds(WantedComplete, claims=st.frozensets(claims)),
-    st.builds(SiteRuled, claim=claims, reason=st.just("drain")),
 )
 starters = st.one_of(
     st.builds(CheckedIn, claim=claims, nonce=nonces, passed_at=maybe, end=st.none() | ends),

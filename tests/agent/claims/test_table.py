@@ -21,7 +21,6 @@ from koala_agent.claim_events import (
     LeasesSet,
     Output,
     Record,
-    SiteRuled,
     StarterArmed,
     StarterEnded,
     StarterGet,
@@ -442,14 +441,6 @@ def test_a_program_that_our_withdrawal_killed_did_not_fail(script: Script) -> No
     killed = End(kind=EndKind.EXITED, statuses=(-15,))
     script.tell(STOP, StarterEnded(claim=CLAIM, nonce="n", end=killed))
     assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
-
-
-def test_the_sites_rule_ends_a_claim(script: Script) -> None:
-    script.held()
-    assert told(script.tell(SiteRuled(claim=CLAIM, reason="drain"))) == [STOP]
-    stopped = End(kind=EndKind.STOPPED)
-    end = gone(script.tell(StarterEnded(claim=CLAIM, nonce="n", end=stopped), batch_ended()))
-    assert (end.kind, end.reason) == (EndKind.SITE, "drain")
 
 
 # The end ------------------------------------------------------------------------------------------

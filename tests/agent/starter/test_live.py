@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.lrm.processes import find_by_claim
 from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop, folder_name
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended
+from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live
 
