@@ -1,0 +1,85 @@
+"""`koala simulate koala`: its keys, files and refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from koala.sim.metrics import COLUMNS
+from tests.cli.command import koala_here
+from tests.cli.test_command import modules_after
+
+BRIEF = ("--jobs", "30", "--local-load", "0.3", "--lost-at", "3000", "--workers", "1")
+
+
+def test_the_result_is_a_document() -> None:
+    run = koala_here("simulate", "koala", *BRIEF, "--reps", "2", "--json")
+    assert (run.returncode, run.stderr) == (0, "")
+    found = json.loads(run.stdout)
+    assert sorted(found) == [
+        "groups", "makespan_s", "ours", "seeds", "setting", "unfinished", "utilization",
+    ]  # fmt: skip
+    assert found["setting"]["jobs"] == 30
+    assert found["setting"]["lost_at_s"] == 3000.0
+    assert found["setting"]["claim_fraction"] == 0.75
+    assert 30 < found["utilization"]["arrivals"]["busy"]["mean"] <= 100
+    groups = {group["group"]: group for group in found["groups"]}
+    assert groups["all"]["finished"] == {"mean": 30.0, "ci95": 0.0}
+    assert groups["72x8.high"]["components"] == 8
+
+
+def test_options_reach_the_scheduler() -> None:
+    options = ("--lost-site", "0", "--claim-errs", "0", "--component-fails", "0", "--local-load",
+               "0", "--sites", "2x200", "--interval", "1000", "--replicas", "2")  # fmt: skip
+    run = koala_here("simulate", "koala", "--jobs", "20", *options, "--reps", "1", "--json")
+    (everybody, *_) = json.loads(run.stdout)["groups"]
+    assert everybody["start_delay_s"]["mean"] == 0.0
+    assert everybody["failures_percent"]["mean"] == 0.0
+    assert everybody["claiming_tries"]["mean"] == 1.0
+    assert everybody["processor_wasted_s"] == {
+        "mean": pytest.approx(54 * 0.05, rel=0.2),
+        "ci95": None,
+    }
+
+
+def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
+    jobs, pictures = tmp_path / "jobs.csv", [tmp_path / "one.svg", tmp_path / "other.svg"]
+    words = ("simulate", "koala", *BRIEF, "--reps", "1", "--jobs-out", str(jobs), "--plot")
+    one, other = (koala_here(*words, str(picture)) for picture in pictures)
+    assert (one.returncode, one.stdout) == (0, other.stdout)
+    assert "72 (8) high" in one.stdout
+    assert "Values that the paper does not print:" in one.stdout
+    lines = list(csv.DictReader(jobs.read_text(encoding="utf-8").splitlines()))
+    assert (tuple(lines[0]), len(lines)) == (COLUMNS, 30)
+    assert {line["phase"] for line in lines} == {"Finished"}
+    assert pictures[0].read_bytes() == pictures[1].read_bytes()
+    assert "co-allocation" in pictures[0].read_text(encoding="utf-8")
+
+
+def test_a_simulation_imports_only_what_it_needs() -> None:
+    words = [*BRIEF, "--reps", "1"]
+    code = f"from koala.cli.main import main; main(['simulate', 'koala', *{words}])"
+    heavy = {"grpc", "rich", "structlog", "msgspec", "asyncio", "matplotlib", "numpy"}
+    assert heavy & modules_after(code) == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--placement", "BF"), "--placement BF: allowed are CF, WF"),
+        (("--sizes", "36,x"), "--sizes 36,x: allowed are numbers"),
+        (("--components", "3.5"), "--components 3.5: allowed are whole numbers"),
+        (("--run", "30"), "--run 30: allowed is LOW:HIGH"),
+        (("--threshold", "2"), "claim_threshold = 2.0: allowed are values from 0.0 to 1.0"),
+        (("--preempt", "all"), "--preempt all: allowed are component, complete, none"),
+        (("--lost-site", "9"), "lost_site = 9: allowed is 1 to 4, or none"),
+        (("--plot", "/no/such/folder/p.svg"), "--plot /no/such/folder/p.svg: cannot be written"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(words: tuple[str, str], text: str) -> None:
+    run = koala_here("simulate", "koala", *words)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert text in run.stderr
