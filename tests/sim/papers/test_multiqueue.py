@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from koala.cli.main import main
+from koala.sim.multiqueue.model import Started
 from koala.sim.papers.multiqueue import PAPER
 from koala.sim.papers.multiqueue.charts import (
     BEYOND,
@@ -19,10 +20,11 @@ from koala.sim.papers.multiqueue.charts import (
     Point,
     maximum,
 )
-from koala.sim.papers.multiqueue.experiment import run
+from koala.sim.papers.multiqueue.experiment import large, run
 from koala.sim.papers.multiqueue.maxima import MAXIMA
 from koala.sim.papers.paper import Effort, Run
 from koala.sim.papers.sweep import plan
+from koala.workload.jobstream import StreamJob
 
 SECTIONS = (
     "1",
@@ -92,14 +94,28 @@ def test_a_run_measures_every_metric_that_figures_and_claims_ask_for() -> None:
         for comparison in claim.comparisons(TINY.levels)
         for quantity in comparison.of
     }
-    metrics: dict[str, set[str]] = {}
+    metrics: dict[tuple[str, bool], set[str]] = {}
     for setting, metric in quantities:
         assert isinstance(setting, Point)
-        metrics.setdefault(setting.policy, set()).add(metric)
-    for policy, wanted in sorted(metrics.items()):
-        point = Point(policy=policy, case=CASES[0], utilization=0.5)
+        metrics.setdefault((setting.policy, setting.has_large), set()).add(metric)
+    for (policy, has_large), wanted in sorted(metrics.items()):
+        point = Point(policy=policy, case=CASES[0], utilization=0.5, has_large=has_large)
         values = run(Run(setting=point, seed=1, effort=TINY)).values
         assert wanted <= set(values), policy
+
+
+def test_large_jobs_are_the_tenth_with_most_processors_of_each_kind() -> None:
+    jobs = [
+        Started(number, StreamJob(at=0.0, service=1.0, sizes=sizes, home=0), 0, at, (0,))
+        for number, (sizes, at) in enumerate(
+            [
+                *(((size % 8 + 1,), float(size)) for size in range(20)),
+                ((1, 1), 50.0),
+                ((3, 1), 70.0),
+            ]
+        )
+    ]
+    assert large(jobs) == {"response.large-single": 1 + (7 + 15) / 2, "response.large-multi": 71.0}
 
 
 def test_the_job_stream_of_a_seed_does_not_depend_on_the_policy() -> None:

@@ -32,8 +32,8 @@ SHARES = {LOW: 0.60, MIDDLE: 0.80, NEAR: 0.95}
 """Of the limit of a chart. BEYOND lies half-way between the least and the greatest maximum."""
 STEP = 0.005
 """Utilisations are rounded down to a multiple of this."""
-SHORTER = 0.5
-"""Runs at the lower levels need not be as long: they vary less."""
+SHORTER = 0.4
+"""Runs at the other levels need not be as long: they vary less, or are saturated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,8 @@ class Point:
     utilization: float
     length: float = 1.0
     ageing: float | None = None
+    has_large: bool = False
+    """Large jobs are told apart."""
 
     def __str__(self) -> str:
         ageing = f", ageing {self.ageing:g}" if self.ageing is not None else ""
@@ -165,6 +167,10 @@ class View:
         """That of multi-component jobs."""
         return self.of(policy, "response.multi", "multi-component")
 
+    def large(self, policy: str, kind: str) -> Quantity:
+        """That of large jobs of a kind, single or multi; in figures 9 to 14."""
+        return self.of(policy, f"response.large-{kind}", f"large {kind}-component")
+
     def queue(self, policy: str, number: int) -> Quantity:
         """That of a local queue, 1 to 4."""
         return self.of(policy, f"response.queue{number}", f"queue {number}")
@@ -179,7 +185,8 @@ class View:
             policy=policy,
             case=self.chart.case,
             utilization=self.utilization,
-            length=1.0 if self.level.is_near else SHORTER,
+            length=1.0 if self.level == NEAR else SHORTER,
+            has_large=self.chart.has_second,
         )
         case = f" {self.chart.case}" if self.is_one_of_many else ""
         return Quantity(point, metric, f"{policy} {word}{case}")

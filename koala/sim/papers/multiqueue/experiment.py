@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import ceil, inf, nan
+from statistics import fmean
 
 from koala.sim.multiqueue import runs
+from koala.sim.multiqueue.model import Started
 from koala.sim.papers.multiqueue import (
     conclusions,
     extremes,
@@ -27,6 +29,7 @@ from koala.sim.papers.multiqueue.charts import (
 )
 from koala.sim.papers.multiqueue.figures import FIGURES
 from koala.sim.papers.multiqueue.maxima import MAXIMA
+from koala.sim.papers.multiqueue.untestable import UNTESTABLE
 from koala.sim.papers.paper import Effort, Outcome, Paper, Run
 from koala.sim.saturation import Trend, is_saturated
 
@@ -55,6 +58,7 @@ def run(one: Run) -> Outcome:
             ageing=inf if point.ageing is None else point.ageing,
         ),
         one.seed,
+        has_jobs=point.has_large,
     )
     values = {f"response.{kind}": mean for kind, mean in found.response.items()}
     values |= {f"delay.{kind}": mean for kind, mean in found.response.items()}
@@ -64,7 +68,23 @@ def run(one: Run) -> Outcome:
         "trend.windows": found.trend.windows,
         "trend.growth": found.trend.growth,
     }
+    if point.has_large:
+        values |= large(found.jobs)
     return Outcome(values=values, is_saturated=found.is_saturated)
+
+
+def large(jobs: Sequence[Started]) -> dict[str, float]:
+    """Mean response times of the tenth of the single- and of the multi-component jobs that need
+    most processors: which jobs those are depends on the seed alone."""
+    found: dict[str, float] = {}
+    for kind, is_multi in (("single", False), ("multi", True)):
+        of_kind = [one for one in jobs if (len(one.job.sizes) > 1) is is_multi]
+        largest = sorted(of_kind, key=lambda one: (-sum(one.job.sizes), one.number))
+        responses = [
+            one.at + one.job.service - one.job.at for one in largest[: ceil(len(largest) / 10)]
+        ]
+        found[f"response.large-{kind}"] = fmean(responses) if responses else nan
+    return found
 
 
 def saturation(outcomes: Sequence[Outcome]) -> bool:
@@ -144,5 +164,6 @@ PAPER = Paper(
     ours=OURS,
     levels=LEVELS,
     diverging=("response.",),
+    untestable=UNTESTABLE,
     saturation=saturation,
 )

@@ -56,7 +56,7 @@ MULTI_RISES = (NINETY, EIGHTY, HALF_FOUR)
 
 FIGURES_13_AND_14_CLAIMS = (
     Claim(
-        id="3.2.1-22",
+        id="3.2.1-24",
         section="3.2.1",
         text="With 80 % and 90 % local jobs, EQ performs best.",
         figures=(13, 14),
@@ -67,7 +67,7 @@ FIGURES_13_AND_14_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-23",
+        id="3.2.1-25",
         section="3.2.1",
         text="There, LP is worse than EQ.",
         figures=(13, 14),
@@ -78,7 +78,7 @@ FIGURES_13_AND_14_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-24",
+        id="3.2.1-26",
         section="3.2.1",
         text="There, LP delays the global jobs significantly.",
         reading="they respond slower than with EQ by at least 25 %",
@@ -89,7 +89,7 @@ FIGURES_13_AND_14_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-25",
+        id="3.2.1-27",
         section="3.2.1",
         text="GS shows good results for many single-component jobs.",
         reading="closer to the best policy than to the worst",
@@ -97,7 +97,7 @@ FIGURES_13_AND_14_CLAIMS = (
         test=each((*FIGURE_13, *FIGURE_14), lambda at: (good(at.total("GS"), at.totals(SIX)),)),
     ),
     Claim(
-        id="3.2.1-26",
+        id="3.2.1-28",
         section="3.2.1",
         text="At 90 % local jobs, GS approaches EQ.",
         reading="its excess over EQ is smaller than at 80 %",
@@ -113,7 +113,7 @@ FIGURES_13_AND_14_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-27",
+        id="3.2.1-29",
         section="3.2.1",
         text="LQ performs rather well with 80 % and 90 % local jobs.",
         reading="closer to the best policy than to the worst",
@@ -121,7 +121,7 @@ FIGURES_13_AND_14_CLAIMS = (
         test=each((*FIGURE_13, *FIGURE_14), lambda at: (good(at.total("LQ"), at.totals(SIX)),)),
     ),
     Claim(
-        id="3.2.1-28",
+        id="3.2.1-30",
         section="3.2.1",
         text="A higher percentage of single-component jobs improves GS.",
         reading="at the same utilisation: (90,0,0,10) < (80,0,0,20) < (50,0,0,50)",
@@ -129,7 +129,7 @@ FIGURES_13_AND_14_CLAIMS = (
         test=across(MULTI_RISES, lambda *views: rising(views, "GS")),
     ),
     Claim(
-        id="3.2.1-29",
+        id="3.2.1-31",
         section="3.2.1",
         text="It deteriorates all other policies.",
         reading="at the same utilisation: (50,0,0,50) < (80,0,0,20) < (90,0,0,10)",
@@ -142,7 +142,7 @@ FIGURES_13_AND_14_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-30",
+        id="3.2.1-32",
         section="3.2.1",
         text="With single-component jobs alone, GP, LP, EQ and LQ become LS.",
         reading="equal totals, within 1 %",
@@ -157,7 +157,7 @@ FIGURES_13_AND_14_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-31",
+        id="3.2.1-33",
         section="3.2.1",
         text="A higher percentage of multi-component jobs improves LS.",
         reading="at the same utilisation: (0,0,0,100) < (50,0,0,50) < (80,0,0,20) < (90,0,0,10)",
@@ -165,7 +165,7 @@ FIGURES_13_AND_14_CLAIMS = (
         test=across((FOUR, *MULTI_RISES[::-1]), lambda *views: rising(views, "LS-DO")),
     ),
     Claim(
-        id="3.2.1-32",
+        id="3.2.1-34",
         section="3.2.1",
         text="It deteriorates all other policies.",
         reading="at the same utilisation: (90,0,0,10) < (80,0,0,20) < (50,0,0,50) < (0,0,0,100)",
@@ -178,7 +178,7 @@ FIGURES_13_AND_14_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-33",
+        id="3.2.1-35",
         section="3.2.1",
         text="With multi-component jobs alone, GP, LP, EQ and LQ become GS.",
         reading="equal totals, within 1 %",

@@ -24,6 +24,7 @@ from koala.sim.papers.multiqueue.charts import (
     BEYOND,
     BOTH,
     EIGHTY,
+    FIGURE_7,
     FIGURES_9_TO_14,
     FIGURES_15_TO_17,
     FOUR,
@@ -290,13 +291,26 @@ FIGURES_10_TO_12_CLAIMS = (
     Claim(
         id="3.2.1-14",
         section="3.2.1",
+        text="Not to let local schedulers try their jobs while the global head does not fit is a "
+        "bad choice.",
+        reading="GP is worse than EQ",
+        figures=(9, 10, 11, 12),
+        test=each(
+            (*FIGURE_9, *FIGURE_10, *FIGURE_11, *FIGURE_12),
+            lambda at: (higher(at.total("GP"), at.total("EQ-GF")),),
+            beyond=True,
+        ),
+    ),
+    Claim(
+        id="3.2.1-15",
+        section="3.2.1",
         text="LQ performs worse with a higher percentage of multi-component jobs.",
         reading="at the same utilisation: (90,0,0,10) < (80,0,0,20) < (50,0,0,50)",
         figures=(10, 13, 14),
         test=across(MULTI_RISES, lambda *views: rising(views, "LQ")),
     ),
     Claim(
-        id="3.2.1-15",
+        id="3.2.1-16",
         section="3.2.1",
         text="LP and EQ perform best in figures 10 and 11.",
         figures=(10, 11),
@@ -311,7 +325,7 @@ FIGURES_10_TO_12_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-16",
+        id="3.2.1-17",
         section="3.2.1",
         text="That LP delays global jobs while no local queue is empty does not deteriorate it "
         "much when at most 50 % of the jobs are local.",
@@ -323,14 +337,14 @@ FIGURES_10_TO_12_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-17",
+        id="3.2.1-18",
         section="3.2.1",
         text="It is an advantage for LP when fewer jobs are local (figure 9).",
         figures=(9,),
         test=each(FIGURE_9, lambda at: (lower(at.total("LP-GF"), at.total("EQ-GF")),)),
     ),
     Claim(
-        id="3.2.1-18",
+        id="3.2.1-19",
         section="3.2.1",
         text="The differences between policies are larger in figure 10 (50 % 4-component jobs) "
         "than in 11 and 12.",
@@ -342,7 +356,7 @@ FIGURES_10_TO_12_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-19",
+        id="3.2.1-20",
         section="3.2.1",
         text="Without 4-component jobs (figures 11, 12) policies are more similar than with 25 % "
         "of them (figure 9).",
@@ -353,7 +367,7 @@ FIGURES_10_TO_12_CLAIMS = (
         ),
     ),
     Claim(
-        id="3.2.1-20",
+        id="3.2.1-21",
         section="3.2.1",
         text="EQ performs well for all job mixes.",
         reading="closer to the best policy than to the worst",
@@ -361,7 +375,15 @@ FIGURES_10_TO_12_CLAIMS = (
         test=each(FIGURES_9_TO_14, lambda at: (good(at.total("EQ-GF"), at.totals(SIX)),)),
     ),
     Claim(
-        id="3.2.1-21",
+        id="3.2.1-22",
+        section="3.2.1",
+        text="Enabling the global queue first has a positive influence on the performance of EQ.",
+        reading="EQ-GF is better than EQ-LF",
+        figures=(7,),
+        test=each(FIGURE_7, lambda at: (lower(at.total("EQ-GF"), at.total("EQ-LF")),)),
+    ),
+    Claim(
+        id="3.2.1-23",
         section="3.2.1",
         text="In figure 12 EQ is slightly better than LP.",
         figures=(12,),
