@@ -24,7 +24,7 @@ from koala.sim.papers.claims import (
     Verdict,
     judge,
 )
-from koala.sim.papers.paper import Paper, Quantity
+from koala.sim.papers.paper import Panel, Paper, Quantity
 from koala.sim.papers.results import Results
 from koala.sim.papers.sweep import Plan, Swept
 from koala.sim.statistics import Interval
@@ -33,6 +33,10 @@ COLUMNS = (
     *("claim", "section", "claim_verdict", "level", "level_verdict", "comparison", "verdict"),
     *("difference", "ci95", "replications", "by_saturation", "means"),
 )
+
+
+ROWS_MAX = 30
+"""A chart with more points has its numbers in its CSV alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,13 @@ def _head(found: Report) -> Iterator[str]:
         counts = " | ".join(str(verdicts.count(verdict) or "") for verdict in Verdict)
         yield f"| {section} | {len(verdicts)} | {counts} |"
     yield ""
+    for verdict in (Verdict.FAILS, Verdict.NEAR):
+        told = [one.claim for one in found.claims if one.verdict is verdict]
+        if told:
+            yield f"What {verdict}:"
+            yield ""
+            yield from (f"- {claim.id}. {claim.text}" for claim in told)
+            yield ""
 
 
 def _counts(found: Report) -> str:
@@ -250,7 +261,21 @@ def _figures(found: Report) -> Iterator[str]:
         note = f" {figure.note}" if figure.note else ""
         links = f"[PNG]({stem}.png), [CSV]({stem}.csv)"
         yield f"*Figure {figure.number}. {figure.title}.*{note} ({links})"
+        for panel in figure.panels:
+            if len(panel.x) <= ROWS_MAX:
+                yield from _table(panel, found.results)
     yield ""
+
+
+def _table(panel: Panel, results: Results) -> Iterator[str]:
+    """The numbers of a chart: a line for each place on its axis, a column for each series."""
+    yield ""
+    yield f"| {panel.title} | " + " | ".join(series.name for series in panel.series) + " |"
+    yield "| --- |" + " --- |" * len(panel.series)
+    for place, x in enumerate(panel.x):
+        quantities = [series.of[place] for series in panel.series]
+        cells = [_mean(results.interval(one)) if one else "" for one in quantities]
+        yield f"| {x if isinstance(x, str) else f'{x:g}'} | " + " | ".join(cells) + " |"
 
 
 def _method(found: Report) -> Iterator[str]:

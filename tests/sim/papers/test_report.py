@@ -114,14 +114,21 @@ def test_the_table_behind_a_figure_has_a_line_for_each_point(made: report.Report
     assert slow["replications"] == "6"
 
 
-def test_an_interrupted_sweep_is_told_with_what_is_finished(tmp_path: Path) -> None:
+def test_the_report_has_the_numbers_of_each_chart(made: report.Report) -> None:
+    lines = report.as_markdown(made).splitlines()
+    start = lines.index("| response | slow | quick | worst |")
+    row = lines[start + 3]
+    assert row.startswith("| 0.9 | 9.")
+    assert row.endswith("| SAT |")
+
+
+def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
     runs = WHOLE.runs()[:9]
     results = Results(((one, run(one)) for one in runs), diverging=PAPER.diverging)
     partial = report.report(
         Swept(plan=WHOLE, results=results, finished=len(runs), is_interrupted=True)
     )
-    report.write(partial, tmp_path)
-    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    text = report.as_markdown(partial)
     assert "**Interrupted** after 9 of 36 runs" in text
     assert text.count("| 1-3. ") == 1
 
