@@ -22,7 +22,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 p
 .PHONY: help
 help:  ## Show the targets
 	@echo "make TARGET, with TARGET one of"
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: setup
 setup: $(STAMP)  ## Make .venv with Koala and its tools (the other targets do it by themselves)
@@ -52,6 +52,10 @@ $(STAMP): pyproject.toml
 .PHONY: test
 test: $(STAMP)  ## Run all tests, lint and types among them (ARGS="-k name" narrows)
 	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup $(ARGS)
+
+.PHONY: test-lrm
+test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters and a Grid Engine cell
+	@PYTHON=$(BIN)/python deploy/dev/test-lrm.sh $(ARGS)
 
 .PHONY: demo
 demo: $(STAMP)  ## A whole grid on this machine, with co-allocated jobs

@@ -75,6 +75,10 @@ class _Known:
     missing_since: float | None = None
     is_asked: bool = False  # its submission is under way
 
+    def is_settled(self) -> bool:
+        """Nothing of it need be submitted."""
+        return bool(self.row.number) or self.row.end is not None or self.is_asked
+
 
 class BatchManager:
     """A `LocalManager` over the commands of a batch system."""
@@ -162,16 +166,15 @@ class BatchManager:
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
         known = self._known.get(claim)
-        if known is not None and (known.row.number or known.row.end or known.is_asked):
-            return
-        if known is not None:  # sent before, and never answered: a listing knows
-            await self._look()
-            if known.row.number:
-                return
-        await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
         if known is None:
             known = _Known(row=Row(claim=claim, processors=placeholder.processors))
             self._known[claim] = known
+        elif known.is_settled():
+            return
+        else:  # sent before, and never answered: a listing knows
+            await self._look()
+            if known.is_settled():
+                return
         known.is_asked = True
         try:
             await self._send(known, placeholder)
@@ -300,6 +303,7 @@ class BatchManager:
 
     async def _send(self, known: _Known, placeholder: Placeholder) -> None:
         self._save(known)  # before the batch system hears of it
+        await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
         scope = self._table.scope
         command = self._dialect.submit(
             placeholder,

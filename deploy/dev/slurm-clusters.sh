@@ -1,0 +1,206 @@
+#!/usr/bin/env bash
+# slurm-clusters.sh - several independent Slurm clusters on one machine, for tests.
+#
+#   slurm-clusters.sh up   [DIR]   bring the clusters up; prints DIR on the last line
+#   slurm-clusters.sh down  DIR    stop everything that `up` started
+#   slurm-clusters.sh status DIR   one sinfo line per cluster
+#
+# Every cluster is one slurmctld plus one slurmd per virtual node, all on the
+# loopback interface, with its own ClusterName, ports, state and spool folders.
+# No systemd, no cgroups, no database (slurmdbd); works as root, and as an
+# ordinary user (jobs then run as that user only).
+#
+# Needs: slurmctld slurmd slurm-client (Debian: slurm-wlm), python3; for
+#        KOALA_DEV_AUTH=munge also munge.
+#
+# Parameters (environment):
+#   KOALA_DEV_CLUSTERS   "name:NODESxCPUS ..."      default "alpha:2x8 beta:2x16"
+#   KOALA_DEV_AUTH       none | munge               default none
+#   KOALA_DEV_MEM_MB     memory each node claims    default 64000
+#   KOALA_DEV_NODE_TIMEOUT  seconds to declare a silent node down  default 10
+#   KOALA_DEV_WAIT_S     patience for `up`          default 30
+#   KOALA_DEV_SCHED      extra SchedulerParameters  default see below
+#
+# To use a cluster:   export SLURM_CONF=DIR/alpha/slurm.conf; sbatch ...
+# DIR/clusters.env has one  NAME=CONF  line per cluster.
+set -euo pipefail
+
+KOALA_DEV_CLUSTERS=${KOALA_DEV_CLUSTERS:-"alpha:2x8 beta:2x16"}
+KOALA_DEV_AUTH=${KOALA_DEV_AUTH:-none}
+KOALA_DEV_MEM_MB=${KOALA_DEV_MEM_MB:-64000}
+KOALA_DEV_NODE_TIMEOUT=${KOALA_DEV_NODE_TIMEOUT:-10}
+KOALA_DEV_WAIT_S=${KOALA_DEV_WAIT_S:-30}
+# Short periods: a test must not wait for the 30/60 s default loops.
+KOALA_DEV_SCHED=${KOALA_DEV_SCHED:-"bf_interval=1,bf_resolution=1,sched_interval=1,batch_sched_delay=0"}
+PATH=$PATH:/usr/sbin:/sbin
+
+die() { echo "slurm-clusters: $*" >&2; exit 1; }
+
+# N free TCP ports in one go (all held open until the last is found).
+free_ports() {
+  python3 - "$1" <<'PY'
+import socket, sys
+s = [socket.socket() for _ in range(int(sys.argv[1]))]
+for x in s:
+    x.bind(("127.0.0.1", 0))
+print(*[x.getsockname()[1] for x in s])
+PY
+}
+
+start_munge() {   # a private munged: own key, own socket
+  local m=$1/munge
+  mkdir -p "$m"; chmod 755 "$m"
+  head -c 128 /dev/urandom > "$m/key"; chmod 600 "$m/key"
+  munged --socket="$m/socket" --key-file="$m/key" --pid-file="$m/pid" \
+         --log-file="$m/log" --seed-file="$m/seed" --num-threads=2 --force 2>>"$m/stderr"
+}
+
+write_conf() {    # dir name nodes cpus ; ports from free_ports
+  local d=$1 name=$2 nodes=$3 cpus=$4 ports i me host
+  mkdir -p "$d/state" "$d/spool" "$d/log"
+  read -r -a ports <<<"$(free_ports $((nodes + 1)))"
+  me=$(id -un); host=$(hostname -s)
+  {
+    echo "ClusterName=$name"
+    echo "SlurmctldHost=$host(127.0.0.1)"
+    echo "SlurmctldPort=${ports[0]}"
+    echo "SlurmUser=$me"
+    echo "SlurmdUser=$me"
+    if [ "$KOALA_DEV_AUTH" = munge ]; then
+      echo "AuthType=auth/munge"; echo "CredType=cred/munge"
+      echo "AuthInfo=socket=${d%/*}/munge/socket"
+    else
+      echo "AuthType=auth/none"; echo "CredType=cred/none"
+    fi
+    cat <<CONF
+StateSaveLocation=$d/state
+SlurmdSpoolDir=$d/spool/%n
+SlurmctldPidFile=$d/slurmctld.pid
+SlurmdPidFile=$d/slurmd-%n.pid
+SlurmctldLogFile=$d/log/slurmctld.log
+SlurmdLogFile=$d/log/slurmd-%n.log
+SlurmctldDebug=info
+SlurmdDebug=info
+# no cgroups, no binding: plain process tracking
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+SwitchType=switch/none
+# believe the node lines below, not the hardware
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+SchedulerType=sched/backfill
+SchedulerParameters=$KOALA_DEV_SCHED
+PriorityType=priority/basic
+# end records without a database: one text line per finished job
+JobCompType=jobcomp/filetxt
+JobCompLoc=$d/jobcomp.txt
+AccountingStorageType=accounting_storage/none
+# scancel: TERM, then KILL after KillWait seconds
+KillWait=3
+MinJobAge=300
+InactiveLimit=0
+SlurmctldTimeout=60
+SlurmdTimeout=$KOALA_DEV_NODE_TIMEOUT
+CONF
+    for i in $(seq 1 "$nodes"); do
+      echo "NodeName=$name$i NodeHostname=$host NodeAddr=127.0.0.1 Port=${ports[$i]} CPUs=$cpus RealMemory=$KOALA_DEV_MEM_MB State=UNKNOWN"
+    done
+    echo "PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP OverSubscribe=NO"
+  } > "$d/slurm.conf"
+}
+
+up() {
+  local dir=${1:-$(mktemp -d)} c name nodes cpus i d end spec
+  mkdir -p "$dir"; dir=$(cd "$dir" && pwd)
+  : > "$dir/clusters.env"
+  [ "$KOALA_DEV_AUTH" = munge ] && start_munge "$dir"
+  for c in $KOALA_DEV_CLUSTERS; do
+    name=${c%%:*}; spec=${c#*:}; nodes=${spec%x*}; cpus=${spec#*x}; d=$dir/$name
+    write_conf "$d" "$name" "$nodes" "$cpus"
+    echo "$name=$d/slurm.conf" >> "$dir/clusters.env"
+    : > "$d/jobcomp.txt"
+    SLURM_CONF=$d/slurm.conf slurmctld -f "$d/slurm.conf" 2>>"$d/log/start.log"
+    for i in $(seq 1 "$nodes"); do
+      SLURM_CONF=$d/slurm.conf slurmd -f "$d/slurm.conf" -N "$name$i" 2>>"$d/log/start.log"
+    done
+  done
+  end=$(( $(date +%s) + KOALA_DEV_WAIT_S ))
+  for c in $KOALA_DEV_CLUSTERS; do
+    name=${c%%:*}; spec=${c#*:}; nodes=${spec%x*}; d=$dir/$name
+    until [ "$(SLURM_CONF=$d/slurm.conf sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" -ge "$nodes" ]; do
+      [ "$(date +%s)" -lt "$end" ] || { down "$dir"; die "cluster $name did not come up; see $d/log"; }
+      sleep 0.1
+    done
+  done
+  echo "$dir"
+}
+
+# Is the process there? A zombie (a container's pid 1 may reap late, or never) is not.
+alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ]; }
+
+# TERM to the process of every pid file given, up to 3 s for all to end, then KILL.
+stop_pidfiles() {
+  local f p pids=() i
+  for f in "$@"; do [ -s "$f" ] && pids+=("$(cat "$f")"); done
+  [ ${#pids[@]} -gt 0 ] || return 0
+  for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done
+  for i in $(seq 30); do
+    for p in "${pids[@]}"; do alive "$p" && { sleep 0.1; continue 2; }; done
+    return 0
+  done
+  for p in "${pids[@]}"; do kill -9 "$p" 2>/dev/null || true; done
+}
+
+# Processes of a cluster's jobs that outlived its slurmd: they carry the path of
+# the configuration in their environment, and are a slurmstepd or have a job id.
+kill_strays() {
+  local f pid env
+  for f in /proc/[0-9]*/environ; do
+    pid=${f#/proc/}; pid=${pid%/environ}
+    env=$( { tr '\0' '\n' < "$f"; } 2>/dev/null ) || continue
+    grep -qxF "SLURM_CONF=$1" <<<"$env" || continue
+    if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = slurmstepd ] || grep -q '^SLURM_JOB_ID=' <<<"$env"; then
+      kill -9 "$pid" 2>/dev/null || true
+    fi
+  done
+}
+
+down() {
+  local dir d i files=()
+  dir=$(cd "$1" && pwd)
+  for d in "$dir"/*/; do
+    d=${d%/}; [ -f "$d/slurm.conf" ] || continue
+    # the jobs first: a slurmd that ends leaves its slurmstepd (and the job) alive
+    if [ -s "$d/slurmctld.pid" ] && alive "$(cat "$d/slurmctld.pid")"; then
+      export SLURM_CONF=$d/slurm.conf
+      timeout 3 squeue -h -o %A 2>/dev/null | xargs -r timeout 3 scancel 2>/dev/null || true
+      for i in $(seq 20); do
+        [ -z "$(timeout 3 squeue -h -o %A 2>/dev/null)" ] && break; sleep 0.1
+      done
+      unset SLURM_CONF
+    fi
+    files+=("$d"/slurmd-*.pid "$d/slurmctld.pid")
+  done
+  stop_pidfiles "${files[@]}" "$dir/munge/pid"
+  for d in "$dir"/*/; do
+    if [ -f "${d}slurm.conf" ]; then kill_strays "${d}slurm.conf"; fi
+  done
+}
+
+status() {
+  local name conf
+  while IFS='=' read -r name conf; do
+    printf '%s ' "$name"; SLURM_CONF=$conf sinfo -h -o '%C (allocated/idle/other/total CPUs) %D nodes'
+  done < "$1/clusters.env"
+}
+
+case "${1:-}" in
+  up)     up "${2:-}" ;;
+  down)   [ -d "${2:-}" ] || die "down needs the folder that up printed"; down "$2" ;;
+  status) [ -d "${2:-}" ] || die "status needs the folder that up printed"; status "$2" ;;
+  *)      sed -n '2,27s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Tests in front of real batch systems (tests/batch). Debian's packages are installed when this runs
+# as root on a Debian; otherwise the tests of what is missing are skipped, and say what they need.
+set -euo pipefail
+
+PATH=$PATH:/usr/sbin:/sbin
+python=${PYTHON:-python3}
+
+say() { printf 'test-lrm: %s\n' "$*" >&2; }
+
+install() {
+  export DEBIAN_FRONTEND=noninteractive
+  for part in common master exec client; do
+    printf 'gridengine-%s shared/gridengineconfig boolean false\n' "$part"
+  done | debconf-set-selections
+  apt-get update -qq
+  # RUNLEVEL=1 keeps the packages from starting services of their own.
+  RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
+    slurm-wlm slurm-client munge gridengine-master gridengine-exec gridengine-client msmtp-mta >/dev/null
+}
+
+if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && command -v debconf-set-selections >/dev/null; then
+    say "installing Slurm and Grid Engine from Debian's packages"
+    install
+  else
+    say "slurmctld or sge_qmaster is missing, and only root on a Debian can install them here"
+  fi
+fi
+exec "$python" -m pytest -q -m lrm -n 0 tests/batch "$@"

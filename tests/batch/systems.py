@@ -1,0 +1,182 @@
+"""Real batch systems on this machine, brought up by the scripts in deploy/dev."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from koala_agent.lrm.dialect import Dialect
+from koala_agent.lrm.gridengine import GridEngine
+from koala_agent.lrm.slurm import Slurm
+
+DEV = Path(__file__).parents[2] / "deploy" / "dev"
+UP_S = 90.0
+CLEAR_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """One cluster or cell: what its commands need, and how it is disturbed."""
+
+    kind: str
+    name: str
+    processors: int
+    environment: dict[str, str]
+    folder: Path
+
+    @property
+    def dialect(self) -> Dialect:
+        """Its words."""
+        return Slurm() if self.kind == "slurm" else GridEngine(parallel_environment="grid")
+
+    def run(self, *argv: str, text: str = "") -> str:
+        """One of its commands, as one of its users would run it."""
+        done = subprocess.run(
+            argv,
+            input=text,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, (argv, done.stderr, done.stdout)
+        return done.stdout.strip()
+
+    def submit(self, script: str, *, processors: int = 1) -> str:
+        """A job of somebody else; its number."""
+        script = f"#!/bin/sh\n{script}"
+        if self.kind == "slurm":
+            return self.run(
+                "sbatch", "--parsable", "-n", str(processors), "-o", "/dev/null", text=script
+            )
+        grid = ("-pe", "grid", str(processors), "-j", "y", "-o", "/dev/null", "-S", "/bin/sh")
+        return self.run("qsub", "-terse", *grid, text=script)
+
+    def cancel(self, number: str) -> None:
+        """What an administrator does to any job."""
+        self.run("scancel" if self.kind == "slurm" else "qdel", number)
+
+    def numbers(self, name: str = "") -> list[str]:
+        """Numbers of the jobs that have not ended and whose name begins like this."""
+        if self.kind == "slurm":
+            rows = [line.split() for line in self.run("squeue", "-h", "-o", "%i %j").splitlines()]
+            return [number for number, job in rows if job.startswith(name)]
+        from xml.etree import ElementTree
+
+        tree = ElementTree.fromstring(self.run("qstat", "-u", "*", "-xml"))
+        return [
+            row.findtext("JB_job_number") or ""
+            for row in tree.iter("job_list")
+            if (row.findtext("JB_name") or "").startswith(name)
+        ]
+
+    def clear(self) -> None:
+        """Everybody's jobs are ended; returns when none is left."""
+        until = time.monotonic() + CLEAR_S
+        while numbers := self.numbers():
+            assert time.monotonic() < until, numbers
+            with suppress(AssertionError):  # one that ended meanwhile
+                self.run("scancel" if self.kind == "slurm" else "qdel", *numbers)
+
+    def _controller(self) -> int:
+        file = "slurmctld.pid" if self.kind == "slurm" else "qmaster.pid"
+        return int((self.folder / file).read_text())
+
+    @contextmanager
+    def controller_away(self) -> Iterator[None]:
+        """The controller stands still: its commands get no answer."""
+        process = self._controller()
+        os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(process, signal.SIGCONT)
+
+    def lrm_table(self, mark: str) -> str:
+        """The agent's `[lrm]` for this system; `mark` is a variable of every batch job."""
+        name, _, value = mark.partition("=")
+        lines = [f'kind = "{self.kind}"', "poll_s = 0.3", "command_limit_s = 4.0"]
+        given = dict(self.environment)
+        if self.kind == "slurm":
+            given[name] = value  # sbatch hands its environment on
+        else:
+            lines += ['parallel_environment = "grid"', f'options = ["-v", "{mark}"]']
+        pairs = ", ".join(f'{key} = "{text}"' for key, text in given.items())
+        return "\n".join(["[lrm]", *lines, f"environment = {{ {pairs} }}", ""])
+
+
+@contextmanager
+def slurm_clusters(folder: Path, clusters: str) -> Iterator[dict[str, System]]:
+    """Clusters by name; `clusters` as in "alpha:2x8 beta:2x16"."""
+    with _up("slurm-clusters.sh", folder, {"KOALA_DEV_CLUSTERS": clusters}):
+        yield {
+            name: System(
+                kind="slurm",
+                name=name,
+                processors=processors,
+                environment={"SLURM_CONF": str(folder / name / "slurm.conf")},
+                folder=folder / name,
+            )
+            for name, processors in _sizes(clusters)
+        }
+
+
+@contextmanager
+def grid_engine_cells(folder: Path, cells: str) -> Iterator[dict[str, System]]:
+    """Cells by name; `cells` as in "gamma:1x16". Needs root."""
+    with _up("gridengine-cells.sh", folder, {"KOALA_DEV_CELLS": cells}):
+        yield {
+            name: System(
+                kind="gridengine",
+                name=name,
+                processors=processors,
+                environment=_settings(folder / name / "settings.sh"),
+                folder=folder / name,
+            )
+            for name, processors in _sizes(cells)
+        }
+
+
+@contextmanager
+def _up(script: str, folder: Path, variables: dict[str, str]) -> Iterator[None]:
+    def call(verb: str) -> None:
+        subprocess.run(
+            [DEV / script, verb, str(folder)],
+            env={**os.environ, **variables},
+            check=True,
+            timeout=UP_S,
+            stdout=subprocess.DEVNULL,
+        )
+
+    call("up")
+    try:
+        yield
+    finally:
+        call("down")
+
+
+def _sizes(text: str) -> Iterator[tuple[str, int]]:
+    for word in text.split():
+        name, _, size = word.partition(":")
+        nodes, _, processors = size.partition("x")
+        yield name, int(nodes) * int(processors)
+
+
+def _settings(path: Path) -> dict[str, str]:
+    """The variables that a cell's settings set."""
+    names = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "PATH")
+    words = " ".join(f'"${name}"' for name in names)
+    out = subprocess.run(
+        ["bash", "-c", f". {path}; printf '%s\\n' {words}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return dict(zip(names, out.splitlines(), strict=True))

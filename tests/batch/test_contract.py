@@ -1,0 +1,239 @@
+"""The contract of local managers (koala_agent.lrm.port) in front of real batch systems."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.dialect import job_name
+from koala_agent.lrm.port import (
+    OUTPUT_FILE,
+    EndCause,
+    Ended,
+    Idle,
+    Placeholder,
+    Queued,
+    Running,
+    serving,
+)
+from koala_agent.lrm.shell import Shell, plain_environment
+from tests.batch.systems import System
+from tests.lrm.harness import Ask, Pipe, Witness, boot_clock
+
+pytestmark = pytest.mark.lrm
+
+Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
+
+
+@pytest.fixture
+def serve(system: System, tmp_path: Path) -> Serve:
+    """Runs a manager in front of the system; at its end all its jobs are ended, unless the block
+    asks for something else."""
+
+    @asynccontextmanager
+    async def run(*, kill: bool = True) -> AsyncIterator[tuple[BatchManager, Witness]]:
+        settings = BatchSettings(
+            processors=16,
+            state_directory=tmp_path / "state",
+            scope=f"{abs(hash(str(tmp_path))) % 16**8:08x}",
+            poll_s=0.2,
+            figures_s=0.5,
+            missing_s=8.0,
+        )
+        witness = Witness()
+        shell = Shell(environment=plain_environment(system.environment), limit_s=4.0)
+        manager = BatchManager(settings, system.dialect, shell, tell=witness, clock=boot_clock)
+        async with serving(manager, kill=kill):
+            yield manager, witness
+
+    return run
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Ask:
+    """Builds a placeholder; unless told otherwise it asks for one processor and runs for ever."""
+
+    def build(
+        claim: str, *argv: str, processors: int = 1, time_limit_s: float = 600.0
+    ) -> Placeholder:
+        return Placeholder(
+            claim=claim,
+            processors=processors,
+            time_limit_s=time_limit_s,
+            argv=argv or ("sleep", "1000"),
+            directory=tmp_path / "work" / claim.replace("/", "-"),
+        )
+
+    return build
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Pipe:
+    return Pipe(tmp_path / "pipe")
+
+
+async def test_a_job_runs_where_it_was_told_with_what_it_was_given(serve: Serve, ask: Ask) -> None:
+    placeholder = ask(
+        "j1/1/0/1", "sh", "-c", 'pwd; echo "$KOALA_CLAIM" "$1"; exit 3', "-", "it's  $1"
+    )
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        end = await witness.ended("j1/1/0/1")
+    assert (end.cause, end.exit_status) == (EndCause.EXITED, 3)
+    output = (placeholder.directory / OUTPUT_FILE).read_text().splitlines()
+    assert output == [str(placeholder.directory), "j1/1/0/1 it's  $1"]
+
+
+async def test_a_job_that_a_signal_of_its_own_ended_says_which(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1", "sh", "-c", "kill -SEGV $$"))
+        end = await witness.ended("j1/1/0/1")
+    assert (end.cause, end.exit_status) == (EndCause.EXITED, -signal.SIGSEGV)
+
+
+async def test_a_claim_is_run_once_however_often_it_is_submitted(serve: Serve, ask: Ask) -> None:
+    placeholder = ask("j1/1/0/1", "sh", "-c", "echo ran")
+    async with serve() as (manager, witness):
+        await asyncio.gather(*(manager.submit(placeholder) for _ in range(5)))
+        await witness.ended("j1/1/0/1")
+        await manager.submit(placeholder)
+        assert [type(listed) for listed in await manager.listing()] == [Ended]
+    assert (placeholder.directory / OUTPUT_FILE).read_text() == "ran\n"
+
+
+async def test_a_withdrawn_claim_is_gone_whether_it_ran_or_waited(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1", processors=16))
+        await witness.running("j1/1/0/1")
+        await manager.submit(ask("j1/1/1/1", processors=16))
+        listed = await manager.listing()
+        assert listed == (Running(claim="j1/1/0/1"), Queued(claim="j1/1/1/1"))
+        await manager.withdraw("j1/1/1/1")
+        assert (await witness.ended("j1/1/1/1")).cause is EndCause.WITHDRAWN
+        await manager.withdraw("j1/1/0/1")
+        assert (await witness.ended("j1/1/0/1")).cause is EndCause.WITHDRAWN
+        await witness.until(Idle, lambda idle: idle.startable == 16)
+
+
+def is_free(manager: BatchManager) -> bool:
+    """A call, so that the type checker does not take its answer for lasting."""
+    return manager.starts_after_stop
+
+
+async def test_what_the_sites_people_end_is_told_as_such(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1"))
+        await witness.running("j1/1/0/1")
+        (number,) = system.numbers("koala-")
+        system.cancel(number)
+        assert (await witness.ended("j1/1/0/1")).cause is EndCause.CANCELLED_BY_SITE
+
+
+async def test_jobs_of_others_count_and_are_never_touched(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    other = system.submit("sleep 1000\n", processors=10)
+    try:
+        async with serve() as (manager, witness):
+            idle = await witness.until(Idle, lambda idle: idle.local_processors == 10)
+            assert (idle.processors, idle.idle, idle.startable) == (16, 6, 6)
+            await manager.submit(ask("j1/1/0/1", processors=6))
+            await witness.running("j1/1/0/1")
+            await witness.until(Idle, lambda idle: idle.idle == 0 and idle.queued_jobs == 0)
+            assert is_free(manager)
+            behind = [system.submit("true\n", processors=10) for _ in range(2)]
+            await witness.until(Idle, lambda idle: idle.queued_jobs == 2 and idle.startable == 0)
+            assert not is_free(manager)
+        assert sorted(system.numbers()) == sorted([other, *behind])
+    finally:
+        system.clear()
+
+
+async def test_the_next_agent_finds_what_runs_waits_and_ended(
+    serve: Serve, ask: Ask, pipe: Pipe, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "end")
+    async with serve(kill=False) as (manager, witness):
+        await manager.submit(ask("j1/1/0/1", processors=15))
+        await manager.submit(
+            ask("j1/1/1/1", "sh", "-c", f"echo up > {pipe.path}; read x < {tmp_path}/end; exit 5")
+        )
+        await witness.running("j1/1/0/1")
+        assert await pipe.line() == "up"
+        await manager.submit(ask("j1/1/2/1", processors=16))
+        await manager.listing()
+    with (tmp_path / "end").open("w") as writer:  # opens when the job reads
+        writer.write("end\n")
+    async with serve() as (manager, witness):
+        end = await witness.ended("j1/1/1/1")
+        assert (end.cause, end.exit_status) == (EndCause.EXITED, 5)
+        kinds = {listed.claim: type(listed) for listed in await manager.listing()}
+        assert kinds == {"j1/1/0/1": Running, "j1/1/1/1": Ended, "j1/1/2/1": Queued}
+        await manager.submit(ask("j1/1/2/1", processors=16))
+        assert len(await manager.listing()) == 3
+
+
+async def test_a_job_under_our_name_that_nobody_asked_for_is_taken_out(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """As when the submission of an agent that was killed arrives after all."""
+    async with serve() as (manager, witness):
+        scope = manager._table.scope
+        await manager.submit(ask("j1/1/0/1"))
+        await witness.running("j1/1/0/1")
+        (ours,) = system.numbers("koala-")
+        for claim in ("j1/1/0/1", "j9/1/0/1"):
+            command = system.dialect.submit(
+                ask(claim), name=job_name(claim, scope=scope), script="#!/bin/sh\nsleep 1000\n"
+            )
+            system.run(*command.argv, text=command.stdin)
+        async with asyncio.timeout(30):
+            while system.numbers("koala-") != [ours]:
+                await manager.listing()
+        assert manager._known["j1/1/0/1"].row.end is None
+
+
+async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1"))
+        await witness.running("j1/1/0/1")
+        with system.controller_away():
+            with pytest.raises(LocalManagerError) as caught:
+                await manager.submit(ask("j1/1/1/1"))
+            assert caught.value.transient
+            with pytest.raises(LocalManagerError) as caught:
+                await manager.listing()
+            assert caught.value.transient
+            with pytest.raises(LocalManagerError):
+                await manager.withdraw("j1/1/0/1")
+        # Whether the submission was heard or not, once it is repeated there is one job of it.
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await manager.submit(ask("j1/1/1/1"))
+                    break
+                except LocalManagerError:
+                    continue
+        await witness.running("j1/1/1/1")
+        assert (await witness.ended("j1/1/0/1")).cause is EndCause.WITHDRAWN
+        assert len(system.numbers("koala-")) == 1
+
+
+async def test_a_request_that_could_never_run_is_refused_for_good(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, _):
+        with pytest.raises(LocalManagerError, match="asks for 17 processors") as caught:
+            await manager.submit(ask("j1/1/0/1", processors=17))
+        assert not caught.value.transient
+        assert await manager.listing() == ()

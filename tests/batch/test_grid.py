@@ -1,0 +1,120 @@
+"""One job over two Slurm clusters and a Grid Engine cell: what no batch system does alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.batch.systems import System
+from tests.live.grid import CALM, MARK, Grid
+
+pytestmark = pytest.mark.lrm
+
+PARAMETERS = {**CALM, "hold_s": 60.0}
+
+
+@pytest.fixture
+def grid(
+    tmp_path: Path, slurm: dict[str, System], cell: dict[str, System]
+) -> Iterator[tuple[Grid, dict[str, System]]]:
+    """Daemon and agents in front of alpha, beta and gamma; nothing may be left of their jobs."""
+    systems = {**slurm, **cell}
+    sizes = {name: system.processors for name, system in systems.items()}
+    grid = Grid(tmp_path, sites=sizes, parameters=PARAMETERS, grace_s=8.0)
+    for name, system in systems.items():
+        with grid.config(name).open("a", encoding="utf-8") as config:
+            config.write(system.lrm_table(f"{MARK}={grid.mark}"))
+    try:
+        grid.start()
+        yield grid, systems
+    finally:
+        grid.stop()
+        left = {name: system.numbers("koala-") for name, system in systems.items()}
+        for system in systems.values():
+            system.clear()
+    grid.check()
+    assert left == {name: [] for name in systems}
+
+
+def job(program: str, *sites: str, count: int = 2) -> str:
+    """A component at each of these sites."""
+    parts = (
+        f'(&(executable=/bin/sh)(arguments=-c "{program}")(count={count})'
+        f"(jobType=single)(maxWallTime=10)(resourceManagerContact={site}))"
+        for site in sites
+    )
+    return "+" + "".join(parts)
+
+
+async def test_a_job_over_three_batch_systems_starts_everywhere_at_the_same_moment(
+    grid: tuple[Grid, dict[str, System]],
+) -> None:
+    live, _ = grid
+    async with live.client() as client:
+        await live.ready(client)
+        skews = []
+        for _ in range(5):
+            submitted = await client.submit(job("exit 0", "alpha", "beta", "gamma"))
+            assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+            shown = await client.show(submitted.job)
+            skews.append(shown["timeline"]["start_skew_s"])
+        assert sorted(skews)[2] < 0.05, skews
+        await live.at_rest(client)
+
+
+async def test_killed_agents_and_daemon_find_their_batch_jobs_again(
+    grid: tuple[Grid, dict[str, System]], tmp_path: Path
+) -> None:
+    """Program and starters run on in the batch systems meanwhile."""
+    live, systems = grid
+    end = tmp_path / "end"
+    async with live.client() as client:
+        await live.ready(client)
+        program = f"while ! test -e {end}; do sleep 0.1; done"
+        submitted = await client.submit(job(program, *systems))
+        await live.phase(client, submitted.job, "Running")
+        before = {name: system.numbers("koala-") for name, system in systems.items()}
+        live.kill("daemon", *systems)
+        live.start()
+        await live.ready(client)
+        assert {name: system.numbers("koala-") for name, system in systems.items()} == before
+        end.touch()
+        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+        assert (await client.show(submitted.job))["attempts"] == 1
+        await live.at_rest(client)
+
+
+async def test_a_component_that_the_sites_people_cancel_stops_the_others(
+    grid: tuple[Grid, dict[str, System]],
+) -> None:
+    live, systems = grid
+    async with live.client() as client:
+        await live.ready(client)
+        submitted = await client.submit(job("sleep 1000", *systems))
+        await live.phase(client, submitted.job, "Running")
+        (number,) = systems["beta"].numbers("koala-")
+        systems["beta"].cancel(number)
+        await live.phase(client, submitted.job, "Stopping", "Placing", "Claiming", "Starting")
+        await client.cancel([submitted.job])
+        assert await client.wait(submitted.job) == "Cancelled"
+        await live.at_rest(client)
+
+
+async def test_a_controller_that_is_away_fails_no_running_job(
+    grid: tuple[Grid, dict[str, System]], tmp_path: Path
+) -> None:
+    live, systems = grid
+    end = tmp_path / "end"
+    async with live.client() as client:
+        await live.ready(client)
+        submitted = await client.submit(
+            job(f"while ! test -e {end}; do sleep 0.1; done", "alpha", "gamma")
+        )
+        await live.phase(client, submitted.job, "Running")
+        with systems["alpha"].controller_away(), systems["gamma"].controller_away():
+            end.touch()
+            await live.nothing_left(submitted.job)
+        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+        await live.at_rest(client)
