@@ -100,6 +100,7 @@ class Report:
     idle: int
     through: int | None
     rtt_s: Seconds
+    local: int = 0  # processors of local jobs that run
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -161,7 +162,13 @@ class Chronicle:
             case ev.TransferFinished() | ev.TransferFailed():
                 self._note_copied(event, now)
             case ev.SiteReported():
-                report = Report(at=now, idle=event.idle, through=event.through, rtt_s=event.rtt_s)
+                report = Report(
+                    at=now,
+                    idle=event.idle,
+                    through=event.through,
+                    rtt_s=event.rtt_s,
+                    local=event.local,
+                )
                 self.site(event.site).reports.append(report)
             case ev.Woken():
                 pass
@@ -187,7 +194,9 @@ class Chronicle:
             site = self.site(event.site)
             site.facts.append((now, event.facts))
             rtt_s = site.reports[-1].rtt_s if site.reports else 0.0
-            site.reports.append(Report(at=now, idle=event.idle, through=None, rtt_s=rtt_s))
+            local = site.reports[-1].local if site.reports else 0
+            report = Report(at=now, idle=event.idle, through=None, rtt_s=rtt_s, local=local)
+            site.reports.append(report)
         elif isinstance(event, ev.SiteDeclaredLost):
             for claim in self.site(event.site).claims:
                 self._note_end(claim.id, ClaimEnd(kind=EndKind.FENCED), now)

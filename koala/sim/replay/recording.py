@@ -7,9 +7,12 @@ guessed by a rule, and counted.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import attrgetter
 from statistics import median
 from typing import TypeAlias
 
@@ -17,7 +20,7 @@ from koala.core.events import Event, JobSubmitted, ParametersChanged
 from koala.core.job import ClaimEnd, EndKind, JobSpec
 from koala.core.values import Instant, JobId, Seconds, SiteName
 from koala.sim.replay.chronicle import Chronicle, ClaimNote, SiteNote
-from koala.sim.replay.load import Steps, is_spited, other_load
+from koala.sim.replay.load import SETTLED_S, Steps, is_spited, other_load
 from koala.sim.replay.nearest import Nearest, Seen
 
 LATENCY_S: Seconds = 0.05
@@ -103,11 +106,13 @@ class SiteRecording:
     """How a site was and answered, by instant."""
 
     load: Steps
+    local: Steps  # of which local jobs ran
     rtt: Nearest[Seconds]
     answers: Nearest[Answer]
     arms: Nearest[Seconds]
     passes: Nearest[Pass]
     stops: Nearest[Seconds]
+    frees: Nearest[Seconds]  # from the end of a claim to the report that shows it
     losses: tuple[Loss, ...]
 
 
@@ -266,13 +271,30 @@ def _site(site: SiteNote) -> SiteRecording:
             losses.append(loss)
     return SiteRecording(
         load=other_load(site),
+        local=[(report.at, report.local) for report in site.reports],
         rtt=Nearest(Seen(at=r.at, of=None, what=r.rtt_s) for r in site.reports),
         answers=Nearest(answers),
         arms=Nearest(arms),
         passes=Nearest(passes),
         stops=Nearest(stops),
+        frees=Nearest(_frees(site)),
         losses=tuple(losses),
     )
+
+
+def _frees(site: SiteNote) -> Iterator[Seen[Seconds]]:
+    """Which of two sites tells first what it has decides where the next job goes."""
+    at = attrgetter("at")
+    for claim in site.claims:
+        freed_at = claim.freed_at
+        if claim.granted_at is None or freed_at is None:
+            continue
+        place = bisect_right(site.reports, freed_at, key=at)
+        soon = site.reports[place : bisect_right(site.reports, freed_at + SETTLED_S, key=at)]
+        before = site.reports[place - 1].idle if place else 0
+        rise = next((report for report in soon if report.idle > before), None)
+        if rise is not None:
+            yield Seen(at=freed_at, of=part_of(claim), what=rise.at - freed_at)
 
 
 def _answer(claim: ClaimNote, site: SiteNote) -> Answer | None:

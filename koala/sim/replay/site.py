@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from typing import TypeAlias
 
 from koala.core.actions import (
@@ -114,11 +115,13 @@ class ReplaySite:
         self._copies: dict[TransferId, Entry] = {}
         self._outbox: list[Event] = []
         self._through = 0
-        self._told: tuple[int, int] = (-1, -1)
+        self._told = (-1, -1, -1)
         self._is_reporting = False
         self._leases: list[Entry] = []
-        for at, _ in self._past.load:
-            engine.at(at, self._advance)
+        self._others = 0
+        self._killed = 0  # of the others' processors, as long as the recorded load has them
+        for at, load in self._past.load:
+            engine.at(at, partial(self._change_load, load))
         for loss in self._past.losses:
             engine.at(loss.at, partial(self._lose, loss))
 
@@ -129,20 +132,40 @@ class ReplaySite:
         """What neither others nor our claims use."""
         if self.facts is None:
             return 0
-        load = self._past.load
-        place = bisect_right(load, self._engine.now, key=lambda step: step[0])
-        others = load[place - 1][1] if place else 0
         ours = sum(c.order.processors for c in self._claims.values() if c.has_begun and c.is_alive)
-        return max(0, self.facts.processors - others - ours)
+        return max(0, self.facts.processors - self._others + self._killed - ours)
 
-    def _advance(self) -> None:
-        """Begin what can begin, in the order of asking."""
+    @property
+    def local(self) -> int:
+        """Processors on which local jobs run."""
+        steps = self._past.local
+        place = bisect_right(steps, self._engine.now, key=itemgetter(0))
+        return max(0, steps[place - 1][1] - self._killed) if place else 0
+
+    def _change_load(self, load: int) -> None:
+        """What goes was killed before, if anything was."""
+        self._killed = max(0, self._killed - max(0, self._others - load))
+        self._others = load
+        self._advance()
+
+    def _make_room(self, claim: _Claim) -> None:
+        """Kill as many local processors as the claim lacks, if there are so many."""
+        lack = claim.order.processors - self.idle
+        if claim.order.may_kill and 0 < lack <= self.local:
+            self._killed += lack
+
+    def _advance(self, *, is_told: bool = True) -> None:
+        """Begin what can begin, in the order of asking; and have that told."""
         for claim in list(self._claims.values()):
             waits = claim.is_alive and not claim.has_begun and claim.answer.kind is Kind.GRANTED
-            if waits and not claim.is_stopping and claim.order.processors <= self.idle:
+            if not waits or claim.is_stopping:
+                continue
+            self._make_room(claim)
+            if claim.order.processors <= self.idle:
                 claim.has_begun = True
                 self._after(claim, claim.answer.after_s, partial(self._grant, claim))
-        self._report_soon()
+        if is_told:
+            self._report_soon()
 
     def _report_soon(self) -> None:
         if not self._is_reporting:
@@ -151,12 +174,13 @@ class ReplaySite:
 
     def _report(self) -> None:
         self._is_reporting = False
-        figures = (self.idle, self._through)
+        figures = (self.idle, self._through, self.local)
         if self.is_connected and figures != self._told:
             self._told = figures
             rtt_s = self._past.rtt.at(self._engine.now) or 0.0
+            idle, through, local = figures
             self._tell_daemon(
-                SiteReported(site=self.name, idle=figures[0], through=figures[1], rtt_s=rtt_s)
+                SiteReported(site=self.name, idle=idle, through=through, rtt_s=rtt_s, local=local)
             )
 
     # --- the link ---
@@ -188,7 +212,7 @@ class ReplaySite:
         """A session: the facts first, then `resume`."""
         self.facts = facts
         self.is_connected = True
-        self._told = (-1, -1)
+        self._told = (-1, -1, -1)
         for lease in self._leases:
             lease.cancel()
         self._leases = []
@@ -378,7 +402,8 @@ class ReplaySite:
         claim.end = replace(end, ended_at=self._engine.now)
         gone = ClaimGone(claim=claim.order.claim, end=claim.end)
         self._engine.after(told_s, lambda: self._tell(gone))
-        self._advance()
+        self._engine.after(self._past.frees.at(self._engine.now, claim.part) or 0.0, self._report)
+        self._advance(is_told=False)
 
     def _after(self, claim: _Claim, duration_s: Seconds, call: Callable[[], None]) -> None:
         """Something that happens to a claim unless it ends before."""

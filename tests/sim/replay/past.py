@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from koala.core.actions import Action
-from koala.core.events import Event, ParametersChanged
+from koala.core.events import Event, ParametersChanged, Woken
 from koala.core.grid import SiteFacts
 from koala.core.job import JobSpec
 from koala.core.parameters import Parameters
@@ -137,6 +137,23 @@ class Grid:
             Record(seq=seq, at=at, event=event, answers=answers)
             for seq, (at, event, answers) in enumerate(rows, 1)
         ]
+
+
+def driven(events: Sequence[tuple[Instant, Event]], *, until: Instant) -> list[Record]:
+    """The journal of a daemon that hears these events and nothing else; its own are added."""
+    scheduler = Scheduler(Parameters(), chosen())
+    records: list[Record] = []
+
+    def handle(at: Instant, event: Event) -> None:
+        scheduler.handle(event, at)
+        record = Record(seq=len(records) + 1, at=at, event=event, answers=scheduler.answers)
+        records.append(record)
+
+    for at, event in [*events, (until, Woken())]:
+        while scheduler.wake_at is not None and scheduler.wake_at < at:
+            handle(scheduler.wake_at, Woken())
+        handle(at, event)
+    return records
 
 
 def told(records: Sequence[Record]) -> Told:

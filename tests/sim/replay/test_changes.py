@@ -45,7 +45,7 @@ def test_every_symbol_stands_for_a_parameter_and_every_slot_for_no_parameter() -
         ("placement=", "allowed is KEY=VALUE"),
         ("placment=WF", "did you mean placement?"),
         ("claiming.Q=1", "claiming.L, claiming.T"),
-        ("nothing=1", "Allowed are policies (placement, claiming, queueing"),
+        ("nothing=1", "Allowed are policies (placement, claiming, "),
         ("placement=XF", "'XF': known are CF, WF"),
         ("claiming.L=much", "allowed are numbers"),
         ("claiming.L=nan", "claim_fraction = nan: allowed are values from 0.0 to 1.0"),

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from koala.core.events import SiteDrained
+from koala.core.events import (
+    DaemonStarted,
+    JobSubmitted,
+    ParametersChanged,
+    SiteDrained,
+    SiteReported,
+)
+from koala.core.job import Deadline
+from koala.core.parameters import Parameters
 from koala.core.values import FileName, JobId, SiteName, UserName
 from koala.sim.faults import Chances
 from koala.sim.replay.whatif import Comparison
-from tests.harness.builders import HIGH, a_component, a_spec
-from tests.sim.replay.past import Grid, Told
+from tests.harness.builders import HIGH, a_component, a_site, a_spec
+from tests.sim.replay.past import Grid, Told, driven, told
 
 FILE_BYTES = 100_000_000
 """A hundred seconds over a link."""
@@ -166,6 +175,26 @@ def test_run_times_that_the_journal_does_not_know_are_guessed_and_counted() -> N
     assert ran_s["j2"] == pytest.approx(186.5, abs=2.0), "not less than it was seen to run"
     assert document["figures"]["recorded"]["open"] == 2
     assert document["figures"]["simulated"]["open"] == 0
+
+
+def test_local_users_lose_their_jobs_where_a_deadline_may_kill_them() -> None:
+    """They use the whole site; as it was, the job missed its deadline (Deadlines, 2.3)."""
+    spec = a_spec(4, deadline=Deadline(after_s=60.0))
+    busy = SiteReported(site=SiteName("delft"), idle=0, through=0, local=8)
+    records = driven(
+        [
+            (0.0, ParametersChanged(parameters=Parameters())),
+            (0.0, DaemonStarted(epoch=1)),
+            (1.0, a_site("delft", 8, idle=0, may_kill_local=True)),
+            (2.0, busy),
+            (10.0, JobSubmitted(job=JobId("j1"), spec=spec)),
+            (200.0, replace(busy, rtt_s=0.001)),
+        ],
+        until=300.0,
+    )
+    found = rows(told(records).compare(at_deadline="kill"), "j1")
+    assert [row["phase"] for row in found.values()] == ["Failed", "Failed", "Finished"]
+    assert found["what_if"]["started_at"] == pytest.approx(70.0, abs=1.0)
 
 
 def test_differences_are_between_the_simulations() -> None:
