@@ -7,11 +7,11 @@ position included.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import grpc
-import msgspec
 
 from koala.errors import (
     ConfigError,
@@ -65,7 +65,7 @@ def to_status(error: KoalaError) -> tuple[grpc.StatusCode, str, Metadata]:
         document["position"] = [position.line, position.column, position.source[:MESSAGE_MAX]]
     if isinstance(error, LocalManagerError):
         document["transient"] = error.transient
-    return code_of(error), _message(error), ((ERROR_KEY, msgspec.json.encode(document)),)
+    return code_of(error), _message(error), ((ERROR_KEY, json.dumps(document).encode()),)
 
 
 def from_status(
@@ -75,8 +75,8 @@ def from_status(
     for key, value in trailing or ():
         if key == ERROR_KEY and isinstance(value, bytes):
             try:
-                return _from_document(msgspec.json.decode(value, type=dict[str, Any]))
-            except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+                return _from_document(json.loads(value))
+            except (KeyError, TypeError, ValueError, RecursionError):
                 break
     text = details or code.name
     if code in _UNREACHABLE:

@@ -171,5 +171,5 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_a_query_imports_only_what_it_needs() -> None:
     code = f"from koala.cli.main import main; main(['list', '--address', '{NOBODY}'])"
-    heavy = {"rich", "structlog", "psutil", "koala.rsl", "koala.core", "pydantic"}
+    heavy = {"rich", "msgspec", "structlog", "psutil", "koala.rsl", "koala.core", "pydantic"}
     assert heavy & modules_after(code) == set()
