@@ -16,9 +16,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from koala.cli.toml import toml_text
 from koala.errors import ConfigError
+
+if TYPE_CHECKING:
+    from koala.daemon.config import Config as DaemonConfig
+    from koala_agent.config import Config as AgentConfig
 
 Tree = dict[str, object]
 
@@ -139,6 +144,25 @@ def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridF
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.daemon.write_text(text, encoding="utf-8")
     return folder
+
+
+def configurations(grid: GridFile) -> tuple[DaemonConfig, dict[str, AgentConfig]]:
+    """What the processes of a grid would be started with, for who only wants to know: the daemon's
+    configuration, and the agents' by site. Nothing is written. Raises ConfigError."""
+    from koala.daemon.config import parse_config as parse_daemon
+    from koala_agent.config import parse_config as parse_agent
+
+    folder = GridFolder(grid=grid, state=Path.cwd())
+    table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")
+    tables = {**grid.daemon, "daemon": {**table, "state_dir": "daemon"}}
+    daemon = parse_daemon(toml_text(tables), source=grid.source, folder=folder.state)
+    agents = {
+        site: parse_agent(
+            _agent_text(folder, site, default_address()), source=site, folder=folder.state
+        )
+        for site in folder.sites
+    }
+    return daemon, agents
 
 
 def default_address() -> str:

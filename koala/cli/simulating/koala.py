@@ -86,7 +86,9 @@ def koala(
     exclusive_links: Annotated[
         bool, typer.Option("--exclusive-links", help="Each copy has the whole bandwidth.")
     ] = False,
-    discipline: Annotated[str, typer.Option(help="Local managers: easy, fcfs or conservative.")] = "easy",
+    discipline: Annotated[
+        str, typer.Option(help="Local managers: easy, fcfs or conservative.")
+    ] = "easy",
     grace: Annotated[
         float, typer.Option(help="How long a claim may wait in a local queue, s.")
     ] = 1.0,
