@@ -26,6 +26,9 @@ from koala.sim.das.setting import GB, Group, Setting
 from koala.sim.das.summary import Summary
 from koala.sim.das.workload import local_jobs, submissions
 from koala.sim.metrics import MEASURES
+from koala.sim.papers.koala import PAPER
+from koala.sim.papers.koala.figures import figures
+from koala.sim.papers.paper import Effort, Run
 
 ROOT = Path(__file__).parents[2]
 SMALL = Setting(jobs=40, local_load=0.3, warmup_s=1200.0, lost_at_s=2400.0)
@@ -227,3 +230,20 @@ def test_a_setting_out_of_bounds_names_the_value_and_what_is_allowed(
 def test_a_setting_is_called_by_what_it_changes() -> None:
     assert str(Setting()) == "as printed"
     assert str(Setting(placement="WF", local_load=0.3)) == "local_load 0.3, placement WF"
+
+
+# --- the paper's figures ---
+
+
+def test_every_figure_is_drawn_from_what_a_run_measures() -> None:
+    effort = Effort(name="small", replications=1, length=40, levels=())
+    found = PAPER.run(Run(setting=SMALL, seed=1, effort=effort))
+    drawn = figures(SMALL)
+    assert [figure.number for figure in drawn] == [2, 3, 4, 5]
+    wanted = [quantity.metric for figure in drawn for quantity in figure.quantities()]
+    assert [name for name in wanted if name not in found.values] == []
+    assert not found.is_saturated
+    (utilization,) = drawn[0].panels
+    assert (utilization.x[0], utilization.x[-1]) == (0.0, 1380.0)
+    (failures,) = drawn[1].panels
+    assert failures.x == ("36 (3)", "36 (4)", "72 (3)", "72 (4)", "72 (6)", "72 (8)")

@@ -218,7 +218,7 @@ def _write_jobs(path: Path, run: Measured) -> None:
 
 def _draw(found: Summary, path: Path) -> None:
     from koala.sim.papers.figures import picture
-    from koala.sim.papers.koala import figures
+    from koala.sim.papers.koala.figures import figures
     from koala.sim.papers.paper import Effort, Outcome, Run
     from koala.sim.papers.results import Results
 

@@ -1,20 +1,13 @@
-"""KOALA's experiment, figures 2 to 5 (KOALA 5)."""
+"""Figures 2 to 5 (KOALA 5), at any setting of the experiment."""
 
 from __future__ import annotations
 
-from koala.sim.das.run import DRAWN_S, over_time, run
+from koala.sim.das.run import DRAWN_S, over_time
 from koala.sim.das.setting import Group, Setting
-from koala.sim.papers.paper import Figure, Outcome, Panel, Quantity, Run, Series
+from koala.sim.papers.paper import Figure, Panel, Quantity, Series
 
 LINES = {"busy": "in all", "local": "other users", "koala": "KOALA"}
 PRIORITIES = ("high", "low")
-
-
-def simulate(wanted: Run) -> Outcome:
-    """One run of a setting; its length is the setting's own: until the last job has ended."""
-    assert isinstance(wanted.setting, Setting)
-    found = run(wanted.setting, wanted.seed)
-    return Outcome(values=found.values, is_saturated=found.unfinished > 0)
 
 
 def figures(setting: Setting, *, until_s: float = DRAWN_S) -> tuple[Figure, ...]:
