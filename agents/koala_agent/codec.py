@@ -31,6 +31,7 @@ class Facts:
     serves: str = ""
     owner: str = ""
     honours: tuple[str, ...] = ()
+    may_kill_local: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +119,7 @@ def _hold(hold: link_pb2.Hold) -> values.Hold:
         chunk_bytes=hold.chunk_bytes,
         store_token=hold.store_token,
         is_preempting=hold.is_preempting,
+        may_kill=hold.may_kill,
     )
 
 
@@ -310,6 +312,7 @@ def _register(register: session.Register, facts: Facts) -> link_pb2.Register:
             serves=facts.serves,
             owner=facts.owner,
             honours=facts.honours,
+            may_kill_local=facts.may_kill_local,
         ),
     )
 

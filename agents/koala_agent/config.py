@@ -69,9 +69,10 @@ class LRMTable(Table, frozen=True):
 
     An emulated one is a queue of `site.processors` with real processes; `speed` divides the
     durations of its synthetic local users, `fault_rate` is the share of claims that fail on
-    purpose, `seed` draws both. A batch system is asked every `poll_s`; a command of it may take
-    `command_limit_s`; `environment` says which one (SLURM_CONF; SGE_ROOT, SGE_CELL, ...); `options`
-    are added to each submission.
+    purpose, `seed` draws both; with `may_kill_local` the youngest local jobs are killed when a job
+    with a deadline finds no other room. A batch system is asked every `poll_s`; a command of it may
+    take `command_limit_s`; `environment` says which one (SLURM_CONF; SGE_ROOT, SGE_CELL, ...);
+    `options` are added to each submission.
     """
 
     kind: Literal["emulated", "slurm", "gridengine"] = "emulated"
@@ -79,6 +80,7 @@ class LRMTable(Table, frozen=True):
     speed: Positive = 1.0
     fault_rate: Share = 0.0
     seed: int = 0
+    may_kill_local: bool = False
     account: str = ""
     partition: str = ""
     qos: str = ""
@@ -93,7 +95,7 @@ class LRMTable(Table, frozen=True):
 
 _BATCH = ("options", "environment", "poll_s", "command_limit_s")
 LRM_KEYS: dict[str, tuple[str, ...]] = {
-    "emulated": ("discipline", "speed", "fault_rate", "seed"),
+    "emulated": ("discipline", "speed", "fault_rate", "seed", "may_kill_local"),
     "slurm": ("account", "partition", "qos", *_BATCH),
     "gridengine": ("queue", "parallel_environment", "project", *_BATCH),
 }

@@ -91,6 +91,7 @@ def prepare(
         processors=claim.hold.processors,
         time_limit_s=claim.hold.hold_s + wall_time_s + leases.kill_s,
         argv=(*command, str(path)),
+        may_kill=claim.hold.may_kill,
         directory=folder,
     )
 

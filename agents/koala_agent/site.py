@@ -327,6 +327,7 @@ class Site:
                     fault_rate=config.lrm.fault_rate,
                     seed=config.lrm.seed,
                     load=_load(config),
+                    may_kill_local=config.lrm.may_kill_local,
                 )
                 return EmulatedLocalManager(settings, tell=self._take_local_news, clock=clock.now)
             case _:
@@ -374,6 +375,7 @@ class Site:
             serves=self._serves(),
             owner=config.site.owner,
             honours=self._manager.honours,
+            may_kill_local=config.lrm.may_kill_local,
         )
 
     def _serves(self) -> str:

@@ -136,6 +136,7 @@ class Hold:
     chunk_bytes: int = 0
     store_token: str = ""
     is_preempting: bool = False
+    may_kill: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,12 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from koala.core.grid import Site
 from koala.core.job import JobSpec, StartType
 from koala.core.scheduler import Scheduler
-from koala.core.values import SiteName, UserName
+from koala.core.values import Instant, SiteName, UserName
 from koala.errors import RejectedError, SpecError
 
 
@@ -91,7 +92,6 @@ def _honoured(
 def _check_not_yet(spec: JobSpec) -> None:
     """What is read and nothing acts on (`Treatment.LATER`) must not seem to count."""
     wanted = {
-        "deadline": spec.deadline,
         "hint": spec.hint,
         "progress": spec.progress,
         "connect": spec.connect,
@@ -99,6 +99,31 @@ def _check_not_yet(spec: JobSpec) -> None:
     for name, value in wanted.items():
         if value:
             raise SpecError(f"{name} is refused: it is not there yet; submit the job without it")
+
+
+def check_deadline(spec: JobSpec, now: Instant) -> None:
+    """Raises SpecError for one that is past, and where a component has no barrier: it could not
+    wait for a deadline.
+    """
+    at = spec.deadline_at(now)
+    if at is None:
+        return
+    if at < now:
+        raise SpecError(f"deadline {_instant(at)} is past: allowed is one after {_instant(now)}")
+    for index, component in enumerate(spec.components):
+        if component.start_type is StartType.NONE:
+            raise SpecError(
+                f"component {spec.label(index)} has no barrier, so it would start before the job's"
+                f" deadline: allowed are {StartType.STRICT.value} and {StartType.LOOSE.value}"
+            )
+
+
+def _instant(at: Instant) -> str:
+    """ISO 8601, as far as calendars go."""
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g} s after 1970"
 
 
 def _check_hold(spec: JobSpec, scheduler: Scheduler) -> None:

@@ -81,7 +81,13 @@ def _of_site(
     if site is not None and news.processors not in (0, site.facts.processors):
         facts = replace(site.facts, processors=news.processors)
         yield ev.SiteRegistered(site=name, facts=facts, idle=news.idle)
-    yield ev.SiteReported(site=name, idle=news.idle, through=news.through, rtt_s=rtt_s)
+    yield ev.SiteReported(
+        site=name,
+        idle=news.idle,
+        through=news.through,
+        rtt_s=rtt_s,
+        local=news.local_processors,
+    )
 
 
 def _of_transfer(news: TransferNews, site: SiteName, scheduler: Scheduler) -> Iterable[ev.Event]:

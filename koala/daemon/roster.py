@@ -39,7 +39,7 @@ from koala.daemon.session import (
 )
 from koala.errors import KoalaError, SpecError
 from koala.wire import codec
-from koala.wire.codec import ClaimNews
+from koala.wire.codec import ClaimNews, SiteNews
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
 
@@ -104,7 +104,7 @@ class Connection:
         self.changed = asyncio.Event()
         self.site: SiteName | None = None  # from Join on; stays when the session is over
         self.told_rtt_s: Seconds = 0.0
-        self.report: tuple[int, int] | None = None  # idle and through of the last site report
+        self.report: SiteNews | None = None  # the last one of the site
         self.reason = "the stream ended"
 
 
@@ -324,8 +324,8 @@ class Roster(AgentLinkServicer):
         assert self._links is not None
         if self._links.answer(site, news):
             return
-        if isinstance(news, codec.SiteNews):
-            connection.report = (news.idle, news.through)
+        if isinstance(news, SiteNews):
+            connection.report = news
             connection.told_rtt_s = connection.session.rtt_s or 0.0
 
         def take_in(turn: Turn) -> bool:
@@ -351,6 +351,11 @@ class Roster(AgentLinkServicer):
         if site is None or report is None or rtt_s <= RTT_NEWS_RATIO * max(told_s, 0.005):
             return
         connection.told_rtt_s = rtt_s
-        idle, through = report
-        event = SiteReported(site=site, idle=idle, through=through, rtt_s=rtt_s)
+        event = SiteReported(
+            site=site,
+            idle=report.idle,
+            through=report.through,
+            rtt_s=rtt_s,
+            local=report.local_processors,
+        )
         self._pump.post(lambda turn: turn.tell(event))

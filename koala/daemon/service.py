@@ -29,7 +29,7 @@ from koala.core.job import Cancelled
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, job_picture, sites_picture, summary
 from koala.core.values import JobId, SiteName, UserName
-from koala.daemon.admission import check, warnings
+from koala.daemon.admission import check, check_deadline, warnings
 from koala.daemon.gate import abort, user_of
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
@@ -159,6 +159,7 @@ class Service(KoalaServicer):
                         f"key {submission.key!r} was used for {known[0]}, which has another text"
                     )
                 return pb.Submitted(job=known[0], warnings=told, is_known=True)
+            check_deadline(reading.spec, turn.now)
             check(reading.spec, turn.scheduler, self._roster.owners)
             if submission.no_wait and not turn.scheduler.has_room:
                 limit = turn.scheduler.parameters.queue_jobs_max

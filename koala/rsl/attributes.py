@@ -159,7 +159,6 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "deadline",
         "instant or +minutes",
         'required start: ISO 8601 with a zone, or minutes from submission (in quotes: "+90")',
-        Treatment.LATER,
     ),
     _of_job(
         "hint",

@@ -213,6 +213,7 @@ def _registration(message: pb.FromAgent) -> Registration:
             address=_text("address", facts.address),
             serves=_text("serves", facts.serves),
             owner=UserName(_text("owner", facts.owner)) if facts.owner else None,
+            may_kill_local=facts.may_kill_local,
             honours=tuple(_text("honours", name) for name in facts.honours[:HONOURS_MAX]),
         ),
         idle=_count("idle", register.idle, PROCESSORS_MAX),
@@ -373,6 +374,7 @@ def hold(action: ac.ClaimProcessors, *, store_token: str = "") -> pb.ToAgent:
         local_input=action.local_input or "",
         store_token=store_token,
         is_preempting=action.is_preempting,
+        may_kill=action.may_kill,
     )
     if action.chunk is not None:
         message.chunk_offset, message.chunk_bytes = action.chunk

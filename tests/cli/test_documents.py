@@ -48,6 +48,8 @@ def written(default: Any) -> str:
             return "none"
         case str():
             return f"`{default}`"
+        case bool():
+            return str(default).lower()
         case float() if math.isfinite(default):
             return f"{default:g}"
         case _:

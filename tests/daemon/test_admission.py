@@ -14,7 +14,7 @@ from koala.core.job import ComponentSpec, Deadline, Hint, InputFile, JobSpec, St
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import FileName, SiteName, UserName
-from koala.daemon.admission import check, warnings
+from koala.daemon.admission import check, check_deadline, warnings
 from koala.errors import RejectedError, SpecError
 from koala.policies import chosen
 
@@ -105,7 +105,6 @@ def test_an_unknown_file_needs_its_size() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("deadline", Deadline(after_s=60.0)),
         ("hint", Hint(kind="io")),
         ("progress", "sq"),
         ("connect", ("0",)),
@@ -114,6 +113,23 @@ def test_an_unknown_file_needs_its_size() -> None:
 def test_what_nothing_acts_on_yet_is_refused_and_never_ignored(name: str, value: Any) -> None:
     with pytest.raises(SpecError, match=f"{name} is refused: it is not there yet"):
         check(replace(job(part(1)), **{name: value}), grid(delft=8), NOBODY_LISTED)
+
+
+def test_a_deadline_that_is_past_is_refused_with_the_instant_from_which_on_it_is_not() -> None:
+    now = 86_400.0 * 365
+    for deadline in (Deadline(at=now), Deadline(at=now + 1e9), Deadline(after_s=0.0), None):
+        check_deadline(replace(job(part(1)), deadline=deadline), now)
+    past = replace(job(part(1)), deadline=Deadline(at=now - 60))
+    text = "deadline 1970-12-31T23:59:00+00:00 is past: allowed is one after 1971-01-01T00:00:00"
+    with pytest.raises(SpecError, match=text.replace("+", r"\+")):
+        check_deadline(past, now)
+
+
+def test_a_component_without_a_barrier_cannot_wait_for_a_deadline() -> None:
+    spec = replace(job(part(1), part(1, start=StartType.NONE)), deadline=Deadline(after_s=60.0))
+    with pytest.raises(SpecError, match="component 1 has no barrier"):
+        check_deadline(spec, 0.0)
+    check_deadline(replace(spec, deadline=None), 0.0)
 
 
 @pytest.mark.parametrize("hold_s", [0.0, 0.6, 2.05])

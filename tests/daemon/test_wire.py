@@ -88,11 +88,12 @@ def test_whatever_bytes_an_agent_sends_are_a_value_or_an_error_of_ours(data: byt
 
 
 def test_a_registration_says_what_its_local_manager_acts_on() -> None:
-    facts = pb.Facts(processors=4, grace_s=1.0, honours=["queue", "project"])
+    facts = pb.Facts(processors=4, grace_s=1.0, honours=["queue", "project"], may_kill_local=True)
     message = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft", facts=facts))
     news = codec.read(message)
     assert isinstance(news, codec.Registration)
     assert news.facts.honours == ("queue", "project")
+    assert news.facts.may_kill_local
 
 
 texts = st.text(max_size=12)
@@ -220,9 +221,11 @@ def test_a_hold_says_all_that_the_component_asks_for() -> None:
         inputs=(TransferId("j1/1/t1"),),
         local_input=FileName("data"),
         chunk=(10, 20),
+        may_kill=True,
     )
     hold = codec.hold(action).hold
     assert (hold.claim, hold.ask_number, hold.no_barrier) == ("j1/1/0/1", 3, True)
+    assert (hold.may_kill, hold.is_preempting) == (True, False)
     assert (hold.chunk_offset, hold.chunk_bytes, hold.local_input) == (10, 20, "data")
     assert [(v.name, v.value) for v in hold.program.environment] == [("A", "1"), ("A", "2")]
     assert (hold.program.processes, hold.program.job_type) == (1, "single")

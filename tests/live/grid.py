@@ -64,6 +64,7 @@ class Grid:
         parameters: Mapping[str, Any] = CALM,
         grace_s: float = 2.0,
         silence_s: float = 5.0,
+        more: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.sites = tuple(sites)
@@ -84,7 +85,7 @@ class Grid:
             self.config(name).write_text(
                 f'[agent]\nsite = "{name}"\ndaemon = "{self.address}"\nstate_dir = "{name}"\n'
                 f"silence_s = 6.0\n[site]\nprocessors = {processors}\ngrace_s = {grace_s}\n"
-                '[files]\nserve = "127.0.0.1:0"\n',
+                f'[files]\nserve = "127.0.0.1:0"\n{(more or {}).get(name, "")}',
                 encoding="utf-8",
             )
 
@@ -237,6 +238,15 @@ class Grid:
                 if any(s["site"] == site and s["state"] in states for s in await client.sites()):
                     return
 
+    async def crowded(self, client: Client, site: str) -> dict[str, Any]:
+        """Wait until local users have all of a site; the site."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                found = next(s for s in await client.sites() if s["site"] == site)
+                if found["local"] == found["processors"]:
+                    return found
+                await _moment()
+
     async def at_rest(self, client: Client) -> None:
         """Wait until no claim is owed to anybody and nothing runs."""
         async with asyncio.timeout(PATIENCE_S):
@@ -286,11 +296,20 @@ def live_grid(
     replicas: Mapping[str, tuple[bytes, Sequence[str]]] | None = None,
     grace_s: float = 2.0,
     silence_s: float = 5.0,
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[Grid]:
     """A grid that is started, and ended and checked when the block is left. `replicas` are logical
     files: what is in them, and the sites that have them. The daemon cuts a link after `silence_s`.
+    `more` is added to the configurations of agents.
     """
-    grid = Grid(folder, sites=sites, parameters=parameters, grace_s=grace_s, silence_s=silence_s)
+    grid = Grid(
+        folder,
+        sites=sites,
+        parameters=parameters,
+        grace_s=grace_s,
+        silence_s=silence_s,
+        more=more,
+    )
     for name, (content, holders) in (replicas or {}).items():
         for site in holders:
             grid.store(site).mkdir(parents=True, exist_ok=True)

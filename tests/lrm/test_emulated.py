@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,47 @@ async def test_idle_processors_are_told_when_they_change(serve: Serve, ask: Ask)
         witness.told.clear()
         await manager.withdraw("a")
         await witness.until(Idle, lambda idle: idle.idle == 8)
+
+
+CROWD = LoadParameters(
+    arrivals_per_hour=3_600_000.0, run_mean_s=1e6, run_max_s=1e9, size_min=2, size_max=2
+)
+"""Local jobs of 2 processors that fill the site within milliseconds, and stay."""
+
+
+async def test_the_youngest_local_jobs_make_room_for_a_claim_that_may_kill(
+    serve: Serve, ask: Ask
+) -> None:
+    """Two of four jobs go for three processors; the fourth of what they had is too little for the
+    next in the queue, before which the claim started."""
+    async with serve(discipline=Discipline.FCFS, load=CROWD, may_kill_local=True) as site:
+        manager, witness = site
+        await witness.until(Idle, lambda idle: idle.local_processors == 8 and idle.queued_jobs > 0)
+        await manager.submit(replace(ask("c1", processors=3), may_kill=True))
+        await witness.running("c1")
+        now = await manager.idle()
+        assert (now.idle, now.startable, now.local_processors) == (1, 0, 4)
+        await manager.withdraw("c1")
+        await witness.ended("c1")
+        assert (await manager.idle()).local_processors == 8
+
+
+@pytest.mark.parametrize(
+    ("allowed", "asked", "processors"), [(False, True, 3), (True, False, 3), (True, True, 6)]
+)
+async def test_no_local_job_is_killed_unless_site_and_claim_say_so_and_it_helps(
+    serve: Serve, ask: Ask, allowed: bool, asked: bool, processors: int
+) -> None:
+    """The last: with a claim of 3 running, at most 5 of 8 processors can be had."""
+    async with serve(discipline=Discipline.FCFS, load=CROWD, may_kill_local=allowed) as site:
+        manager, witness = site
+        await witness.until(Idle, lambda idle: idle.local_processors == 8)
+        if processors > 5:
+            await manager.submit(replace(ask("c1", processors=3), may_kill=True))
+        before = (await manager.idle()).local_processors
+        await manager.submit(replace(ask("c2", processors=processors), may_kill=asked))
+        assert (await manager.idle()).local_processors == before
+        assert Queued(claim="c2") in await manager.listing()
 
 
 async def test_claims_queue_behind_the_jobs_of_local_users(serve: Serve, ask: Ask) -> None:

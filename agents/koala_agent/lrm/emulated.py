@@ -28,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import assert_never
 
+import structlog
+
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.lrm.launch import check, spawn
 from koala_agent.lrm.load import LoadParameters, LocalJob, local_jobs
@@ -59,6 +61,8 @@ from koala_agent.lrm.table import (
 )
 from koala_agent.lrm.trees import Trees, Usage
 
+log = structlog.get_logger()
+
 _ENDED_MAX = 10_000
 """Ended jobs that are kept to be listed; the agent's claim table is the long memory."""
 
@@ -76,6 +80,7 @@ class EmulatedSettings:
     fault_rate: float = 0.0
     seed: int = 0
     load: LoadParameters | None = None
+    may_kill_local: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def __post_init__(self) -> None:
@@ -142,6 +147,7 @@ class EmulatedLocalManager:
         self._ended: deque[str] = deque()
         self._unfinished = 0
         self._local: dict[_LocalKey, LocalJob] = {}
+        self._local_running: dict[_LocalKey, asyncio.TimerHandle] = {}  # the youngest is the last
         self._local_waiting = 0
         self._local_processors = 0
         self._told_idle: Idle | None = None
@@ -222,9 +228,12 @@ class EmulatedLocalManager:
         self._save(job)
         self._jobs[job.claim] = job
         self._unfinished += 1
-        self._queue.submit(
-            job.claim, processors=placeholder.processors, estimate_s=placeholder.time_limit_s
-        )
+        if placeholder.may_kill and self._settings.may_kill_local and self._make_room(job):
+            self._begin(job)
+        else:
+            self._queue.submit(
+                job.claim, processors=placeholder.processors, estimate_s=placeholder.time_limit_s
+            )
         self._advance()
 
     async def withdraw(self, claim: str) -> None:
@@ -470,12 +479,35 @@ class EmulatedLocalManager:
         self._local_waiting -= 1
         self._local_processors += job.processors
         run_s = job.run_s / self._settings.load.speed
-        self._loop.call_later(run_s, self._post, partial(self._end_local, key))
+        over = partial(self._end_local, key)
+        self._local_running[key] = self._loop.call_later(run_s, self._post, over)
 
     def _end_local(self, key: _LocalKey) -> None:
+        if key in self._local_running:  # else it was killed at this very instant
+            self._drop_local(key)
+            self._advance()
+
+    def _drop_local(self, key: _LocalKey) -> None:
+        self._local_running.pop(key).cancel()
         self._local_processors -= self._local.pop(key).processors
         self._queue.end(key)
-        self._advance()
+
+    def _make_room(self, job: _Job) -> bool:
+        """Gives the job its processors, and kills the youngest local jobs for that if it must;
+        where all of them would not suffice, none is."""
+        asked = job.placeholder.processors
+        if asked > self._queue.idle + self._local_processors:
+            return False
+        for key in tuple(reversed(self._local_running)):
+            if asked <= self._queue.idle:
+                break
+            processors = self._local[key].processors
+            log.warning(
+                "local_job.killed", number=key.number, processors=processors, claim=job.claim
+            )
+            self._drop_local(key)
+        self._occupy(job)
+        return True
 
     # Coming and going -------------------------------------------------------------------------
 

@@ -26,7 +26,9 @@ class Placeholder:
 
     `time_limit_s` may be infinite where the manager allows it. `environment` is added to what jobs
     of this site have anyway, and `KOALA_CLAIM` is always set. `directory` is the working directory;
-    it is made when missing, and the job's own output goes to `OUTPUT_FILE` in it.
+    it is made when missing, and the job's own output goes to `OUTPUT_FILE` in it. One that
+    `may_kill` starts at once, before all that wait, where the site's own jobs may be killed for it;
+    the youngest of them go, no more than needed, and none unless that makes room enough.
     """
 
     claim: str
@@ -35,6 +37,7 @@ class Placeholder:
     argv: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     directory: Path
+    may_kill: bool = False
 
 
 OUTPUT_FILE = "placeholder.out"

@@ -253,6 +253,7 @@ class Facts(_message.Message):
     SERVES_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
     HONOURS_FIELD_NUMBER: _builtins.int
+    MAY_KILL_LOCAL_FIELD_NUMBER: _builtins.int
     processors: _builtins.int
     grace_s: _builtins.float
     starts_after_stop: _builtins.bool
@@ -262,6 +263,8 @@ class Facts(_message.Message):
     """host:port of its file server; empty: files go through the relay"""
     owner: _builtins.str
     """empty: everybody's"""
+    may_kill_local: _builtins.bool
+    """local jobs may be killed for a claim that says so"""
     @_builtins.property
     def honours(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Of hostCount, minMemory, queue and project those that the local manager acts on."""
@@ -276,10 +279,11 @@ class Facts(_message.Message):
         serves: _builtins.str = ...,
         owner: _builtins.str = ...,
         honours: _abc.Iterable[_builtins.str] | None = ...,
+        may_kill_local: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "grace_s", b"grace_s", "honours", b"honours", "owner", b"owner", "processors", b"processors", "serves", b"serves", "starts_after_stop", b"starts_after_stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "grace_s", b"grace_s", "honours", b"honours", "may_kill_local", b"may_kill_local", "owner", b"owner", "processors", b"processors", "serves", b"serves", "starts_after_stop", b"starts_after_stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -554,6 +558,7 @@ class Hold(_message.Message):
     CHUNK_BYTES_FIELD_NUMBER: _builtins.int
     STORE_TOKEN_FIELD_NUMBER: _builtins.int
     IS_PREEMPTING_FIELD_NUMBER: _builtins.int
+    MAY_KILL_FIELD_NUMBER: _builtins.int
     claim: _builtins.str
     ask_number: _builtins.int
     is_granted: _builtins.bool
@@ -572,6 +577,8 @@ class Hold(_message.Message):
     """shown to the relay with the claim's outputs and logs"""
     is_preempting: _builtins.bool
     """other claims are being stopped for it and may take kill_s to go"""
+    may_kill: _builtins.bool
+    """the site's own jobs may be killed for it, the youngest first, if the site allows that"""
     @_builtins.property
     def program(self) -> Global___Program: ...
     @_builtins.property
@@ -595,10 +602,11 @@ class Hold(_message.Message):
         chunk_bytes: _builtins.int = ...,
         store_token: _builtins.str = ...,
         is_preempting: _builtins.bool = ...,
+        may_kill: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_number", b"ask_number", "chunk_bytes", b"chunk_bytes", "chunk_offset", b"chunk_offset", "claim", b"claim", "hold_s", b"hold_s", "inputs", b"inputs", "is_granted", b"is_granted", "is_preempting", b"is_preempting", "local_input", b"local_input", "no_barrier", b"no_barrier", "owner", b"owner", "processors", b"processors", "program", b"program", "store_token", b"store_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_number", b"ask_number", "chunk_bytes", b"chunk_bytes", "chunk_offset", b"chunk_offset", "claim", b"claim", "hold_s", b"hold_s", "inputs", b"inputs", "is_granted", b"is_granted", "is_preempting", b"is_preempting", "local_input", b"local_input", "may_kill", b"may_kill", "no_barrier", b"no_barrier", "owner", b"owner", "processors", b"processors", "program", b"program", "store_token", b"store_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,6 +25,7 @@ FACTS = codec.Facts(
     serves="10.0.0.1:7401",
     owner="anna",
     honours=("queue",),
+    may_kill_local=True,
 )
 CLAIM = values.ClaimId("j1/2/0/1")
 
@@ -57,6 +58,7 @@ def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
         local_input="data",
         chunk_offset=5,
         chunk_bytes=6,
+        may_kill=True,
     )
     order = order_in(hold=hold)
     assert order.claim == CLAIM
@@ -80,6 +82,7 @@ def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
         local_input="data",
         chunk_offset=5,
         chunk_bytes=6,
+        may_kill=True,
     )
 
 
@@ -203,6 +206,7 @@ def test_a_registration_has_the_facts_of_the_site() -> None:
         serves="10.0.0.1:7401",
         owner="anna",
         honours=["queue"],
+        may_kill_local=True,
     )
 
 

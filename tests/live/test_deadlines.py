@@ -1,0 +1,109 @@
+"""Jobs with a required start on a grid of real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.client import Client
+from koala.errors import SpecError
+from tests.live.grid import CALM, Grid, live_grid
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+LEAD_S = 3.0
+PARAMETERS: dict[str, Any] = {
+    **CALM,
+    "at_deadline": "kill",
+    "lead_max_s": 1.0,
+    "late_max_s": 8.0,  # of a machine that is busy with other tests
+    "wait_graces": 4.0,
+}
+CROWD = """
+[load]
+arrivals_per_hour = 36000
+run_mean_s = 1e6
+run_max_s = 1e9
+size_min = 2
+size_max = 2
+"""
+"""Local users who fill a site and stay."""
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    """Two sites that nobody else uses, and two full ones, of which one allows kills."""
+    with live_grid(
+        Path(tmp_path_factory.mktemp("grid")),
+        sites={"delft": 4, "leiden": 4, "open": 8, "shut": 8},
+        parameters=PARAMETERS,
+        grace_s=0.5,
+        more={"open": f"[lrm]\nmay_kill_local = true\n{CROWD}", "shut": CROWD},
+    ) as grid:
+        yield grid
+
+
+async def test_a_job_starts_at_its_deadline_on_all_its_sites(grid: Grid) -> None:
+    evidence = grid.evidence
+    parts = [evidence.component(site=site, count=2) for site in ("delft", "leiden")]
+    async with grid.client() as client:
+        await grid.ready(client)
+        at = datetime.fromtimestamp((await now(client)) + LEAD_S, UTC)
+        job = (await client.submit(evidence.job(*parts, more=f"(deadline={at.isoformat()})"))).job
+        assert "is to start at its deadline" in (await client.why(job))["why"][0]
+        assert await client.wait(job) == "Finished"
+        shown = await client.show(job)
+    deadline_at = shown["deadline"]["deadline_at"]
+    assert deadline_at == pytest.approx(at.timestamp(), abs=1e-5)
+    for part in shown["parts"]:
+        assert deadline_at - 4 * 0.5 <= part["claimed_at"]
+        assert deadline_at <= part["passed_at"] <= deadline_at + PARAMETERS["late_max_s"]
+    assert shown["timeline"]["start_lateness_s"] >= 0
+    assert evidence.finished(job, processes=4) == 1
+
+
+async def test_local_jobs_are_killed_for_it_where_that_is_allowed(grid: Grid) -> None:
+    """Two jobs of two processors make room for three."""
+    evidence = grid.evidence
+    part = evidence.component(site="open", count=3)
+    async with grid.client() as client:
+        await grid.ready(client)
+        site = await grid.crowded(client, "open")
+        assert site["may_kill_local"]
+        job = (await client.submit(evidence.job(part, more='(deadline="+0.05")'))).job
+        assert await client.wait(job) == "Finished", await client.show(job)
+        shown = await client.show(job)
+    assert shown["parts"][0]["passed_at"] >= shown["deadline"]["deadline_at"]
+    assert grid.log("open").count("local_job.killed") == 2
+
+
+async def test_a_job_fails_where_local_jobs_may_not_be_killed(grid: Grid) -> None:
+    evidence = grid.evidence
+    part = evidence.component(site="shut", count=1)
+    async with grid.client() as client:
+        await grid.ready(client)
+        assert not (await grid.crowded(client, "shut"))["may_kill_local"]
+        job = (await client.submit(evidence.job(part, more='(deadline="+0.05")'))).job
+        assert await client.wait(job) == "Failed"
+        shown = await client.show(job)
+        assert "before its deadline: 0 at no site" in shown["reason"]
+        assert (await grid.crowded(client, "shut"))["local"] == 8
+    assert "local_job.killed" not in grid.log("shut")
+    assert not evidence.lines(job)
+
+
+async def test_a_deadline_that_is_past_is_refused(grid: Grid) -> None:
+    async with grid.client() as client:
+        await grid.ready(client)
+        with pytest.raises(SpecError, match="is past: allowed is one after"):
+            await client.submit("&(executable=/bin/true)(deadline=2020-01-31T12:00:00Z)")
+
+
+async def now(client: Client) -> float:
+    """The daemon's time."""
+    submitted = await client.submit("&(executable=/bin/true)(resourceManagerContact=delft)")
+    return float((await client.show(submitted.job))["submitted_at"])
