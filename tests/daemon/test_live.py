@@ -243,7 +243,7 @@ async def test_nobody_there_is_told_soon() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    async with Client(address) as client, asyncio.timeout(5):
+    async with Client(address) as client, asyncio.timeout(15):
         with pytest.raises(UnreachableError, match=address):
             await client.sites()
         with pytest.raises(UnreachableError, match=address):

@@ -52,7 +52,10 @@ def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
     }
     parameters = {**CALM, "bandwidth_default_bps": 2_000_000.0}
     folder = tmp_path_factory.mktemp("calm")
-    with live_grid(folder, sites=FIVE, parameters=parameters, replicas=replicas) as grid:
+    # Nobody is killed here, so that a long grace costs nothing, and no busy machine outlasts it.
+    with live_grid(
+        folder, sites=FIVE, parameters=parameters, replicas=replicas, grace_s=6.0
+    ) as grid:
         yield grid
 
 

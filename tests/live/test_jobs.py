@@ -74,7 +74,7 @@ async def test_start_skew_is_a_figure_of_every_job(calm_grid: Grid, client: Clie
         shown = await run(client, evidence.job(*parts))
         passes = [part["passed_at"] for part in shown["parts"]]
         assert shown["timeline"]["start_skew_s"] == max(passes) - min(passes)
-        assert 0.0 <= shown["timeline"]["start_skew_s"] < 1.0
+        assert 0.0 <= shown["timeline"]["start_skew_s"] < 5.0
 
 
 async def test_an_exit_status_fails_the_job_and_stops_the_others(

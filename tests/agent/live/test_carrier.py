@@ -133,7 +133,7 @@ async def test_a_daemon_that_comes_back_is_found_within_seconds_and_told_everyth
         await daemon.start()
         began_at = clock.now()
         session = await daemon.session()
-        assert clock.now() - began_at < 3.0
+        assert clock.now() - began_at < 10.0
         assert session.register.epoch_seen == 1
         await session.inventory()
         session.welcome()
