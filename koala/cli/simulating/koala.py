@@ -68,7 +68,7 @@ def koala(
     ] = 1.0,
     placement_tries: Annotated[int, typer.Option(help="Most of a job; 0: no limit.")] = 0,
     claiming_tries: Annotated[int, typer.Option(help="Most of a job; 0: no limit.")] = 0,
-    hold: Annotated[float, typer.Option(help="Longest time a claim is held unused, s.")] = 900.0,
+    hold: Annotated[float, typer.Option(help="Longest time a claim is held unused, s.")] = 86_400.0,
     preempt: Annotated[
         str, typer.Option(help="component: as in the paper; complete: for a whole job; none.")
     ] = "component",
@@ -92,7 +92,7 @@ def koala(
     grace: Annotated[
         float, typer.Option(help="How long a claim may wait in a local queue, s.")
     ] = 1.0,
-    local_load: Annotated[float, typer.Option(help="Offered load of the regular users.")] = 0.7,
+    local_load: Annotated[float, typer.Option(help="Offered load of the regular users.")] = 0.74,
     local_sizes: Annotated[
         str, typer.Option(help="Processors of a regular user's job.")
     ] = "1,2,4,8,16",
