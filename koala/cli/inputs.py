@@ -34,6 +34,9 @@ Definitions = Annotated[
     ),
 ]
 Source = Annotated[str, typer.Argument(metavar="FILE|-", help="The file; - is standard input.")]
+OptionalSource = Annotated[
+    str, typer.Argument(metavar="FILE|-", help="The file; - is standard input.")
+]
 AnyPort = Annotated[
     bool, typer.Option("--any-port", help="Listen on a free port instead of the grid's.")
 ]

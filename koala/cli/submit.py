@@ -15,7 +15,7 @@ from koala.cli.inputs import (
     Address,
     Definitions,
     Json,
-    Source,
+    OptionalSource,
     SourceError,
     read_definitions,
     read_text,
@@ -30,8 +30,20 @@ TEXT_BYTES_MAX = 4_000_000
 
 
 def submit(
-    source: Source,
+    source: OptionalSource = "",
     *,
+    component: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--component",
+            metavar="SITE:SCRIPT",
+            help="A batch script with #SBATCH or #$ lines as a component at this site (without"
+            " SITE: anywhere); one option a component, instead of FILE.",
+        ),
+    ] = None,
+    show_rsl: Annotated[
+        bool, typer.Option("--show-rsl", help="Print the job as RSL; submit nothing.")
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the end; exit with 0 only if it Finished.")
     ] = False,
@@ -53,7 +65,10 @@ def submit(
 ) -> None:
     """Submit a job description; prints the job's id."""
     definitions = read_definitions(define)
-    text = _description(source)
+    text = _chosen(source, component)
+    if show_rsl:
+        print(text)
+        return
 
     async def question(client: Client) -> bool:
         from koala.cli.follow import newest, until_over
@@ -73,6 +88,36 @@ def submit(
 
     if not ask(address, question):
         raise typer.Exit(1)
+
+
+def _chosen(source: str, components: list[str] | None) -> str:
+    """The description in a file, or that of batch scripts."""
+    if components and source:
+        raise SpecError(f"{source!r} and --component: allowed is one of them")
+    if components:
+        return _of_scripts(components)
+    if not source:
+        raise SpecError(
+            "nothing to submit: allowed are a FILE (- is standard input) or --component"
+        )
+    return _description(source)
+
+
+def _of_scripts(components: list[str]) -> str:
+    """RSL for `SITE:SCRIPT` words; what the scripts ask for and Koala leaves out is said."""
+    from koala.rsl.jobtext import write_job
+    from koala.rsl.scripts import read_scripts
+
+    scripts = []
+    for word in components:
+        site, colon, path = word.rpartition(":")
+        if not path or (colon and not site):
+            raise SpecError(f"--component {word!r}: allowed is SITE:SCRIPT, or SCRIPT alone")
+        scripts.append((site, path, _description(path)))
+    job = read_scripts(scripts)
+    for warning in job.warnings:
+        say(f"koala submit: warning: {warning}")
+    return write_job(job.spec)
 
 
 def _description(source: str) -> str:

@@ -1,0 +1,393 @@
+"""Batch scripts as components: `#SBATCH` and `#$` lines become what RSL says of a component.
+
+A script keeps its meaning or is refused. Its text becomes the program: `executable` is the
+interpreter of its first line, the text its argument, so that nothing has to be copied to the site.
+A directive that Koala cannot honour, and whose absence would change what runs, is an error;
+one that only concerns the batch system's own business (mail, comments) is a warning.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from koala.core.job import ComponentSpec, JobSpec, JobType
+from koala.core.values import Seconds, SiteName
+from koala.errors import Position, SpecError
+
+SCRIPT_BYTES_MAX = 100_000
+"""What one argument of a program may have on Linux is a little more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptJob:
+    """A job made of scripts, and what of them was left out."""
+
+    spec: JobSpec
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A component while its directives are read."""
+
+    component: ComponentSpec
+    tasks: int | None = None
+    cpus_per_task: int = 1
+    nodes: int | None = None
+    tasks_per_node: int | None = None
+    is_joined: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def set(self, **changes: object) -> None:
+        self.component = replace(self.component, **changes)  # type: ignore[arg-type]
+
+
+Reader = Callable[[_Draft, str], None]
+
+
+def read_scripts(scripts: list[tuple[str, str, str]], *, owner: str = "") -> ScriptJob:
+    """The job of scripts, each with its site, its name and its text. Raises SpecError with the name
+    of the script and the place in it."""
+    components: list[ComponentSpec] = []
+    warnings: list[str] = []
+    for site, name, text in scripts:
+        try:
+            component, told = read_script(text)
+        except SpecError as error:
+            raise SpecError(f"{name}: {error.message}", error.position) from error
+        components.append(replace(component, site=SiteName(site) if site else None))
+        warnings += [f"{name}: {warning}" for warning in told]
+    components = _distinct(components)
+    return ScriptJob(
+        spec=JobSpec(components=tuple(components), owner=owner),  # type: ignore[arg-type]
+        warnings=tuple(warnings),
+    )
+
+
+def read_script(text: str) -> tuple[ComponentSpec, list[str]]:
+    """The component of one script, without a site, and its warnings. Raises SpecError."""
+    if len(text.encode()) > SCRIPT_BYTES_MAX:
+        raise SpecError(
+            f"the script has {len(text.encode())} bytes: allowed are {SCRIPT_BYTES_MAX}"
+        )
+    if "\0" in text:
+        raise SpecError("the script has a NUL character")
+    interpreter = _interpreter(text)
+    draft = _Draft(
+        ComponentSpec(
+            executable=interpreter[0],
+            arguments=(*interpreter[1:], "-c", text),
+            job_type=JobType.SINGLE,
+        )
+    )
+    warnings: list[str] = []
+    for position, option, value in _directives(text):
+        known = READERS.get(option)
+        try:
+            if known is not None:
+                known(draft, value)
+            elif option in REFUSED:
+                raise SpecError(f"{option}: {REFUSED[option]}")
+            else:
+                warnings.append(f"line {position.line}: {option} is left out")
+        except SpecError as error:
+            raise SpecError(error.message, position) from error
+    draft.set(processors=_processors(draft), environment=tuple(sorted(draft.environment.items())))
+    if draft.is_joined and draft.component.stdout:
+        draft.set(stderr=draft.component.stdout)
+    return draft.component, warnings
+
+
+# The text ----------------------------------------------------------------------------------------
+
+SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+
+
+def _interpreter(text: str) -> list[str]:
+    """The words of the first line: a shell, because it must take the text by `-c`."""
+    first = text.split("\n", 1)[0]
+    if not first.startswith("#!"):
+        raise SpecError(
+            "the first line does not name an interpreter: allowed is, for instance, #!/bin/bash",
+            Position(line=1, column=1, source=first),
+        )
+    words = first[2:].split()
+    name = PurePosixPath(words[0]).name if words else ""
+    if name == "env" and len(words) > 1:
+        name = words[1]
+    if name not in SHELLS:
+        raise SpecError(
+            f"interpreter {' '.join(words)!r}: allowed are {', '.join(SHELLS)}; let a shell script"
+            " call the program",
+            Position(line=1, column=3, source=first),
+        )
+    return words
+
+
+def _directives(text: str) -> Iterator[tuple[Position, str, str]]:
+    """Options and values, in order, up to the first line that is neither empty nor a comment, as
+    both batch systems read them."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.startswith("#PBS"):
+            position = Position(line=number, column=1, source=line)
+            raise SpecError("#PBS directives: allowed are #SBATCH and #$", position)
+        for prefix, pairs in (("#SBATCH", _slurm_pairs), ("#$", _grid_engine_pairs)):
+            if line.startswith(prefix) and line[len(prefix) : len(prefix) + 1] in (" ", "\t"):
+                position = Position(line=number, column=1, source=line)
+                try:
+                    words = shlex.split(line[len(prefix) :], comments=True)
+                    yield from ((position, option, value) for option, value in pairs(words))
+                except (ValueError, SpecError) as error:
+                    raise SpecError(getattr(error, "message", str(error)), position) from error
+        if line.strip() and not line.startswith("#"):
+            return
+
+
+def _slurm_pairs(words: list[str]) -> Iterator[tuple[str, str]]:
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word.startswith("--"):
+            option, equals, value = word.partition("=")
+            if not equals and option not in FLAGS and at < len(words):
+                value, at = words[at], at + 1
+        elif word.startswith("-") and len(word) >= 2:
+            option, value = word[:2], word[2:]
+            if not value and option not in FLAGS and at < len(words):
+                value, at = words[at], at + 1
+        else:
+            raise SpecError(f"{word!r} is no option")
+        yield SLURM_LONG.get(option, option), value
+
+
+def _grid_engine_pairs(words: list[str]) -> Iterator[tuple[str, str]]:
+    at = 0
+    while at < len(words):
+        option = f"${words[at]}"
+        if not words[at].startswith("-"):
+            raise SpecError(f"{words[at]!r} is no option")
+        at += 1
+        count = 0 if option in FLAGS else 2 if option == "$-pe" else 1
+        if at + count > len(words):
+            raise SpecError(f"{option[1:]} needs {count} {'value' if count == 1 else 'values'}")
+        yield option, " ".join(words[at : at + count])
+        at += count
+
+
+# What options mean -------------------------------------------------------------------------------
+
+SLURM_LONG = {
+    "-n": "--ntasks",
+    "-N": "--nodes",
+    "-c": "--cpus-per-task",
+    "-t": "--time",
+    "-J": "--job-name",
+    "-o": "--output",
+    "-e": "--error",
+    "-D": "--chdir",
+    "--workdir": "--chdir",
+    "-p": "--partition",
+    "-A": "--account",
+    "-a": "--array",
+    "-d": "--dependency",
+    "-C": "--constraint",
+    "-w": "--nodelist",
+    "-x": "--exclude",
+}
+FLAGS = {
+    "--exclusive",
+    "--requeue",
+    "--no-requeue",
+    "--parsable",
+    "-H",
+    "--hold",
+    "$-cwd",
+    "$-V",
+    "$-notify",
+}
+"""Options without a value. (`--exclusive=user` has one all the same.)"""
+
+REFUSED = {
+    "--array": "a component is one program; submit a job for each member of an array",
+    "$-t": "a component is one program; submit a job for each member of an array",
+    "--dependency": "let the job that comes first submit the other",
+    "$-hold_jid": "let the job that comes first submit the other",
+    "--exclusive": "processors are all that can be asked for; ask for those of whole nodes",
+    "--gres": "processors are all that can be asked for",
+    "--gpus": "processors are all that can be asked for",
+    "--gpus-per-node": "processors are all that can be asked for",
+    "--gpus-per-task": "processors are all that can be asked for",
+    "--constraint": "the agent's lrm.options can name it for all claims of the site",
+    "--nodelist": "nodes cannot be chosen",
+    "--begin": "allowed is (deadline=...) in RSL",
+    "$-a": "allowed is (deadline=...) in RSL",
+    "--hold": "submit it when it may start",
+    "-H": "submit it when it may start",
+}
+"""Options without which something else would run, and what can be done instead."""
+
+
+def _count(option: str, text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise SpecError(f"{option} {text}: allowed is a whole number from 1")
+    return int(text)
+
+
+def slurm_seconds(text: str) -> Seconds:
+    """Slurm's times: MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS. Raises SpecError."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if found is None:
+        raise SpecError(
+            f"--time {text}: allowed are MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS"
+        )
+    days, *rest = found.groups()
+    numbers = [int(number) for number in rest if number is not None]
+    if days is not None:
+        hours, minutes, seconds = (*numbers, 0, 0)[:3]
+        return float(((int(days) * 24 + hours) * 60 + minutes) * 60 + seconds)
+    if len(numbers) == 3:
+        return float((numbers[0] * 60 + numbers[1]) * 60 + numbers[2])
+    minutes, seconds = (*numbers, 0)[:2]
+    return float(minutes * 60 + seconds)
+
+
+def _time(draft: _Draft, text: str) -> None:
+    draft.set(wall_time_s=_whole_minutes(slurm_seconds(text)))
+
+
+def _whole_minutes(seconds: Seconds) -> Seconds:
+    """RSL counts in minutes; a longer limit harms nobody."""
+    return 60.0 * max(1, math.ceil(seconds / 60))
+
+
+def _nodes(draft: _Draft, text: str) -> None:
+    if "-" in text:
+        raise SpecError(f"--nodes {text}: allowed is one number of nodes")
+    draft.nodes = _count("--nodes", text)
+    draft.set(hosts=draft.nodes)
+
+
+def _export(draft: _Draft, text: str) -> None:
+    for word in text.split(","):
+        name, equals, value = word.partition("=")
+        if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
+            draft.environment[name] = value
+        elif word not in ("ALL", "NONE", "NIL"):
+            raise SpecError(
+                f"{word}: no environment is taken along: allowed are NAME=VALUE, and ALL or NONE"
+            )
+
+
+def _path(draft: _Draft, name: str, text: str) -> None:
+    if "%" in text:
+        raise SpecError(f"{text}: patterns such as %j mean nothing here; name the file")
+    draft.set(**{name: text})
+
+
+def _resources(draft: _Draft, text: str) -> None:
+    """`-l h_rt=1:00:00,h_vmem=2G`."""
+    for word in text.split(","):
+        name, _, value = word.partition("=")
+        if name not in ("h_rt", "s_rt"):
+            raise SpecError(f"-l {word}: allowed is h_rt; the agent's lrm.options can ask for more")
+        numbers = value.split(":")
+        if not all(number.isdigit() for number in numbers) or len(numbers) > 3:
+            raise SpecError(f"-l {word}: allowed are seconds, or HH:MM:SS")
+        seconds = 0
+        for number in numbers:
+            seconds = seconds * 60 + int(number)
+        draft.set(wall_time_s=_whole_minutes(float(seconds)))
+
+
+def _parallel(draft: _Draft, text: str) -> None:
+    draft.tasks = _count("-pe", text.rsplit(maxsplit=1)[-1])
+
+
+def _join(draft: _Draft, text: str) -> None:
+    draft.is_joined = text[:1].lower() == "y"
+
+
+def _shell(draft: _Draft, text: str) -> None:
+    if PurePosixPath(text).name not in SHELLS:
+        raise SpecError(f"-S {text}: allowed are {', '.join(SHELLS)}")
+    draft.set(executable=text, arguments=draft.component.arguments[-2:])
+
+
+def _nothing(_draft: _Draft, _text: str) -> None:
+    """Honoured as it is."""
+
+
+def _tasks(draft: _Draft, text: str) -> None:
+    draft.tasks = _count("--ntasks", text)
+
+
+def _cpus(draft: _Draft, text: str) -> None:
+    draft.cpus_per_task = _count("--cpus-per-task", text)
+
+
+def _per_node(draft: _Draft, text: str) -> None:
+    draft.tasks_per_node = _count("--ntasks-per-node", text)
+
+
+READERS: dict[str, Reader] = {
+    "--ntasks": _tasks,
+    "--nodes": _nodes,
+    "--ntasks-per-node": _per_node,
+    "--cpus-per-task": _cpus,
+    "--time": _time,
+    "--job-name": lambda draft, text: draft.set(label=text),
+    "--output": lambda draft, text: _path(draft, "stdout", text),
+    "--error": lambda draft, text: _path(draft, "stderr", text),
+    "--chdir": lambda draft, text: draft.set(directory=text),
+    "--partition": lambda draft, text: draft.set(queue=text),
+    "--account": lambda draft, text: draft.set(project=text),
+    "--export": _export,
+    "--no-requeue": _nothing,
+    "--parsable": _nothing,
+    "$-pe": _parallel,
+    "$-l": _resources,
+    "$-N": lambda draft, text: draft.set(label=text),
+    "$-o": lambda draft, text: _path(draft, "stdout", text),
+    "$-e": lambda draft, text: _path(draft, "stderr", text),
+    "$-j": _join,
+    "$-wd": lambda draft, text: draft.set(directory=text),
+    "$-q": lambda draft, text: draft.set(queue=text),
+    "$-P": lambda draft, text: draft.set(project=text),
+    "$-v": _export,
+    "$-S": _shell,
+    "$-notify": _nothing,
+    "$-r": _nothing,
+}
+"""What is honoured; Grid Engine's options have a `$` before them."""
+
+
+def _processors(draft: _Draft) -> int:
+    """Tasks times processors of each; nodes alone count one task each, as in Slurm."""
+    tasks = draft.tasks
+    if tasks is None:
+        tasks = (draft.nodes or 1) * (draft.tasks_per_node or 1)
+    return tasks * draft.cpus_per_task
+
+
+def _distinct(components: list[ComponentSpec]) -> list[ComponentSpec]:
+    """Scripts of one name at several sites get the site's name behind it, and at one site a
+    number: labels tell components apart."""
+    by_label = Counter(component.label for component in components)
+    by_place = Counter((component.label, component.site) for component in components)
+    found: list[ComponentSpec] = []
+    for index, component in enumerate(components):
+        words = [component.label or ""]
+        if by_label[component.label] > 1:
+            words.append(component.site or "")
+        if by_place[component.label, component.site] > 1:
+            words.append(str(index))
+        label = "-".join(word for word in words if word) if component.label else None
+        found.append(replace(component, label=label))
+    return found

@@ -1,0 +1,24 @@
+"""Batch scripts on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.command import koala_here
+
+
+def test_batch_scripts_are_shown_as_the_job_that_they_make(tmp_path: Path) -> None:
+    script = tmp_path / "train.sbatch"
+    script.write_text("#!/bin/sh\n#SBATCH -n 2 --mail-type=END\nhostname\n", encoding="utf-8")
+    words = [f"--component=alpha:{script}", f"--component={script}", "--show-rsl"]
+    done = koala_here("submit", *words)
+    assert done.returncode == 0
+    assert "(resourceManagerContact=alpha)" in done.stdout
+    assert done.stdout.count("(count=2)") == 2
+    assert "line 2: --mail-type is left out" in done.stderr
+    twice = koala_here("submit", *words, "job.rsl")
+    assert (twice.returncode, twice.stdout) == (2, "")
+    assert "'job.rsl' and --component: allowed is one of them" in twice.stderr
+    nothing = koala_here("submit")
+    assert nothing.returncode == 2
+    assert "nothing to submit" in nothing.stderr
