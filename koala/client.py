@@ -83,6 +83,7 @@ class Submission:
     definitions: Mapping[str, str] = field(default_factory=dict)
     key: str = ""
     no_wait: bool = False
+    queue: str = ""
 
 
 class Client:
@@ -120,13 +121,17 @@ class Client:
         key: str = "",
         dry_run: bool = False,
         no_wait: bool = False,
+        queue: str = "",
     ) -> Submitted:
         """Submit a job description. Raises SpecError, RejectedError.
 
         With `key` the same call may be made again, and gives the same job. `no_wait` refuses
-        instead of delaying when the placement queues are full.
+        instead of delaying when the placement queues are full. `queue` is the site at whose local
+        queue it is submitted: a job of one component runs there and nowhere else.
         """
-        one = Submission(rsl=rsl, definitions=definitions or {}, key=key, no_wait=no_wait)
+        one = Submission(
+            rsl=rsl, definitions=definitions or {}, key=key, no_wait=no_wait, queue=queue
+        )
         result = (await self.submit_many([one], dry_run=dry_run))[0]
         if isinstance(result, KoalaError):
             raise result
@@ -361,7 +366,11 @@ def _submission(one: Submission | str) -> pb.Submission:
     if isinstance(one, str):
         return pb.Submission(rsl=one)
     return pb.Submission(
-        rsl=one.rsl, definitions=dict(one.definitions), key=one.key, no_wait=one.no_wait
+        rsl=one.rsl,
+        definitions=dict(one.definitions),
+        key=one.key,
+        no_wait=one.no_wait,
+        queue=one.queue,
     )
 
 

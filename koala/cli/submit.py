@@ -59,6 +59,14 @@ def submit(
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Be refused instead of delayed when queues are full.")
     ] = False,
+    queue: Annotated[
+        str,
+        typer.Option(
+            "--queue",
+            metavar="SITE",
+            help="Submit at this site's local queue: a job of one component runs there only.",
+        ),
+    ] = "",
     define: Definitions = None,
     json: Json = False,
     address: Address = None,
@@ -76,7 +84,12 @@ def submit(
         after = await newest(client) if wait or watch else 0
         try:
             submitted = await client.submit(
-                text, definitions=definitions, key=key, dry_run=dry_run, no_wait=no_wait
+                text,
+                definitions=definitions,
+                key=key,
+                dry_run=dry_run,
+                no_wait=no_wait,
+                queue=queue,
             )
         except SpecError as error:
             raise SourceError(source, error) from error

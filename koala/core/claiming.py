@@ -7,6 +7,7 @@ from koala.core.budget import Budget
 from koala.core.ending import drop_member, drop_transfer, fail, set_back
 from koala.core.facts import (
     describe,
+    fixed_site,
     hold_max_s,
     is_held,
     is_optional_member,
@@ -106,7 +107,7 @@ def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> C
             component=m.component,
             processors=job.spec.components[m.component].processors,
             site=m.site,
-            fixed=job.spec.components[m.component].site,
+            fixed=fixed_site(job, m.component),
             size_bytes=part_of_file(state, job, m.component)[1],
             is_optional=is_optional_member(job, m.component),
         )

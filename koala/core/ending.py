@@ -42,17 +42,27 @@ from koala.core.timers import Bell
 from koala.core.tries import tries_left
 from koala.core.values import (
     Instant,
+    SiteName,
     TransferId,
 )
 
 
 def enqueue(state: State, job: Job, text: str, now: Instant) -> None:
     state.enter(job, Placing(queued_at=now), text, now)
-    state.queues.append(job)
+    line_up(state, job)
     if job.deadline_at is None:
         state.ask_scan_for(job)
     else:
         await_try(state, job, now)
+
+
+def line_up(state: State, job: Job) -> None:
+    """To the tail of the queue where it belongs. One with a deadline belongs to none that a
+    discipline visits."""
+    if job.deadline_at is None:
+        state.queues.append(job, state.turns.queue_for(state, job))
+    else:
+        state.queues.timed[job.id] = job
 
 
 def await_try(state: State, job: Job, now: Instant) -> None:
@@ -85,7 +95,7 @@ def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
     state.placed.pop(job.id, None)
     state.enter(job, phase, text, now)
     admit(state, now)
-    state.ask_scan()
+    state.ask_scan(*allocated(job))
 
 
 def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | None = None) -> None:
@@ -117,8 +127,17 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
         fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
     )
     job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
-    state.ask_scan()  # what was placed and not claimed is free (count_placed)
+    state.ask_scan(*allocated(job))  # what was placed and not claimed is free (count_placed)
     requeue_if_fenced(state, job, now)
+
+
+def allocated(job: Job) -> list[SiteName]:
+    """The sites of a job's attempt in the order in which they were allocated, that of the largest
+    component first (Multiple queues 2.5)."""
+    members = [] if job.attempt is None else job.attempt.members
+    components = job.spec.components
+    members = sorted(members, key=lambda m: (-components[m.component].processors, m.component))
+    return [member.site for member in members if member.site is not None]
 
 
 def stop_attempt(state: State, job: Job, now: Instant) -> None:

@@ -59,10 +59,7 @@ def _delayed(state: State, job: Job) -> str:
 
 
 def _placing(state: State, job: Job, now: Instant) -> list[str]:
-    queue = [other.id for other in state.queues.queue(job.spec.priority)]
-    lines = [
-        f"number {queue.index(job.id) + 1} of {len(queue)} in the {job.spec.priority.value} queue"
-    ]
+    lines = state.turns.explain(state, job, now)
     answer = state.policies.place(whole_request(state, job, now), picture_of(state, now))
     tries = f"{job.placement_tries} placement tries"
     if now < job.not_before:

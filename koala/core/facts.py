@@ -16,6 +16,7 @@ from koala.core.job import (
     Member,
     StartType,
 )
+from koala.core.queues import local_site
 from koala.core.sites import view
 from koala.core.state import State
 from koala.core.timeline import (
@@ -26,6 +27,15 @@ from koala.core.values import (
     JobId,
     SiteName,
 )
+
+
+def fixed_site(job: Job, component: int) -> SiteName | None:
+    """The only site where the component may run: one that it asks for, or that of the local queue
+    where a job of one component stands (Multiple queues 2.5)."""
+    asked = job.spec.components[component].site
+    if asked is None and len(job.spec.components) == 1:
+        return local_site(job.queue)
+    return asked
 
 
 def is_optional_member(job: Job, component: int) -> bool:

@@ -28,13 +28,14 @@ _OUT = (ClaimPhase.RELEASED, ClaimPhase.PASSED)
 
 def check(state: State, now: Instant) -> None:
     """Every invariant over the whole state; linear in its size."""
-    high, low, delayed = state.queues.order()
-    timed = state.queues.timed
-    queued = [*high, *low, *delayed, *timed]
+    *lines, delayed = state.queues.order()
+    waiting = [*(job for line in lines for job in line), *state.queues.timed]
+    queued = [*waiting, *delayed]
     assert len(queued) == len(dict.fromkeys(queued)), f"a job stands in two queues: {queued}"
-    waiting = (*high, *low, *timed)
     for job in state.jobs.values():
-        _check_place(state, job, is_queued=job.id in waiting, now=now)
+        line = state.queues.timed if job.queue is None else state.queues.lines.get(job.queue, {})
+        _check_place(state, job, is_queued=job.id in line, now=now)
+    assert len(waiting) == sum(isinstance(job.phase, Placing) for job in state.jobs.values())
     for claim in state.ledger.values():
         _check_claim(state, claim)
     _check_one_attempt(state)

@@ -9,7 +9,7 @@ of an unreleased attempt are still owed a stop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from koala.core.values import (
     Instant,
     JobId,
     Priority,
+    QueueName,
     Seconds,
     SiteName,
     TransferId,
@@ -120,6 +121,7 @@ class JobSpec:
     components: tuple[ComponentSpec, ...]
     owner: UserName = UserName("")
     priority: Priority = Priority.LOW
+    queue: SiteName | None = None  # at whose local queue it was submitted
     input_file: InputFile | None = None
     input_mode: InputMode = InputMode.WHOLE
     deadline: Deadline | None = None
@@ -154,6 +156,14 @@ class JobSpec:
             return min(self.quorum, len(self.components))
         optional = sum(c.start_type is not StartType.STRICT for c in self.components)
         return max(1, len(self.components) - optional)
+
+    def in_queue_of(self, site: SiteName) -> JobSpec:
+        """The same, submitted at a site's local queue: a job of one component runs there and
+        nowhere else."""
+        components = self.components
+        if len(components) == 1:
+            components = (replace(components[0], site=site),)
+        return replace(self, queue=site, components=components)
 
     def label(self, component: int) -> str:
         """The component's label, or its index when it has none."""
@@ -450,6 +460,7 @@ class Job:
     submitted_at: Instant
     phase: Phase
     claim_fraction: float  # L of its next placement
+    queue: QueueName | None = None  # where it stands, or stood last
     attempt: Attempt | None = None
     attempts: int = 0
     placement_tries: int = 0

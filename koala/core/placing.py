@@ -1,14 +1,15 @@
-"""The placement queues and placement tries (KOALA 3.1)."""
+"""Placement tries (KOALA 3.1)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from koala.core import events as ev
+from koala.core.ageing import is_door_held
 from koala.core.claiming import settle_member, try_to_claim
-from koala.core.ending import admit, await_try, fail
+from koala.core.ending import fail
 from koala.core.facts import (
     describe,
+    fixed_site,
     is_held,
     is_optional_member,
     part_of_file,
@@ -32,6 +33,7 @@ from koala.core.job import (
     Placing,
     Starting,
 )
+from koala.core.queues import queued_at
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.timers import Bell
@@ -39,63 +41,8 @@ from koala.core.tries import first_claim, missed_at, tries_left
 from koala.core.values import (
     FOREVER,
     Instant,
-    Priority,
     SiteName,
 )
-
-
-def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
-    if event.job in state.jobs:
-        return
-    has_room = state.has_room
-    job = Job(
-        id=event.job,
-        spec=event.spec,
-        submitted_at=now,
-        phase=Placing(queued_at=now) if has_room else Delayed(),
-        claim_fraction=state.parameters.claim_fraction,
-    )
-    state.jobs[job.id] = job
-    if event.key:
-        state.keys[event.key] = (job.id, event.digest)
-    if job.deadline_at is not None:
-        state.timers.set(missed_at(state, job), Bell.MISS, job.id)
-    if not has_room:
-        state.queues.delayed[job.id] = job
-        state.tell(job, "delayed: the placement queues are full", now)
-        return
-    state.tell(job, f"submitted, {event.spec.priority.value} priority", now)
-    state.queues.append(job)
-    if job.deadline_at is not None:
-        await_try(state, job, now)
-    elif state.is_paced:  # tried at once, then at each scan (KOALA 3.1)
-        try_to_place(state, job, picture_of(state, now), now)
-        admit(state, now)
-    else:
-        state.ask_scan_for(job)
-
-
-def on_scan_due(state: State, now: Instant) -> None:
-    """The paper's pace: one scan an interval. Live: scans until S + 1 in a row placed nothing, and
-    again after an interval at the latest, for what changes without an event (ageing, budgets).
-
-    While the grid has not changed, what could not be placed cannot be placed now either: then only
-    the jobs queued since are visited: submitting to a long queue costs what a short one does.
-    """
-    state.is_scan_set = False
-    is_overdue = state.rescan_at <= now
-    is_whole = state.is_grid_changed or state.is_paced or is_overdue
-    place_timed(state, now)
-    state.is_grid_changed = False
-    if state.is_paced:
-        scan(state, now, is_whole=is_whole)
-        return
-    idle_scans = 0
-    while len(state.queues) and idle_scans <= state.parameters.high_scans_per_low:
-        idle_scans = 0 if scan(state, now, is_whole=is_whole) else idle_scans + 1
-    if len(state.queues) and is_overdue:
-        state.rescan_at = now + state.parameters.scan_interval_s
-        state.timers.set(state.rescan_at, Bell.SCAN)
 
 
 def place_timed(state: State, now: Instant) -> None:
@@ -147,36 +94,30 @@ def obstacle(state: State, job: Job) -> str:
     return f"not armed in {attempt.arms} rounds"
 
 
-def scan(state: State, now: Instant, *, is_whole: bool) -> int:
-    """One scan of the queue whose turn it is, jobs that have aged first; how many were placed.
-    Unless it is whole, it visits only jobs that were not tried since they were queued.
-    """
-    limits, scans = state.parameters, state.queues.scans
-    priority = state.recorder.ask(lambda: state.policies.turn(scans, limits.high_scans_per_low))
-    assert isinstance(priority, Priority), priority
-    state.queues.scans += 1
-    picture = picture_of(state, now)
-    aged = {job.id: job for job in state.queues.aged(now, limits.ageing_s)}
-    placed = 0
-    queue = state.queues.queue(priority) if is_whole or aged else tuple(state.fresh.values())
-    others = [job for job in queue if job.spec.priority is priority and job.id not in aged]
-    for job in (*aged.values(), *others):
-        if try_to_place(state, job, picture, now):
-            placed += 1
-        elif job.id in aged and not job.is_over and holds_the_door(state, job, now):
-            break
-    admit(state, now)
-    return placed
+def can_take(state: State, job: Job) -> bool:
+    """Whether every component that the job needs fits some usable site, were all of it idle. Who
+    waits for a site that is away is not to keep others from those that are there."""
+    largest: dict[SiteName, int] = {
+        site.name: site.facts.processors
+        for site in state.sites.values()
+        if is_usable(site) and site.facts.owner in (None, job.spec.owner)
+    }
+    fitting = 0
+    for index, component in enumerate(job.spec.components):
+        fixed = fixed_site(job, index)
+        sizes = largest.values() if fixed is None else (largest.get(fixed, 0),)
+        if max(sizes, default=0) >= component.processors:
+            fitting += 1
+        elif not is_optional_member(job, index):
+            return False
+    return fitting >= job.needed
 
 
 def holds_the_door(state: State, job: Job, now: Instant) -> bool:
     """An aged job that the empty grid could take lets nobody pass, every second half of an
     ageing period: processors gather for it, and if other users take them all, the others are
     not starved in turn."""
-    assert isinstance(job.phase, Placing)
-    period_s = max(state.parameters.ageing_s / 2, 1.0)
-    waited_s = now - job.phase.queued_at - state.parameters.ageing_s
-    if int(waited_s // period_s) % 2:
+    if not is_door_held(now - queued_at(job), state.parameters.ageing_s):
         return False
     views = [
         SiteView(name=s.name, processors=s.facts.processors, idle=s.facts.processors)
@@ -249,7 +190,7 @@ def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
             Part(
                 component=index,
                 processors=component.processors,
-                site=component.site,
+                site=fixed_site(job, index),
                 size_bytes=part_of_file(state, job, index)[1],
             )
             for index, component in enumerate(job.spec.components)

@@ -20,7 +20,10 @@ from koala.core.claiming import claim_when_answered, judge_when_due, on_granted
 from koala.core.ending import admit, await_try, on_cancel
 from koala.core.job import Claiming, Job, Starting
 from koala.core.losing import on_fenced, on_gone
-from koala.core.placing import on_missed, on_scan_due, on_submitted, on_try_due
+from koala.core.parameters import Parameters
+from koala.core.placing import on_missed, on_try_due
+from koala.core.queueing import SCANS, TURNS, adopt_discipline, on_scan_due, on_submitted
+from koala.core.slots import Policies
 from koala.core.starting import advance_start, on_armed, on_passed
 from koala.core.state import State
 from koala.core.timers import Bell, Timer
@@ -44,6 +47,10 @@ class Scheduler(State):
     """`handle(event, now)` is the only call that changes scheduling state; `wake_at` the only
     timer.
     """
+
+    def __init__(self, parameters: Parameters, policies: Policies) -> None:
+        super().__init__(parameters, policies)
+        self.turns = TURNS[SCANS]  # until a life of the daemon begins
 
     def handle(self, event: ev.Event, now: Instant) -> list[Action]:
         """Take in what happened; what is to be done, in order, once the event is durable."""
@@ -129,6 +136,7 @@ class Scheduler(State):
         self.arms = 0
         for site in self.sites.values():
             on_disconnected(self, site.name, now)
+        adopt_discipline(self)
 
     def _on_parameters_changed(self, event: ev.ParametersChanged, now: Instant) -> None:
         self.parameters = event.parameters

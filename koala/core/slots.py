@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from koala.core.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
 from koala.core.values import FileName, Instant, JobId, Priority, Seconds, SiteName, UserName
+from koala.core.visiting import Discipline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +96,25 @@ TurnPolicy: TypeAlias = Callable[[int, int], Priority]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scans:
+    """A queue discipline that scans a high and a low queue in turn (KOALA 3.1)."""
+
+    name: str
+    turn: TurnPolicy
+
+
+QueueingPolicy: TypeAlias = Scans | Discipline
+"""Whose turn it is: a scan of a whole queue, or the heads of several queues in rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
     """The policies in force."""
 
     place: PlacementPolicy
     claim: ClaimingPolicy
     claim_timed: ClaimingPolicy  # of jobs with a deadline
-    turn: TurnPolicy
+    queueing: QueueingPolicy
 
 
 # --- recorded answers ---
@@ -112,11 +125,17 @@ def _unasked(*_: object) -> NoReturn:
     raise AssertionError(message)
 
 
-NO_POLICIES = Policies(place=_unasked, claim=_unasked, claim_timed=_unasked, turn=_unasked)
+NO_POLICIES = Policies(
+    place=_unasked,
+    claim=_unasked,
+    claim_timed=_unasked,
+    queueing=Scans(name="none", turn=_unasked),
+)
 """Those of a replay, which has all answers."""
 
-Answer: TypeAlias = Placement | ClaimPlan | Priority | None
-"""None stands for Unplaceable: the reason is for people and is worked out anew when they ask."""
+Answer: TypeAlias = Placement | ClaimPlan | str | None
+"""None stands for Unplaceable: the reason is for people and is worked out anew when they ask. A
+word is the name of a queue, whose turn it is, or of a discipline."""
 
 
 class Recorder:
@@ -163,8 +182,8 @@ def _to_plain(answer: Answer) -> list[Any] | str | None:
     match answer:
         case None:
             return None
-        case Priority():
-            return answer.value
+        case str():
+            return str(answer)
         case Placement():
             return ["placement", _rows(answer.assignments)]
         case ClaimPlan():
@@ -183,7 +202,7 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
     if plain is None:
         return None
     if isinstance(plain, str):
-        return Priority(plain)
+        return plain
     if plain[0] == "placement":
         return Placement(assignments=_assignments(plain[1]))
     _, fraction, claims, moves, preempting, victims, *more = plain

@@ -238,9 +238,17 @@ def digest(state: State) -> str:
         "epoch": state.epoch,
         "arms": state.arms,
         "scans": state.queues.scans,
+        "discipline": state.queues.discipline,
+        "disabled": list(state.queues.disabled),
+        "departures": state.queues.departures,
+        "freed": list(state.queues.freed),
         "over": over,
         "live": live,
-        "queues": [*state.queues.order(), list(state.queues.timed)],
+        "queues": [
+            list(state.queues.lines),
+            *state.queues.order(),
+            list(state.queues.timed),
+        ],
         "ledger": [
             [c.id, c.phase, c.site, c.nonce, c.ask_number, c.granted_at, c.passed_at, c.released]
             for c in state.ledger.values()

@@ -7,6 +7,8 @@ before it: `facts` (readings), `wanted`, `ending`, `starting`, `claiming`, `plac
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from koala.core.actions import Action, Announce
 from koala.core.budget import Budget
 from koala.core.files import Files
@@ -16,15 +18,37 @@ from koala.core.parameters import Parameters
 from koala.core.queues import Queues
 from koala.core.slots import Policies, Recorder
 from koala.core.timers import Timers
-from koala.core.values import ClaimId, FileName, Instant, JobId, SiteName, UserName
+from koala.core.values import ClaimId, FileName, Instant, JobId, QueueName, SiteName, UserName
 
 STORY_LINES_MAX = 60
+
+
+class Turns(Protocol):
+    """A queue discipline at work on the state: which queue a job goes to, and whose turn it is."""
+
+    def queues(self, state: State) -> tuple[QueueName, ...]:
+        """The queues that there always are."""
+
+    def queue_for(self, state: State, job: Job) -> QueueName:
+        """Where a job is to stand that is to be placed."""
+
+    def try_arrived(self, state: State, job: Job, now: Instant) -> None:
+        """A job was queued, and is not to wait for the next scan."""
+
+    def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
+        """Try those whose turn it is. Unless it is whole, nothing has changed but that jobs were
+        queued (`state.fresh`)."""
+
+    def explain(self, state: State, job: Job, now: Instant) -> list[str]:
+        """Where a job stands, and what keeps its queue."""
 
 
 class State:
     """Jobs, ledger, sites, files, queues, budgets and timers. Only an event's handling changes
     them.
     """
+
+    turns: Turns  # of the discipline in force
 
     def __init__(self, parameters: Parameters, policies: Policies) -> None:
         self.parameters = parameters
@@ -65,10 +89,11 @@ class State:
         """The replica catalogue."""
         return self.files.replicas
 
-    def ask_scan(self) -> None:
-        """Something changed that may let any queued job be placed. The paper's setting waits for
-        its interval.
+    def ask_scan(self, *freed: SiteName) -> None:
+        """Something changed that may let any queued job be placed; `freed` are sites that have, or
+        will soon have, more idle processors. The paper's setting waits for its interval.
         """
+        self.queues.freed.update(dict.fromkeys(freed))
         self.is_scan_asked = not self.is_paced
         self.is_grid_changed = True
 

@@ -15,6 +15,7 @@ ClaimId = NewType("ClaimId", str)
 TransferId = NewType("TransferId", str)
 FileName = NewType("FileName", str)
 UserName = NewType("UserName", str)
+QueueName = NewType("QueueName", str)
 
 Instant: TypeAlias = float
 Seconds: TypeAlias = float

@@ -7,9 +7,8 @@ order that the discipline gives. They are then visited in rounds, one job of eac
 round starts nothing.
 
 The machine holds no jobs. It looks at the queues, which belong to its caller, and says whose head
-to try; the caller tries it, and takes it out of its queue or calls `unfit`. What the machine keeps
-(`disabled`, `departures`) is plain data, and changes only by what it is told: a discipline is asked
-no earlier than the first visit is taken from an iterator, so that a replay can do without one.
+to try; the caller tries it, and takes it out of its queue or disables the queue. All that lasts
+from one departure to the next is which queues are disabled, in order.
 """
 
 from __future__ import annotations
@@ -54,6 +53,7 @@ class Discipline:
     local_jobs: LocalJobs
     order: Order
     permits: Permits | None = None  # None: always
+    rule: str = ""  # what it permits, for people
 
     def is_local(self, components: int) -> bool:
         """Whether a job of so many components goes to a local queue."""
@@ -85,10 +85,9 @@ class Visiting(Generic[Key]):
         "_ageing_s",
         "_common",
         "_discipline",
+        "_local",
         "_queues",
-        "_sites",
         "_waited_s",
-        "departures",
         "disabled",
     )
 
@@ -97,50 +96,48 @@ class Visiting(Generic[Key]):
         discipline: Discipline,
         queues: QueuesByKey[Key],
         *,
-        sites: Iterable[Key],
-        common: Key,
+        local: tuple[Key, ...],
+        common: tuple[Key, ...],
+        disabled: dict[Key, None],
         waited_s: Callable[[Key], Seconds] | None = None,
         ageing_s: Seconds = FOREVER,
     ) -> None:
         self._discipline = discipline
         self._queues = queues
-        self._sites = tuple(sites) if discipline.has_local else ()
-        self._common = (common,) if discipline.has_global else ()
+        self._local = local
+        self._common = common  # one, or none
+        self.disabled = disabled  # shared with the caller
         self._waited_s = waited_s if ageing_s < FOREVER else None  # by the head of a queue
         self._ageing_s = ageing_s
-        self.disabled: dict[Key, None] = {}
-        self.departures = 0
 
     def arrived(self, key: Key) -> bool:
         """A job was queued there: whether it is tried at once, because it is alone, and its queue
         is enabled and permitted."""
-        if len(self._queues[key]) > 1 or key in self.disabled:
-            return False
-        permits = self._permits()
-        return permits is None or permits(key)
+        return len(self._queues[key]) == 1 and key not in self.disabled and self.permits(key)
 
-    def unfit(self, key: Key) -> None:
-        """The head that was to be tried does not fit: the queue is disabled until a departure."""
-        self.disabled[key] = None
+    def permits(self, key: Key) -> bool:
+        """Whether the head of this queue may start now."""
+        rule = self._rule()
+        return rule is None or rule(key)
 
     def departed(self, released: Sequence[Key], draw: float) -> Iterator[Key]:
-        """A job has left: all queues are enabled. Whose head to try next, while the caller tells
-        what becomes of each before it asks for another."""
+        """A job has left: all queues are enabled, and visited in rounds."""
         before = tuple(self.disabled)
         self.disabled.clear()
-        self.departures += 1
-        return self._rounds(before, released, draw)
+        return self.rounds(before, released, draw)
 
-    def _rounds(
+    def rounds(
         self, before: tuple[Key, ...], released: Sequence[Key], draw: float
     ) -> Iterator[Key]:
+        """Whose head to try next, when those of `before` were disabled and none is now; what became
+        of each is seen before the next is asked for."""
         queues, disabled = self._queues, self.disabled
-        order = self._discipline.order(self._sites, self._common, released, before, draw)
+        order = self._discipline.order(self._local, self._common, released, before, draw)
         if self._waited_s is not None:
             order = aged_first(
                 [key for key in order if queues[key]], self._waited_s, self._ageing_s
             )
-        permits = self._permits()
+        rule = self._rule()
         is_new = True
         while is_new:
             is_new = False
@@ -148,7 +145,7 @@ class Visiting(Generic[Key]):
             for key in order:
                 if not queues[key]:
                     continue  # nothing arrives at this instant
-                if permits is None or permits(key):
+                if rule is None or rule(key):
                     yield key
                     if key in disabled:
                         continue
@@ -156,17 +153,17 @@ class Visiting(Generic[Key]):
                 enabled.append(key)  # also when what starts in this round may permit it
             order = enabled
 
-    def _permits(self) -> Callable[[Key], bool] | None:
-        """Whether a queue's head may start now; None: it always may."""
-        rule = self._discipline.permits
-        if rule is None:
+    def _rule(self) -> Callable[[Key], bool] | None:
+        """Who may start now, by the discipline or by its age; None: everybody."""
+        permits = self._discipline.permits
+        if permits is None:
             return None
         queues, waited_s, ageing_s = self._queues, self._waited_s, self._ageing_s
         common = queues[self._common[0]] if self._common else ()
-        local = [queues[key] for key in self._sites]
+        local = [queues[key] for key in self._local]
         if waited_s is None:
-            return lambda key: rule(queues[key], common, local)
-        return lambda key: rule(queues[key], common, local) or waited_s(key) >= ageing_s
+            return lambda key: permits(queues[key], common, local)
+        return lambda key: permits(queues[key], common, local) or waited_s(key) >= ageing_s
 
 
 def draw_of(number: int) -> float:

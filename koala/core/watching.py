@@ -74,7 +74,7 @@ def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
     site.is_connected = True
     site.reported_idle = event.idle
     state.tell_site(site, f"connected with {event.facts.processors} processors", now)
-    state.ask_scan()
+    state.ask_scan(site.name)
 
 
 def on_disconnected(state: State, name: SiteName, now: Instant) -> None:
@@ -113,7 +113,7 @@ def on_reported(state: State, event: ev.SiteReported) -> None:
     site.rtt_s = event.rtt_s
     site.reported_local = event.local
     if note_report(site, idle=event.idle, through=event.through):
-        state.ask_scan()
+        state.ask_scan(site.name)
 
 
 def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:

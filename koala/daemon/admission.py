@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from koala.core.grid import Site
+from koala.core.grid import (
+    GridView,
+    Part,
+    PlacementRequest,
+    Site,
+    SiteView,
+    Unplaceable,
+)
 from koala.core.job import JobSpec, StartType
 from koala.core.scheduler import Scheduler
 from koala.core.values import Instant, SiteName, UserName
@@ -38,6 +45,9 @@ def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserNam
         for name, owner in listed.items()
         if name not in scheduler.sites and owner in (None, spec.owner)
     }
+    if spec.queue is not None and spec.queue not in {*sites, *unseen}:
+        known = ", ".join(sorted([*sites, *unseen])) or "none"
+        raise RejectedError(f"queue {spec.queue!r} is of no site: known sites are {known}")
     for index, component in enumerate(spec.components):
         label = spec.label(index)
         if component.site is None:
@@ -46,6 +56,20 @@ def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserNam
             _check_fixed(label, component.site, component.processors, sites, unseen)
     if spec.quorum is None:
         _check_sums(spec, sites)
+    if not unseen and spec.needed == len(spec.components):
+        _check_policy(spec, scheduler, sites)
+
+
+def at_queue(spec: JobSpec, site: SiteName) -> JobSpec:
+    """The job as it is when it is submitted at this site's local queue. SpecError when it can only
+    run at another one."""
+    fixed = spec.components[0].site
+    if len(spec.components) == 1 and fixed not in (None, site):
+        raise SpecError(
+            f"queue {site!r}: the job's component runs at {fixed} (resourceManagerContact) and"
+            " nowhere else: allowed is that site's queue"
+        )
+    return spec.in_queue_of(site)
 
 
 def warnings(
@@ -178,6 +202,24 @@ def _check_fixed(
             f"component {label} wants {processors} processors at {name}, which has"
             f" {site.facts.processors}"
         )
+
+
+def _check_policy(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, Site]) -> None:
+    """What the placement policy could place on no sites of these names, however large they were:
+    with WF-distinct a job with more components than there are sites."""
+    request = PlacementRequest(
+        parts=tuple(
+            Part(component=index, processors=1, site=component.site)
+            for index, component in enumerate(spec.components)
+        ),
+        user=spec.owner,
+    )
+    room = len(spec.components)
+    views = [SiteView(name=name, processors=room, idle=room) for name in sites]
+    grid = GridView(views, replicas={}, bandwidth={}, bandwidth_default=1.0)
+    answer = scheduler.policies.place(request, grid)
+    if isinstance(answer, Unplaceable):
+        raise RejectedError(f"component {spec.label(answer.component)}: {answer.reason}")
 
 
 def _check_sums(spec: JobSpec, sites: Mapping[SiteName, Site]) -> None:

@@ -32,7 +32,7 @@ from koala.core.events import EVENTS, Event, ParametersChanged
 from koala.core.values import Instant
 from koala.errors import ConfigError, JournalError
 
-FORMAT = 1
+FORMAT = 2
 FILE = "journal.db"
 MARK = "journal.mark"
 LOCK = "lock"

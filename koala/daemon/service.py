@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
+from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,7 +30,7 @@ from koala.core.job import Cancelled
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, job_picture, sites_picture, summary
 from koala.core.values import JobId, SiteName, UserName
-from koala.daemon.admission import check, check_deadline, warnings
+from koala.daemon.admission import at_queue, check, check_deadline, warnings
 from koala.daemon.gate import abort, user_of
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
@@ -44,6 +45,7 @@ from koala.errors import (
 )
 from koala.rsl.jobspec import JobReading, read_job
 from koala.wire import PROTOCOL
+from koala.wire.codec import local_queue
 from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
@@ -302,8 +304,11 @@ async def _read(submission: pb.Submission, owner: str) -> JobReading:
         raise SpecError(f"{count} definitions: allowed are {DEFINITIONS_MAX}")
     definitions = tuple(sorted(submission.definitions.items()))
     if size > TEXT_BYTES_INLINE:
-        return await asyncio.to_thread(read_job, submission.rsl, dict(definitions), owner)
-    return _read_cached(submission.rsl, definitions, owner)
+        reading = await asyncio.to_thread(read_job, submission.rsl, dict(definitions), owner)
+    else:
+        reading = _read_cached(submission.rsl, definitions, owner)
+    site = local_queue(submission.queue)
+    return reading if site is None else replace(reading, spec=at_queue(reading.spec, site))
 
 
 @lru_cache(maxsize=64)
@@ -313,7 +318,8 @@ def _read_cached(text: str, definitions: tuple[tuple[str, str], ...], owner: str
 
 
 def _digest(submission: pb.Submission, owner: str) -> str:
-    text = json.dumps([owner, submission.rsl, sorted(submission.definitions.items())])
+    parts = [owner, submission.rsl, sorted(submission.definitions.items())]
+    text = json.dumps([*parts, submission.queue] if submission.queue else parts)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

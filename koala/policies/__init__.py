@@ -7,28 +7,29 @@ instance `placement.my-policy`; it loads the function itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
-from koala.core.slots import Policies
+from koala.core.slots import Policies, QueueingPolicy, Scans
+from koala.core.visiting import Discipline
 from koala.errors import ConfigError
 from koala.policies.claiming.incremental import incremental
 from koala.policies.claiming.repeated import repeated
 from koala.policies.placement.close_to_files import close_to_files
-from koala.policies.placement.worst_fit import worst_fit
+from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
 from koala.policies.queueing.koala import turn
+from koala.policies.queueing.multiqueue import DISCIPLINES
 
 GROUP = "koala.policies"
-BUILT_IN: dict[str, dict[str, Callable[..., Any]]] = {
-    "placement": {"CF": close_to_files, "WF": worst_fit},
+BUILT_IN: dict[str, dict[str, Any]] = {
+    "placement": {"CF": close_to_files, "WF": worst_fit, "WF-distinct": worst_fit_distinct},
     "claiming": {"ICP": incremental, "RPP": repeated},
     "deadlines": {"RPP": repeated},
-    "queueing": {"koala": turn},
+    "queueing": {"koala": turn, **DISCIPLINES},
 }
 
 
-def named(slot: str, name: str) -> Callable[..., Any]:
+def named(slot: str, name: str) -> Any:  # noqa: ANN401 - a function, or a Discipline
     """The policy of a slot by its name. Raises ConfigError that lists the known names."""
     known = BUILT_IN.get(slot)
     if known is None:
@@ -37,8 +38,7 @@ def named(slot: str, name: str) -> Callable[..., Any]:
         return known[name]
     others = {point.name: point for point in entry_points(group=GROUP)}
     if f"{slot}.{name}" in others:
-        loaded: Callable[..., Any] = others[f"{slot}.{name}"].load()
-        return loaded
+        return others[f"{slot}.{name}"].load()
     outside = [other.partition(".")[2] for other in others if other.startswith(f"{slot}.")]
     raise ConfigError(f"policies.{slot} = {name!r}: known are {', '.join([*known, *outside])}")
 
@@ -55,5 +55,11 @@ def chosen(
         place=named("placement", placement),
         claim=named("claiming", claiming),
         claim_timed=named("deadlines", deadlines),
-        turn=named("queueing", queueing),
+        queueing=_queueing(queueing),
     )
+
+
+def _queueing(name: str) -> QueueingPolicy:
+    """A discipline for several queues is a record; one that scans two of them is a function."""
+    policy = named("queueing", name)
+    return policy if isinstance(policy, Discipline) else Scans(name=name, turn=policy)

@@ -572,6 +572,11 @@ def _transfer(value: str) -> TransferId:
     return TransferId(_matching("transfer", value, _TRANSFER))
 
 
+def local_queue(queue: str) -> SiteName | None:
+    """The site at whose local queue a job is submitted."""
+    return SiteName(_matching("queue", queue, _SITE)) if queue else None
+
+
 def _site(value: str) -> SiteName:
     return SiteName(_matching("site", value, _SITE))
 

@@ -23,11 +23,13 @@ class Queues:
         self.queues = {name: ["job"] * lengths.get(name, 0) for name in (A, B, C)}
         self.queues[ALL] = ["job"] * lengths.get("common", 0)
         self.waited = dict.fromkeys(self.queues, 0.0)
+        discipline = DISCIPLINES[policy]
         self.visiting = Visiting(
-            DISCIPLINES[policy],
+            discipline,
             self.queues,
-            sites=(A, B, C),
-            common=ALL,
+            local=(A, B, C) if discipline.has_local else (),
+            common=(ALL,) if discipline.has_global else (),
+            disabled={},
             waited_s=self.waited.__getitem__,
             ageing_s=ageing_s,
         )
@@ -46,7 +48,7 @@ class Queues:
                 self.queues[key].pop(0)
                 visited += key
             else:
-                self.visiting.unfit(key)
+                self.visiting.disabled[key] = None
                 visited += key.upper() if key != ALL else "!"
         return visited
 
@@ -81,7 +83,7 @@ def test_an_arrival_is_tried_if_it_is_alone_in_an_enabled_queue() -> None:
     assert queues.arrives(A)
     assert not queues.arrives(B)
     queues.queues[A].clear()
-    queues.visiting.unfit(A)  # an arriving head disables its queue, too
+    queues.visiting.disabled[A] = None  # an arriving head disables its queue, too
     assert not queues.arrives(A)
 
 
@@ -105,8 +107,8 @@ def test_queues_are_enabled_in_the_order_of_the_policy(
     policy: str, draw: float, expected: str
 ) -> None:
     queues = Queues(policy, a=1, b=1, c=1, common=1)
-    queues.visiting.unfit(B)
-    queues.visiting.unfit(A)
+    queues.visiting.disabled[B] = None
+    queues.visiting.disabled[A] = None
     assert queues.departs(fits=nothing, released=(C, A), draw=draw) == expected
 
 
@@ -183,7 +185,7 @@ def test_it_ends_when_nothing_that_is_permitted_fits(
     for key in again:
         assert key in stuck
         assert key not in before
-        queues.visiting.unfit(key)
+        queues.visiting.disabled[key] = None
 
 
 # --- ageing ---

@@ -14,7 +14,7 @@ from koala.core.job import ComponentSpec, Deadline, Hint, InputFile, JobSpec, St
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import FileName, SiteName, UserName
-from koala.daemon.admission import check, check_deadline, warnings
+from koala.daemon.admission import at_queue, check, check_deadline, warnings
 from koala.errors import RejectedError, SpecError
 from koala.policies import chosen
 
@@ -171,3 +171,34 @@ def test_nobody_is_warned_for_a_site_that_nobody_knows() -> None:
     assert warnings(job(asking()), grid(delft=8), {LEIDEN: None}) == ()
     assert warnings(job(asking(LEIDEN)), grid(delft=8), {LEIDEN: None}) == ()
     assert len(warnings(job(asking(DELFT)), grid(delft=8), {LEIDEN: None})) == 4
+
+
+def test_a_job_submitted_at_a_local_queue_runs_there_and_nowhere_else() -> None:
+    spec = at_queue(job(part(4)), DELFT)
+    assert (spec.queue, spec.components[0].site) == (DELFT, DELFT)
+    check(spec, grid(delft=8), NOBODY_LISTED)
+    wide = at_queue(job(part(4), part(4)), DELFT)
+    assert (wide.queue, wide.components[0].site) == (DELFT, None)
+    with pytest.raises(SpecError, match=r"queue 'leiden': .* runs at delft .* and nowhere else"):
+        at_queue(job(part(4, DELFT)), LEIDEN)
+
+
+def test_a_queue_of_no_site_is_refused_with_those_there_are() -> None:
+    scheduler = grid(delft=8, adas=8)
+    for spec in (job(part(1)), job(part(1), part(1))):
+        with pytest.raises(RejectedError, match=r"queue 'leiden' is of no site: known .* delft$"):
+            check(at_queue(spec, LEIDEN), scheduler, NOBODY_LISTED)
+        check(at_queue(spec, LEIDEN), scheduler, {LEIDEN: None})
+
+
+def test_more_components_than_distinct_sites_are_refused() -> None:
+    scheduler = grid(delft=8, leiden=4)
+    wide = job(part(1), part(1), part(1))
+    check(wide, scheduler, NOBODY_LISTED)
+    scheduler.policies = chosen(placement="WF-distinct")
+    with pytest.raises(RejectedError, match="may have one component of a job, and all 2 have one"):
+        check(wide, scheduler, NOBODY_LISTED)
+    with pytest.raises(RejectedError, match="its site delft has another component"):
+        check(job(part(1, DELFT), part(1, DELFT)), scheduler, NOBODY_LISTED)
+    check(wide, scheduler, {SiteName("vu"): None})
+    check(job(part(1), part(1)), scheduler, NOBODY_LISTED)

@@ -181,6 +181,22 @@ async def test_a_full_queue_delays_or_refuses_as_the_client_wants(tmp_path: Path
         assert (await client.show(delayed.job))["phase"] == "Delayed"
 
 
+async def test_a_job_is_submitted_at_a_local_queue(tmp_path: Path) -> None:
+    config = config_of(tmp_path, '[policies]\nqueueing = "LP-GF"')
+    async with running(config) as daemon, Client(daemon.address) as client:
+        local = await client.submit(ONE, queue="delft", key="k")
+        assert (await client.submit(ONE, queue="delft", key="k")).is_known
+        with pytest.raises(RejectedError, match="another text"):
+            await client.submit(ONE, queue="leiden", key="k")
+        for wrong in ("*", "a b", "-"):
+            with pytest.raises(SpecError, match="queue"):
+                await client.submit(ONE, queue=wrong)
+        said = await client.why(local.job)
+        assert "number 1 of 1 in the queue of delft (LP-GF)" in str(said)
+        other = await client.submit(ONE)
+        assert "number 1 of 1 in the global queue" in str(await client.why(other.job))
+
+
 async def test_a_job_that_no_site_can_take_is_refused_at_once(tmp_path: Path) -> None:
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address)

@@ -20,6 +20,7 @@ from koala.core.job import (
 )
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
+from koala.core.slots import Policies
 from koala.core.snapshot import digest
 from koala.core.values import (
     ClaimId,
@@ -32,6 +33,7 @@ from koala.core.values import (
     UserName,
 )
 from koala.policies import chosen
+from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.sim.faults import Chances, FaultPlan, Incident
 from koala.sim.pump import replay
 from koala.sim.sites import Setting
@@ -67,6 +69,7 @@ class Scenario:
     chances: Chances
     kinds: tuple[Incident, ...]
     placement: str
+    queueing: str
     latency_s: Seconds
 
 
@@ -117,9 +120,32 @@ def draw(seed: int) -> Scenario:
         chances=_chances(random),
         kinds=_kinds(random),
         placement=random.choice(("CF", "CF", "WF")),
+        queueing="koala",
         latency_s=random.choice((0.001, 0.01, 0.05)),
     )
-    return _rush(random, scenario) if random.random() < 0.15 else scenario
+    return _line_up(seed, _rush(random, scenario) if random.random() < 0.15 else scenario)
+
+
+def _line_up(seed: int, drawn: Scenario) -> Scenario:
+    """Every second scenario under one of the disciplines for several queues, with local jobs; from
+    a stream of its own, so that seeds that are kept tell their old story in all the rest."""
+    random = Random(f"{seed}/queueing")
+    if random.random() < 0.5:
+        return drawn
+    specs = {}
+    for job, spec in drawn.specs.items():
+        fits = [s.name for s in drawn.settings if s.facts.processors >= spec.largest]
+        home = spec.components[0].site or random.choice(fits)
+        if random.random() < 0.5:
+            specs[job] = replace(spec, queue=home)
+        else:
+            specs[job] = spec
+    return replace(
+        drawn,
+        specs=specs,
+        queueing=random.choice(tuple(DISCIPLINES)),
+        placement=random.choice((drawn.placement, "WF-distinct")),
+    )
 
 
 def _rush(random: Random, drawn: Scenario) -> Scenario:
@@ -315,7 +341,7 @@ class Run:
         self.world = World(
             scenario.settings,
             parameters=parameters,
-            policies=chosen(placement=scenario.placement),
+            policies=self._policies(),
             plan=plan,
             onlooker=self.oracle,
             program=self._program,
@@ -323,6 +349,9 @@ class Run:
         )
         self.oracle.engine = self.world.engine
         self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}
+
+    def _policies(self) -> Policies:
+        return chosen(placement=self.scenario.placement, queueing=self.scenario.queueing)
 
     def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
         job, attempt, component = parts(claim)
@@ -412,7 +441,7 @@ class Run:
     def _judge_replay(self) -> None:
         """Promise 8, over the whole journal, where the last commit is the last event."""
         daemon = self.world.daemon
-        policies = chosen(placement=self.scenario.placement)
+        policies = self._policies()
         again = replay(daemon.journal, self.scenario.parameters, policies)
         daemon.crash()
         daemon.start()

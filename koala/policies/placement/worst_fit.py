@@ -45,16 +45,30 @@ def _fit(
     if request.file is not None:
         near = view.near(request.file, request.user)
         routes = {site: (cost, source) for cost, source, site in near}
-    assignments = []
+    assignments: list[Assignment] = []
     for part in by_decreasing_size(request.parts):
         best = _emptiest(part, idle, routes, transfer_s_max=request.transfer_s_max)
         if best is None:
-            return unplaceable(part, request, view, idle)
+            return _taken(part, assignments, idle) or unplaceable(part, request, view, idle)
         idle[best.site] -= part.processors
         if is_distinct:
             del idle[best.site]
         assignments.append(best)
     return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
+
+
+def _taken(
+    part: Part, assignments: list[Assignment], idle: dict[SiteName, int]
+) -> Unplaceable | None:
+    """Why there is no site, when others would do that already have a component."""
+    used = [assignment.site for assignment in assignments if assignment.site not in idle]
+    if part.site in used:
+        reason = f"its site {part.site} has another component, and may have one of a job"
+    elif used and not idle:
+        reason = f"a site may have one component of a job, and all {len(used)} have one"
+    else:
+        return None
+    return Unplaceable(component=part.component, reason=reason)
 
 
 def _emptiest(

@@ -84,6 +84,9 @@ def longest_side(queue: Sized, common: Sized, local: Collection[Sized]) -> bool:
 
 NONE, SINGLE, ALL = LocalJobs.NONE, LocalJobs.SINGLE, LocalJobs.ALL
 GP, LP, LQ = local_only_if_global_is_empty, global_only_if_a_local_is_empty, longest_side
+GP_RULE = "no local queue is permitted while the global one holds a job"
+LP_RULE = "the global queue is not permitted while no local one is empty"
+LQ_RULE = "only the global queue is permitted if it is longer than every local one, else only those"
 
 DISCIPLINES: dict[str, Discipline] = {
     discipline.name: discipline
@@ -93,14 +96,14 @@ DISCIPLINES: dict[str, Discipline] = {
         Discipline(name="LS-RD", local_jobs=ALL, order=from_random),
         Discipline(name="LS-RO", local_jobs=ALL, order=as_released),
         Discipline(name="LS-DO", local_jobs=ALL, order=as_disabled),
-        Discipline(name="GP", local_jobs=SINGLE, order=global_first, permits=GP),
-        Discipline(name="LP-LF", local_jobs=SINGLE, order=local_first, permits=LP),
-        Discipline(name="LP-GF", local_jobs=SINGLE, order=global_first, permits=LP),
-        Discipline(name="LP-RD", local_jobs=SINGLE, order=by_coin, permits=LP),
+        Discipline(name="GP", local_jobs=SINGLE, order=global_first, permits=GP, rule=GP_RULE),
+        Discipline(name="LP-LF", local_jobs=SINGLE, order=local_first, permits=LP, rule=LP_RULE),
+        Discipline(name="LP-GF", local_jobs=SINGLE, order=global_first, permits=LP, rule=LP_RULE),
+        Discipline(name="LP-RD", local_jobs=SINGLE, order=by_coin, permits=LP, rule=LP_RULE),
         Discipline(name="EQ-LF", local_jobs=SINGLE, order=local_first),
         Discipline(name="EQ-GF", local_jobs=SINGLE, order=global_first),
         Discipline(name="EQ-RD", local_jobs=SINGLE, order=by_coin),
-        Discipline(name="LQ", local_jobs=SINGLE, order=global_first, permits=LQ),
+        Discipline(name="LQ", local_jobs=SINGLE, order=global_first, permits=LQ, rule=LQ_RULE),
     )
 }
 """Every discipline by its name."""

@@ -57,8 +57,9 @@ class System:
         self._visiting = Visiting(
             discipline,
             self._queues,
-            sites=range(len(sites)),
-            common=self.global_queue,
+            local=tuple(range(len(sites))) if discipline.has_local else (),
+            common=(self.global_queue,) if discipline.has_global else (),
+            disabled={},
             waited_s=self._waited,
             ageing_s=ageing,
         )
@@ -98,7 +99,7 @@ class System:
         else:
             sites = spread(sizes, idle)
         if sites is None:
-            self._visiting.unfit(key)
+            self._visiting.disabled[key] = None
             return False
         queue.popleft()
         for site, size in zip(sites, sizes, strict=True):

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19koala/wire/v1/koala.proto\x12\rkoala.wire.v1\"\x07\n\x05\x45mpty\"\x0e\n\x0cHelloRequest\">\n\nHelloReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"P\n\rSubmitRequest\x12.\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x19.koala.wire.v1.Submission\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xac\x01\n\nSubmission\x12\x0b\n\x03rsl\x18\x01 \x01(\t\x12?\n\x0b\x64\x65\x66initions\x18\x02 \x03(\x0b\x32*.koala.wire.v1.Submission.DefinitionsEntry\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0f\n\x07no_wait\x18\x04 \x01(\x08\x1a\x32\n\x10\x44\x65\x66initionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x0bSubmitReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Submitted\"\x8d\x01\n\tSubmitted\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x10\n\x08is_known\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x12\n\nerror_kind\x18\x05 \x01(\t\x12\x0c\n\x04line\x18\x06 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x07 \x01(\r\x12\x0e\n\x06source\x18\x08 \x01(\t\"\x1d\n\rCancelRequest\x12\x0c\n\x04jobs\x18\x01 \x03(\t\"8\n\x0b\x43\x61ncelReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Cancelled\"6\n\tCancelled\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\":\n\x0bListRequest\x12\x0e\n\x06phases\x18\x01 \x03(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\r\"\x19\n\nJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\")\n\x0bSiteRequest\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\"8\n\x0cWatchRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0c\n\x04site\x18\x03 \x01(\t\"\\\n\x06Notice\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x01\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\x0c\n\x04site\x18\x04 \x01(\t\x12\r\n\x05phase\x18\x05 \x01(\t\x12\x0c\n\x04text\x18\x06 \x01(\t\"^\n\x0bLogsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tcomponent\x18\x02 \x01(\t\x12\x0e\n\x06stream\x18\x03 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x0f\n\x07process\x18\x05 \x01(\x05\"Z\n\x07LogPart\x12\x11\n\tcomponent\x18\x01 \x01(\r\x12\r\n\x05label\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\r\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x32\xb2\x06\n\x05Koala\x12?\n\x05Hello\x12\x1b.koala.wire.v1.HelloRequest\x1a\x19.koala.wire.v1.HelloReply\x12\x42\n\x06Submit\x12\x1c.koala.wire.v1.SubmitRequest\x1a\x1a.koala.wire.v1.SubmitReply\x12\x42\n\x06\x43\x61ncel\x12\x1c.koala.wire.v1.CancelRequest\x1a\x1a.koala.wire.v1.CancelReply\x12;\n\x04List\x12\x1a.koala.wire.v1.ListRequest\x1a\x17.koala.wire.v1.Document\x12:\n\x04Show\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x39\n\x03Why\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12>\n\x08Timeline\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x36\n\x05Sites\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\nChangeSite\x12\x1a.koala.wire.v1.SiteRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListFiles\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x38\n\x07Metrics\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12=\n\x05Watch\x12\x1b.koala.wire.v1.WatchRequest\x1a\x15.koala.wire.v1.Notice0\x01\x12<\n\x04Logs\x12\x1a.koala.wire.v1.LogsRequest\x1a\x16.koala.wire.v1.LogPart0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19koala/wire/v1/koala.proto\x12\rkoala.wire.v1\"\x07\n\x05\x45mpty\"\x0e\n\x0cHelloRequest\">\n\nHelloReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"P\n\rSubmitRequest\x12.\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x19.koala.wire.v1.Submission\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xbb\x01\n\nSubmission\x12\x0b\n\x03rsl\x18\x01 \x01(\t\x12?\n\x0b\x64\x65\x66initions\x18\x02 \x03(\x0b\x32*.koala.wire.v1.Submission.DefinitionsEntry\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0f\n\x07no_wait\x18\x04 \x01(\x08\x12\r\n\x05queue\x18\x05 \x01(\t\x1a\x32\n\x10\x44\x65\x66initionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x0bSubmitReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Submitted\"\x8d\x01\n\tSubmitted\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x10\n\x08is_known\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x12\n\nerror_kind\x18\x05 \x01(\t\x12\x0c\n\x04line\x18\x06 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x07 \x01(\r\x12\x0e\n\x06source\x18\x08 \x01(\t\"\x1d\n\rCancelRequest\x12\x0c\n\x04jobs\x18\x01 \x03(\t\"8\n\x0b\x43\x61ncelReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Cancelled\"6\n\tCancelled\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\":\n\x0bListRequest\x12\x0e\n\x06phases\x18\x01 \x03(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\r\"\x19\n\nJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\")\n\x0bSiteRequest\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\"8\n\x0cWatchRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0c\n\x04site\x18\x03 \x01(\t\"\\\n\x06Notice\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x01\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\x0c\n\x04site\x18\x04 \x01(\t\x12\r\n\x05phase\x18\x05 \x01(\t\x12\x0c\n\x04text\x18\x06 \x01(\t\"^\n\x0bLogsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tcomponent\x18\x02 \x01(\t\x12\x0e\n\x06stream\x18\x03 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x0f\n\x07process\x18\x05 \x01(\x05\"Z\n\x07LogPart\x12\x11\n\tcomponent\x18\x01 \x01(\r\x12\r\n\x05label\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\r\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x32\xb2\x06\n\x05Koala\x12?\n\x05Hello\x12\x1b.koala.wire.v1.HelloRequest\x1a\x19.koala.wire.v1.HelloReply\x12\x42\n\x06Submit\x12\x1c.koala.wire.v1.SubmitRequest\x1a\x1a.koala.wire.v1.SubmitReply\x12\x42\n\x06\x43\x61ncel\x12\x1c.koala.wire.v1.CancelRequest\x1a\x1a.koala.wire.v1.CancelReply\x12;\n\x04List\x12\x1a.koala.wire.v1.ListRequest\x1a\x17.koala.wire.v1.Document\x12:\n\x04Show\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x39\n\x03Why\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12>\n\x08Timeline\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x36\n\x05Sites\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\nChangeSite\x12\x1a.koala.wire.v1.SiteRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListFiles\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x38\n\x07Metrics\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12=\n\x05Watch\x12\x1b.koala.wire.v1.WatchRequest\x1a\x15.koala.wire.v1.Notice0\x01\x12<\n\x04Logs\x12\x1a.koala.wire.v1.LogsRequest\x1a\x16.koala.wire.v1.LogPart0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,33 +44,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITREQUEST']._serialized_start=159
   _globals['_SUBMITREQUEST']._serialized_end=239
   _globals['_SUBMISSION']._serialized_start=242
-  _globals['_SUBMISSION']._serialized_end=414
-  _globals['_SUBMISSION_DEFINITIONSENTRY']._serialized_start=364
-  _globals['_SUBMISSION_DEFINITIONSENTRY']._serialized_end=414
-  _globals['_SUBMITREPLY']._serialized_start=416
-  _globals['_SUBMITREPLY']._serialized_end=472
-  _globals['_SUBMITTED']._serialized_start=475
-  _globals['_SUBMITTED']._serialized_end=616
-  _globals['_CANCELREQUEST']._serialized_start=618
-  _globals['_CANCELREQUEST']._serialized_end=647
-  _globals['_CANCELREPLY']._serialized_start=649
-  _globals['_CANCELREPLY']._serialized_end=705
-  _globals['_CANCELLED']._serialized_start=707
-  _globals['_CANCELLED']._serialized_end=761
-  _globals['_LISTREQUEST']._serialized_start=763
-  _globals['_LISTREQUEST']._serialized_end=821
-  _globals['_JOBREQUEST']._serialized_start=823
-  _globals['_JOBREQUEST']._serialized_end=848
-  _globals['_SITEREQUEST']._serialized_start=850
-  _globals['_SITEREQUEST']._serialized_end=891
-  _globals['_WATCHREQUEST']._serialized_start=893
-  _globals['_WATCHREQUEST']._serialized_end=949
-  _globals['_NOTICE']._serialized_start=951
-  _globals['_NOTICE']._serialized_end=1043
-  _globals['_LOGSREQUEST']._serialized_start=1045
-  _globals['_LOGSREQUEST']._serialized_end=1139
-  _globals['_LOGPART']._serialized_start=1141
-  _globals['_LOGPART']._serialized_end=1231
-  _globals['_KOALA']._serialized_start=1234
-  _globals['_KOALA']._serialized_end=2052
+  _globals['_SUBMISSION']._serialized_end=429
+  _globals['_SUBMISSION_DEFINITIONSENTRY']._serialized_start=379
+  _globals['_SUBMISSION_DEFINITIONSENTRY']._serialized_end=429
+  _globals['_SUBMITREPLY']._serialized_start=431
+  _globals['_SUBMITREPLY']._serialized_end=487
+  _globals['_SUBMITTED']._serialized_start=490
+  _globals['_SUBMITTED']._serialized_end=631
+  _globals['_CANCELREQUEST']._serialized_start=633
+  _globals['_CANCELREQUEST']._serialized_end=662
+  _globals['_CANCELREPLY']._serialized_start=664
+  _globals['_CANCELREPLY']._serialized_end=720
+  _globals['_CANCELLED']._serialized_start=722
+  _globals['_CANCELLED']._serialized_end=776
+  _globals['_LISTREQUEST']._serialized_start=778
+  _globals['_LISTREQUEST']._serialized_end=836
+  _globals['_JOBREQUEST']._serialized_start=838
+  _globals['_JOBREQUEST']._serialized_end=863
+  _globals['_SITEREQUEST']._serialized_start=865
+  _globals['_SITEREQUEST']._serialized_end=906
+  _globals['_WATCHREQUEST']._serialized_start=908
+  _globals['_WATCHREQUEST']._serialized_end=964
+  _globals['_NOTICE']._serialized_start=966
+  _globals['_NOTICE']._serialized_end=1058
+  _globals['_LOGSREQUEST']._serialized_start=1060
+  _globals['_LOGSREQUEST']._serialized_end=1154
+  _globals['_LOGPART']._serialized_start=1156
+  _globals['_LOGPART']._serialized_end=1246
+  _globals['_KOALA']._serialized_start=1249
+  _globals['_KOALA']._serialized_end=2067
 # @@protoc_insertion_point(module_scope)

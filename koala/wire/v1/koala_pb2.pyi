@@ -145,11 +145,14 @@ class Submission(_message.Message):
     DEFINITIONS_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
     NO_WAIT_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     rsl: _builtins.str
     key: _builtins.str
     """idempotency key; empty: drawn by the daemon"""
     no_wait: _builtins.bool
     """refuse instead of delaying when the placement queues are full"""
+    queue: _builtins.str
+    """the site at whose local queue it is submitted; empty: none"""
     @_builtins.property
     def definitions(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     def __init__(
@@ -159,10 +162,11 @@ class Submission(_message.Message):
         definitions: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         key: _builtins.str = ...,
         no_wait: _builtins.bool = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["definitions", b"definitions", "key", b"key", "no_wait", b"no_wait", "rsl", b"rsl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["definitions", b"definitions", "key", b"key", "no_wait", b"no_wait", "queue", b"queue", "rsl", b"rsl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
