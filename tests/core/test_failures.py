@@ -58,6 +58,12 @@ def test_an_attempt_fails_once_however_many_components_vanish(running: Script) -
     assert (running.picture("j1")["failures"], running.picture("j1")["preemptions"]) == (1, 0)
 
 
+def test_what_is_nobodys_fault_is_no_failure_of_the_job(running: Script) -> None:
+    running.gone("j1/1/0/1", EndKind.SITE).drop()
+    assert running.phase("j1") == "Stopping"
+    assert running.picture("j1")["failures"] == 0
+
+
 @pytest.mark.parametrize(("at", "blamed"), [("home", "home"), ("a", "a"), (None, None)])
 def test_a_transfer_that_fails_returns_the_job_and_counts_at_its_end(
     begin: Begin, at: str | None, blamed: str | None

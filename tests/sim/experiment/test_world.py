@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from koala.core.actions import ClaimProcessors
@@ -15,6 +17,7 @@ from koala.sim.experiment.setting import (
     RandomFaults,
     Submission,
 )
+from koala_agent.lrm.model import Discipline
 from tests.harness.builders import FREE, HIGH, LOW, a_component
 from tests.sim.experiment.small import Watched, local, outage, same, site, submission
 
@@ -112,12 +115,31 @@ def test_a_job_beyond_the_site_is_counted_and_left_out() -> None:
 
 
 def test_all_that_ends_and_arrives_at_an_instant_is_seen_by_one_pass() -> None:
-    """Under FCFS the second job would start if it were looked at before the first came."""
-    jobs = (LocalJob(5.0, 6, 10.0, 10.0), LocalJob(15.0, 6, 7.0, 7.0), LocalJob(15.0, 2, 7.0, 7.0))
-    world = Watched([site("delft", 6, *jobs)], submission("late", 100.0, 1, run_s=1.0))
+    """EASY. At 15 the fourth job arrives before the second ends: looked at alone it would be
+    backfilled, and the third, which waits for all 6 processors, would start at 20."""
+    jobs = (
+        LocalJob(0.0, 6, 5.0, 5.0),
+        LocalJob(1.0, 4, 10.0, 100.0),
+        LocalJob(2.0, 6, 7.0, 7.0),
+        LocalJob(15.0, 2, 5.0, 5.0),
+    )
+    place = replace(site("delft", 6, *jobs), discipline=Discipline.EASY)
+    world = Watched([place], submission("late", 100.0, 1, run_s=1.0))
     world.play()
     users = world.grid.sites[SiteName("delft")].users
-    assert (users.started, users.waited_s) == (3, 0.0 + 0.0 + 7.0)
+    assert (users.started, users.waited_s) == (4, 0.0 + 4.0 + 13.0 + 7.0)
+
+
+def test_a_claim_whose_file_does_not_come_is_given_back_at_its_hold_deadline() -> None:
+    """Two copies share the link, so that of j1 takes until 160; it was claimed at 85 for 50 s."""
+    world = Watched(
+        [site("home", 1), site("delft", 8)], far("j1", 10.0, 4), far("j2", 60.0, 4),
+        links=Links(is_shared=True), parameters={"hold_s": 50.0},
+    )  # fmt: skip
+    one, _ = world.run(until=200.0).jobs
+    held = [at for at, event, _ in world.seen if "EndKind.HOLD" in repr(event)]
+    assert held[0] == 135.0
+    assert (one.attempts, one.failures, one.phase) == (1, 0, "Placing")
 
 
 def test_a_high_priority_job_preempts_low_ones_and_starts_on_time() -> None:
