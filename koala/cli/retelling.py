@@ -207,7 +207,7 @@ def _compared_jobs(jobs: Sequence[Document], first_at: float, width: int | None)
     left = len(jobs) - len(shown)
     note = "Sites and start of the last attempt, in seconds from the journal's begin."
     if left:
-        note += f" {left} jobs whose start changes less: --json shows them."
+        note += f" Not shown are {left} whose start changes less; --json has all."
     return f"{table(heads, rows, width=width)}\n{note}"
 
 

@@ -1,7 +1,7 @@
 """A site of a what-if: other users' load as recorded, our claims as this run makes them.
 
-There is no local queue to model: a claim begins when the processors that others left idle suffice,
-within the grace time, and is refused else. How long it takes to answer, whether it errs, and what
+There is no local queue to model (see `others`): a claim begins when the processors that others
+leave idle suffice, within the grace time, and is refused else. How long it takes to answer, whether it errs, and what
 is lost there is taken from the recording, by instant. While the site is cut off, what it has to
 tell waits, orders get lost, and leases run out, as they do live.
 """
@@ -41,6 +41,7 @@ from koala.core.job import ClaimEnd, EndKind, StartType
 from koala.core.parameters import Parameters
 from koala.core.values import ClaimId, Instant, JobId, Seconds, SiteName, TransferId
 from koala.sim.engine import Engine, Entry
+from koala.sim.replay.others import Others
 from koala.sim.replay.recording import (
     LATENCY_S,
     Answer,
@@ -118,8 +119,11 @@ class ReplaySite:
         self._told = (-1, -1, -1)
         self._is_reporting = False
         self._leases: list[Entry] = []
-        self._others = 0
+        self._load = 0
         self._killed = 0  # of the others' processors, as long as the recorded load has them
+        self._ours = 0
+        self._others = Others()
+        self._settling: Entry | None = None
         for at, load in self._past.load:
             engine.at(at, partial(self._change_load, load))
         for loss in self._past.losses:
@@ -130,10 +134,11 @@ class ReplaySite:
     @property
     def idle(self) -> int:
         """What neither others nor our claims use."""
-        if self.facts is None:
-            return 0
-        ours = sum(c.order.processors for c in self._claims.values() if c.has_begun and c.is_alive)
-        return max(0, self.facts.processors - self._others + self._killed - ours)
+        return max(0, self._room - self._others.used)
+
+    @property
+    def _room(self) -> int:
+        return 0 if self.facts is None else self.facts.processors - self._ours
 
     @property
     def local(self) -> int:
@@ -144,18 +149,33 @@ class ReplaySite:
 
     def _change_load(self, load: int) -> None:
         """What goes was killed before, if anything was."""
-        self._killed = max(0, self._killed - max(0, self._others - load))
-        self._others = load
+        self._killed = max(0, self._killed - max(0, self._load - load))
+        self._load = load
         self._advance()
+
+    def _share(self) -> None:
+        """The others take what they want of what is not ours."""
+        if self.facts is None:
+            return
+        demand = max(0, self._load - self._killed)
+        self._others.change(self._engine.now, room=self._room, demand=demand)
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+        settled_at = self._others.settled_at
+        if settled_at is not None:
+            self._settling = self._engine.at(settled_at, self._advance)
 
     def _make_room(self, claim: _Claim) -> None:
         """Kill as many local processors as the claim lacks, if there are so many."""
         lack = claim.order.processors - self.idle
         if claim.order.may_kill and 0 < lack <= self.local:
             self._killed += lack
+            self._share()
 
     def _advance(self, *, is_told: bool = True) -> None:
         """Begin what can begin, in the order of asking; and have that told."""
+        self._share()
         for claim in list(self._claims.values()):
             waits = claim.is_alive and not claim.has_begun and claim.answer.kind is Kind.GRANTED
             if not waits or claim.is_stopping:
@@ -163,6 +183,8 @@ class ReplaySite:
             self._make_room(claim)
             if claim.order.processors <= self.idle:
                 claim.has_begun = True
+                self._ours += claim.order.processors
+                self._share()
                 self._after(claim, claim.answer.after_s, partial(self._grant, claim))
         if is_told:
             self._report_soon()
@@ -400,6 +422,8 @@ class ReplaySite:
         for entry in claim.ends_at:
             entry.cancel()
         claim.end = replace(end, ended_at=self._engine.now)
+        if claim.has_begun:
+            self._ours -= claim.order.processors
         gone = ClaimGone(claim=claim.order.claim, end=claim.end)
         self._engine.after(told_s, lambda: self._tell(gone))
         self._engine.after(self._past.frees.at(self._engine.now, claim.part) or 0.0, self._report)
