@@ -135,7 +135,7 @@ class Arrivals:
                 del held[:-window]
         yield self._shifted(held)
 
-    def sorted_blocks(self) -> Iterator[list[Arrival]]:
+    def sorted_blocks(self, *, portion: int = PORTION) -> Iterator[list[Arrival]]:
         """All jobs in order, for logs in any order: sorted portions go to a temporary file."""
         self._begin()
         import tempfile  # noqa: PLC0415 - hardly any log needs it
@@ -145,7 +145,7 @@ class Arrivals:
             held: list[Arrival] = []
             for block in self._kept_blocks():
                 held += block
-                if len(held) >= PORTION:
+                if len(held) >= portion:
                     portions.append(_put(file, held))
                     held = []
             held.sort(key=_by_submit)

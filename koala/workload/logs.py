@@ -11,8 +11,10 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
+from math import isfinite
 from pathlib import Path
-from typing import IO, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from koala.errors import WorkloadError
 
@@ -22,7 +24,7 @@ NUMBER_AT, SUBMIT_AT, RUN_AT, ALLOCATED_AT, REQUESTED_AT, ESTIMATE_AT = 0, 1, 3,
 WHOLE_AT = (NUMBER_AT, ALLOCATED_AT, REQUESTED_AT)
 SECONDS_AT = (SUBMIT_AT, RUN_AT, ESTIMATE_AT)
 
-NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
@@ -71,6 +73,8 @@ class Log:
     def __init__(self, path: Path, form: Format) -> None:
         self.path = path
         self.format = form
+        self.position = 0
+        """How many bytes of the file have been read, for those who wait."""
 
     def header(self) -> Header:
         """The comments before the first job."""
@@ -107,6 +111,8 @@ class Log:
             with self.path.open("rb") as raw:
                 line = 1
                 for block in _blocks(_opened(raw), self.format.comment.encode()):
+                    if raw.seekable():
+                        self.position = raw.tell()
                     yield line, block
                     line += block.count(b"\n")
         except (OSError, EOFError, zlib.error) as error:
@@ -140,7 +146,7 @@ class Log:
             if len(fields) != len(form.fields):
                 self._refuse(number, f"{len(fields)} fields; a job has {len(form.fields)}")
             for at in range(form.numbers):
-                if not NUMBER.fullmatch(fields[at]):
+                if not (NUMBER.fullmatch(fields[at]) and isfinite(float(fields[at]))):
                     self._refuse_field(number, fields, at, "a number")
             yield number, fields
 
@@ -152,14 +158,12 @@ class Log:
         raise WorkloadError(f"{self.path}, line {line}: {text}")
 
 
-def _opened(raw: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
+def _opened(raw: BufferedReader) -> BufferedReader | gzip.GzipFile:
     """Gzipped is what begins so, whatever it is called."""
-    magic = raw.read(2)
-    raw.seek(0)
-    return gzip.GzipFile(fileobj=raw) if magic == b"\x1f\x8b" else raw
+    return gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
 
 
-def _blocks(file: IO[bytes] | gzip.GzipFile, comment: bytes) -> Iterator[bytes]:
+def _blocks(file: BufferedReader | gzip.GzipFile, comment: bytes) -> Iterator[bytes]:
     """Whole lines; the comments at the beginning are a block of their own, so that they need not
     slow down the first jobs."""
     comments = []

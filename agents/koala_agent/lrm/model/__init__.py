@@ -17,7 +17,7 @@ from koala_agent.lrm.model.easy import EASYQueue
 from koala_agent.lrm.model.fcfs import FCFSQueue
 from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue
 
-__all__ = ["Discipline", "Key", "LocalQueue", "local_queue"]
+__all__ = ["ConservativeQueue", "Discipline", "Key", "LocalQueue", "local_queue"]
 
 
 def local_queue(*, processors: int, discipline: Discipline) -> LocalQueue[Key]:

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left, bisect_right, insort
 
 from koala_agent.lrm.model.profile import Profile
-from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue
+from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
 
 
 class ConservativeQueue(LocalQueue[Key]):
@@ -78,7 +78,7 @@ class ConservativeQueue(LocalQueue[Key]):
     @property
     def reservations(self) -> dict[Key, float]:
         """When each job that has met a pass will start, as far as is known now; in queue order."""
-        return {key: self._reserved[key][0] for key in self._requests if key in self._reserved}
+        return {key: self._reserved[key][0] for key in self._waiting if key in self._reserved}
 
     def restore(self, reservations: dict[Key, float], now: float) -> None:
         """Gives the jobs of a queue that was just filled the reservations which they had after a
@@ -99,7 +99,7 @@ class ConservativeQueue(LocalQueue[Key]):
 
     def _renew(self, now: float) -> None:
         self._profile = self._of_running(now)
-        known = [key for key in self._requests if key in self._reserved]
+        known = [key for key in self._waiting if key in self._reserved]
         self._due.clear()
         for key in known:
             self._reserve(key, now)
@@ -113,7 +113,7 @@ class ConservativeQueue(LocalQueue[Key]):
 
     def _compress(self, now: float) -> None:
         profile = self._profile
-        for key, (processors, estimate_s) in self._requests.items():
+        for key, processors, estimate_s in self._waiting.values():
             reserved = self._reserved.get(key)
             if reserved is None:
                 break  # the newcomers
@@ -127,12 +127,12 @@ class ConservativeQueue(LocalQueue[Key]):
                 self._set(key, sooner)
 
     def _reserve(self, key: Key, now: float) -> None:
-        processors, estimate_s = self._requests[key]
+        _, processors, estimate_s = self._waiting[key]
         self._set(key, self._profile.earliest(processors, estimate_s, begin=now))
 
     def _set(self, key: Key, start: float) -> None:
         """Reserves the processors of a job from then on."""
-        processors, estimate_s = self._requests[key]
+        _, processors, estimate_s = self._waiting[key]
         if key in self._reserved:
             number = self._reserved[key][1]
         else:
@@ -150,12 +150,12 @@ class ConservativeQueue(LocalQueue[Key]):
         started = []
         for reserved in sorted(due, key=_number_of):
             key = reserved[2]
-            processors, estimate_s = self._requests[key]
+            _, processors, estimate_s = self._waiting[key]
             if processors > self.idle:
                 continue
             del self._due[bisect_left(self._due, reserved)]
             del self._reserved[key]
-            del self._requests[key]
+            del self._waiting[key]
             self._running[key] = release = (now + estimate_s, processors)
             insort(self._releases, release)
             self.idle -= processors
@@ -166,21 +166,22 @@ class ConservativeQueue(LocalQueue[Key]):
         after = bisect_right(self._due, now, key=_start_of)
         return self._due[after][0] if after < len(self._due) else math.inf
 
-    def _queue(self, key: Key, request: tuple[int, float]) -> None:
-        self._newcomers.append(key)
+    def _queue(self, job: Waiting[Key]) -> None:
+        self._newcomers.append(job[0])
 
-    def _queue_first(self, key: Key, request: tuple[int, float]) -> None:
+    def _queue_first(self, job: Waiting[Key]) -> None:
+        key = job[0]
         self._firsts -= 1
         self._reserved[key] = reserved = (math.inf, self._firsts, key)
         insort(self._due, reserved)
         self._is_void = True
 
-    def _unqueue(self, key: Key, request: tuple[int, float]) -> None:
+    def _unqueue(self, job: Waiting[Key]) -> None:
+        key, processors, estimate_s = job
         reserved = self._reserved.pop(key, None)
         if reserved is None:
             self._newcomers.remove(key)
             return
-        processors, estimate_s = request
         del self._due[bisect_left(self._due, reserved)]
         if reserved[0] < math.inf:
             self._profile.add(processors, reserved[0], reserved[0] + estimate_s)

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from itertools import islice
 
 from koala_agent.lrm.model.line import Line
-from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue
+from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
 
 
 class EASYQueue(LocalQueue[Key]):
@@ -30,7 +30,7 @@ class EASYQueue(LocalQueue[Key]):
     def __init__(self, *, processors: int) -> None:
         super().__init__(processors=processors)
         self._line: Line[Key] = Line()
-        self._newcomers: list[tuple[Key, int, float]] = []
+        self._newcomers: list[Waiting[Key]] = []
         self._releases: list[tuple[float, int]] = []
         self._reservation: tuple[float, int] | None = None
         """Shadow and extra, what backfilling must leave to the head of the queue; None when
@@ -39,18 +39,25 @@ class EASYQueue(LocalQueue[Key]):
     def advance(self, now: float) -> list[Key]:
         """One scheduling pass, as above."""
         started: list[Key] = []
-        requests = self._requests
-        if requests and self.idle:
-            self._start_from_head(now, started)
-            if requests and self.idle:
-                self._backfill(now, started)
+        waiting = self._waiting
+        if self.idle and waiting:
+            if self._line.blocks[0].jobs[0][1] <= self.idle:
+                self._start_from_head(now, started)
+            if self.idle and len(waiting) > 1:
+                kept = self._reservation
+                if kept is None or kept[0] < now:
+                    # A shadow in the past was set by jobs that overran their estimates; it moves
+                    # with now.
+                    self._choose_from_all(now, started)
+                elif self._newcomers:
+                    self._choose_from_newcomers(now, kept, started)
         # Without idle processors nothing can start until something ends, and then all are visited.
         self._newcomers.clear()
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
         """Idle processors that a job with this estimate may take without delaying the head."""
-        if not self._requests:
+        if not self._waiting:
             return self.idle
         if not self.idle:
             return 0
@@ -62,44 +69,39 @@ class EASYQueue(LocalQueue[Key]):
     # How --------------------------------------------------------------------------------------
 
     def _start_from_head(self, now: float, started: list[Key]) -> None:
-        line = self._line
-        blocks = line.blocks
+        blocks = self._line.blocks
         while blocks:
-            key, processors, estimate_s = blocks[0].jobs[0]
-            if processors > self.idle:
+            job = blocks[0].jobs[0]
+            if job[1] > self.idle:
                 break
-            line.behead()
-            self._start(key, processors, now + estimate_s)
-            self._reservation = None
-            started.append(key)
+            self._line.behead()
+            self._start(job, now, started)
+        self._reservation = None
 
-    def _backfill(self, now: float, started: list[Key]) -> None:
-        """Visits the jobs behind a head that does not fit, which is why it is never chosen."""
-        kept = self._reservation
-        if kept is None or kept[0] < now:
-            # A shadow in the past was set by jobs that overran their estimates; it moves with now.
-            kept = self._reserve(now)
-            self._reservation = self._choose_from_all(now, kept, started)
-        elif self._newcomers:
-            waiting = self._requests
-            # A newcomer may have been withdrawn, or started just now.
-            visited = [job for job in self._newcomers if job[0] in waiting]
-            chosen, _, extra = _choose(visited, self.idle, kept, now)
-            for job in chosen:
-                self._line.remove(job)
-                self._start(job[0], job[1], now + job[2])
-                started.append(job[0])
-            self._reservation = (kept[0], extra)
-
-    def _choose_from_all(
+    def _choose_from_newcomers(
         self, now: float, reservation: tuple[float, int], started: list[Key]
-    ) -> tuple[float, int]:
-        """Starts what may start of the whole queue; the answer is shadow and extra afterwards."""
+    ) -> None:
+        """Starts what may start of the jobs that have come since the last pass."""
         shadow_at, extra = reservation
+        for job in self._newcomers:
+            key, processors, estimate_s = job
+            # It may have been withdrawn, or have started just now.
+            if processors > self.idle or self._waiting.get(key) is not job:
+                continue
+            if now + estimate_s > shadow_at:
+                if processors > extra:
+                    continue
+                extra -= processors
+            self._line.remove(job)
+            self._start(job, now, started)
+        self._reservation = (shadow_at, extra)
+
+    def _choose_from_all(self, now: float, started: list[Key]) -> None:
+        """Starts what may start of the whole queue. The head is looked at, too: it does not fit."""
+        shadow_at, extra = self._reserve(now)
         idle = self.idle
-        line = self._line
-        blocks = line.blocks
-        emptied: list[tuple[int, list[tuple[Key, int, float]]]] = []
+        blocks = self._line.blocks
+        emptied: list[tuple[int, list[Waiting[Key]]]] = []
         last = len(blocks) - 1
         for index, block in enumerate(blocks):
             # The first and the last block change all the time: looking is quicker than summing up.
@@ -107,18 +109,17 @@ class EASYQueue(LocalQueue[Key]):
                 idle=idle, extra=extra, now=now, shadow_at=shadow_at
             ):
                 continue
-            chosen, idle, extra = _choose(block.jobs, idle, (shadow_at, extra), now)
+            chosen, idle, extra = _choose(block.jobs, idle, extra, now, shadow_at)
             if chosen:
                 emptied.append((index, chosen))
             if not idle:
                 break
         for _, chosen in emptied:
-            for key, processors, estimate_s in chosen:
-                self._start(key, processors, now + estimate_s)
-                started.append(key)
+            for job in chosen:
+                self._start(job, now, started)
         for index, chosen in reversed(emptied):
-            line.remove_from(index, chosen)
-        return shadow_at, extra
+            self._line.remove_from(index, chosen)
+        self._reservation = (shadow_at, extra)
 
     def _reserve(self, now: float) -> tuple[float, int]:
         """Shadow and extra of the head of the queue, which does not fit now."""
@@ -134,39 +135,42 @@ class EASYQueue(LocalQueue[Key]):
         else:
             assert self.available < needed, (self.available, needed, free)
             return math.inf, 0
-        shadow_at = max(now, releases[passed - 1][0])
+        expected_at = releases[passed - 1][0]
+        shadow_at = expected_at if expected_at > now else now  # noqa: FURB136 - quicker than a call
         for at, processors in islice(releases, passed, None):
             if at > shadow_at:
                 break
             free += processors
         return shadow_at, free - needed
 
-    def _start(self, key: Key, processors: int, until: float) -> None:
-        release = (until, processors)
-        del self._requests[key]
+    def _start(self, job: Waiting[Key], now: float, started: list[Key]) -> None:
+        key, processors, estimate_s = job
+        release = (now + estimate_s, processors)
+        del self._waiting[key]
         self._running[key] = release
         insort(self._releases, release)
         self.idle -= processors
+        started.append(key)
 
-    def _queue(self, key: Key, request: tuple[int, float]) -> None:
-        job = (key, *request)
+    def _queue(self, job: Waiting[Key]) -> None:
         self._line.append(job)
         self._newcomers.append(job)
 
-    def _queue_first(self, key: Key, request: tuple[int, float]) -> None:
-        self._line.prepend((key, *request))
+    def _queue_first(self, job: Waiting[Key]) -> None:
+        self._line.prepend(job)
         self._reservation = None
 
-    def _unqueue(self, key: Key, request: tuple[int, float]) -> None:
-        if key == self._line.blocks[0].jobs[0][0]:
+    def _unqueue(self, job: Waiting[Key]) -> None:
+        if job is self._line.blocks[0].jobs[0]:
             self._reservation = None
-        self._line.remove((key, *request))
+        self._line.remove(job)
 
     def _hold(self, release: tuple[float, int]) -> None:
         insort(self._releases, release)
 
     def _free(self, release: tuple[float, int]) -> None:
-        del self._releases[bisect_left(self._releases, release)]
+        releases = self._releases
+        del releases[bisect_left(releases, release)]
         self._reservation = None
 
     def _disturb(self) -> None:
@@ -174,10 +178,9 @@ class EASYQueue(LocalQueue[Key]):
 
 
 def _choose(
-    jobs: list[tuple[Key, int, float]], idle: int, reservation: tuple[float, int], now: float
-) -> tuple[list[tuple[Key, int, float]], int, int]:
+    jobs: list[Waiting[Key]], idle: int, extra: int, now: float, shadow_at: float
+) -> tuple[list[Waiting[Key]], int, int]:
     """The jobs that may start, in order; what is left of the idle and of the extra processors."""
-    shadow_at, extra = reservation
     chosen = []
     for job in jobs:
         processors = job[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue
+from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
 
 
 class FCFSQueue(LocalQueue[Key]):
@@ -16,19 +16,18 @@ class FCFSQueue(LocalQueue[Key]):
 
     def __init__(self, *, processors: int) -> None:
         super().__init__(processors=processors)
-        self._order: deque[Key] = deque()
+        self._order: deque[Waiting[Key]] = deque()
 
     def advance(self, now: float) -> list[Key]:
         """One scheduling pass, as above."""
         started: list[Key] = []
         order = self._order
         while order:
-            key = order[0]
-            processors, estimate_s = self._requests[key]
+            key, processors, estimate_s = order[0]
             if processors > self.idle:
                 break
             order.popleft()
-            del self._requests[key]
+            del self._waiting[key]
             self._running[key] = (now + estimate_s, processors)
             self.idle -= processors
             started.append(key)
@@ -36,16 +35,16 @@ class FCFSQueue(LocalQueue[Key]):
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
         """Nothing passes those who wait."""
-        return 0 if self._requests else self.idle
+        return 0 if self._waiting else self.idle
 
-    def _queue(self, key: Key, request: tuple[int, float]) -> None:
-        self._order.append(key)
+    def _queue(self, job: Waiting[Key]) -> None:
+        self._order.append(job)
 
-    def _queue_first(self, key: Key, request: tuple[int, float]) -> None:
-        self._order.appendleft(key)
+    def _queue_first(self, job: Waiting[Key]) -> None:
+        self._order.appendleft(job)
 
-    def _unqueue(self, key: Key, request: tuple[int, float]) -> None:
-        self._order.remove(key)
+    def _unqueue(self, job: Waiting[Key]) -> None:
+        self._order.remove(job)
 
     def _hold(self, release: tuple[float, int]) -> None:
         """Nobody asks when a job will leave."""

@@ -11,18 +11,18 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Generic
 
-from koala_agent.lrm.model.queue import Key
+from koala_agent.lrm.model.queue import Key, Waiting
 
 _BLOCK = 128
 
 
 class Block(Generic[Key]):
-    """Some jobs that follow one another, as (key, processors, estimate)."""
+    """Some jobs that follow one another, as they wait."""
 
     __slots__ = ("_is_current", "_least_estimates", "_sizes", "jobs")
 
     def __init__(self) -> None:
-        self.jobs: list[tuple[Key, int, float]] = []
+        self.jobs: list[Waiting[Key]] = []
         self._sizes: list[int] = []
         self._least_estimates: list[float] = []
         self._is_current = False
@@ -36,7 +36,7 @@ class Block(Generic[Key]):
             return False
         return now + self._least_estimates[fitting - 1] <= shadow_at or self._sizes[0] <= extra
 
-    def remove(self, job: tuple[Key, int, float]) -> None:
+    def remove(self, job: Waiting[Key]) -> None:
         """Takes a job out."""
         self.jobs.remove(job)
         self._is_current = False
@@ -55,7 +55,7 @@ class Block(Generic[Key]):
         self._is_current = True
 
 
-def _falls(jobs: list[tuple[Key, int, float]]) -> Iterator[tuple[float, int]]:
+def _falls(jobs: list[Waiting[Key]]) -> Iterator[tuple[float, int]]:
     least = None
     for size, estimate_s in sorted({(job[1], job[2]) for job in jobs}):
         if least is None or estimate_s < least:
@@ -69,13 +69,14 @@ class Line(Generic[Key]):
     def __init__(self) -> None:
         self.blocks: list[Block[Key]] = []
 
-    def append(self, job: tuple[Key, int, float]) -> None:
+    def append(self, job: Waiting[Key]) -> None:
         """A job joins at the tail."""
-        if not self.blocks or len(self.blocks[-1].jobs) >= _BLOCK:
-            self.blocks.append(Block())
-        self.blocks[-1].jobs.append(job)
+        blocks = self.blocks
+        if not blocks or len(blocks[-1].jobs) >= _BLOCK:
+            blocks.append(Block())
+        blocks[-1].jobs.append(job)
 
-    def prepend(self, job: tuple[Key, int, float]) -> None:
+    def prepend(self, job: Waiting[Key]) -> None:
         """A job joins at the head."""
         first: Block[Key] = Block()
         first.jobs.append(job)
@@ -88,14 +89,14 @@ class Line(Generic[Key]):
         if not jobs:
             del self.blocks[0]
 
-    def remove(self, job: tuple[Key, int, float]) -> None:
+    def remove(self, job: Waiting[Key]) -> None:
         """A job leaves; those at the tail are found soonest."""
         for index in range(len(self.blocks) - 1, -1, -1):
             if job in self.blocks[index].jobs:
                 self.remove_from(index, [job])
                 return
 
-    def remove_from(self, index: int, jobs: list[tuple[Key, int, float]]) -> None:
+    def remove_from(self, index: int, jobs: list[Waiting[Key]]) -> None:
         """Jobs of one block leave. Blocks that have become small are joined, so that a long line
         has few of them."""
         block = self.blocks[index]

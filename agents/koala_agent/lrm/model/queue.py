@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
+Waiting = tuple[Key, int, float]
 
 
 class Discipline(StrEnum):
@@ -23,8 +24,8 @@ class LocalQueue(ABC, Generic[Key]):
     """N processors and the queue in front of them; keys are the caller's, one for each job
     that waits or runs.
 
-    Requests are plain tuples (processors, estimate) and running jobs (expected end, processors),
-    because passes read them millions of times.
+    Waiting jobs are plain tuples (key, processors, estimate) and running ones (expected end,
+    processors), because passes read them millions of times.
     """
 
     discipline: Discipline
@@ -39,8 +40,8 @@ class LocalQueue(ABC, Generic[Key]):
         """Those in order."""
         self.idle = processors
         """In order, and held by no job."""
-        self._requests: dict[Key, tuple[int, float]] = {}
-        """Of the jobs that wait, in the order of their arrival."""
+        self._waiting: dict[Key, Waiting[Key]] = {}
+        """The jobs that wait, in the order of the queue."""
         self._running: dict[Key, tuple[float, int]] = {}
 
     # What happened ----------------------------------------------------------------------------
@@ -50,22 +51,22 @@ class LocalQueue(ABC, Generic[Key]):
         if not 1 <= processors <= self.processors:
             message = f"{key!r} asks for {processors} processors; 1 to {self.processors} can be had"
             raise ValueError(message)
-        assert key not in self._requests, key
+        assert key not in self._waiting, key
         assert key not in self._running, key
-        self._requests[key] = request = (processors, estimate_s)
-        self._queue(key, request)
+        self._waiting[key] = job = (key, processors, estimate_s)
+        self._queue(job)
 
     def put_back(self, key: Key, *, processors: int, estimate_s: float) -> None:
         """Queues a job at the head: one that was stopped to make room."""
-        assert key not in self._requests, key
+        assert key not in self._waiting, key
         assert key not in self._running, key
-        request = (processors, estimate_s)
-        self._requests = {key: request, **self._requests}
-        self._queue_first(key, request)
+        job = (key, processors, estimate_s)
+        self._waiting = {key: job, **self._waiting}
+        self._queue_first(job)
 
     def withdraw(self, key: Key) -> None:
         """Takes a waiting job out of the queue."""
-        self._unqueue(key, self._requests.pop(key))
+        self._unqueue(self._waiting.pop(key))
 
     def end(self, key: Key) -> None:
         """A running job has ended, for whatever reason."""
@@ -115,24 +116,28 @@ class LocalQueue(ABC, Generic[Key]):
     @property
     def waiting(self) -> int:
         """How many jobs wait."""
-        return len(self._requests)
+        return len(self._waiting)
+
+    def order(self) -> Iterator[Key]:
+        """The jobs that wait, in the order of the queue."""
+        return iter(self._waiting)
 
     def is_waiting(self, key: Key) -> bool:
         """Whether this job is in the queue."""
-        return key in self._requests
+        return key in self._waiting
 
     # What a discipline keeps in its own way ---------------------------------------------------
 
     @abstractmethod
-    def _queue(self, key: Key, request: tuple[int, float]) -> None:
+    def _queue(self, job: Waiting[Key]) -> None:
         """A job has come to the tail of the queue."""
 
     @abstractmethod
-    def _queue_first(self, key: Key, request: tuple[int, float]) -> None:
+    def _queue_first(self, job: Waiting[Key]) -> None:
         """A job has come to the head of the queue."""
 
     @abstractmethod
-    def _unqueue(self, key: Key, request: tuple[int, float]) -> None:
+    def _unqueue(self, job: Waiting[Key]) -> None:
         """A job has left the queue without having started."""
 
     @abstractmethod

@@ -1,0 +1,162 @@
+"""The course of a replay: a run with its changes and stops, its figures, and the jobs that have
+ended written out as they end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
+
+from koala.sim.trace.changes import Change
+from koala.sim.trace.run import Run
+from koala.sim.trace.series import Series
+from koala.sim.trace.tally import Tally
+
+_SLICE = 1_000
+"""So many instants between two looks at what else there is to do."""
+
+
+class Course:
+    """`look` is called often: it says whether to stop, and may tell how far things are."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        changes: Sequence[Change] = (),
+        rows: IO[str] | None = None,
+        series: Series | None = None,
+        look: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._run = run
+        self._changes = changes
+        self._rows = rows
+        self._series = series
+        self._look = look
+        self._tally = Tally()
+        self._done = 0
+        """So many of the changes have happened."""
+        self._breakpoints: list[dict[str, Any]] = []
+        self.stopped_at: int | None = None
+
+    def go(self, until: int | None = None) -> None:
+        """On to the end, or to a stop: after all that happens at `until`, at a breakpoint that
+        stops, or when `look` says so."""
+        while self._done < len(self._changes):
+            change = self._changes[self._done]
+            if until is not None and change.at > until:
+                break
+            is_there = self._look_at(change) if change.is_breakpoint else self._make(change.at)
+            if not is_there or change.is_stop:
+                self.stopped_at = change.at if is_there else self._run.now
+                return
+        if not self._go_before(math.inf if until is None else until + 1):
+            self.stopped_at = self._run.now
+        elif until is not None and not self._run.is_over:
+            self.stopped_at = until
+
+    # How --------------------------------------------------------------------------------------
+
+    def _make(self, at: int) -> bool:
+        """All changes of an instant, which come after its completions and before its arrivals."""
+        if not self._go_before(at):
+            return False
+        while self._done < len(self._changes) and self._changes[self._done].at == at:
+            change = self._changes[self._done]
+            if change.is_breakpoint:
+                break
+            self._run.change(change)
+            self._done += 1
+        self._flush()  # those that were killed ended before what comes now
+        self._run.settle(at)
+        return True
+
+    def _look_at(self, change: Change) -> bool:
+        """The state after all that happened at an instant."""
+        if not self._go_before(change.at + 1):
+            return False
+        self._breakpoints.append(self._state(change.at))
+        self._done += 1
+        return True
+
+    def _go_before(self, before: float) -> bool:
+        """All instants before this one; False when it was stopped on the way."""
+        while self._run.go_on(before, instants=_SLICE):
+            self._flush()
+            if self._look():
+                return False
+        self._flush()
+        return True
+
+    def _flush(self) -> None:
+        run = self._run
+        self._tally.add(run.ended)
+        if self._rows is not None:
+            self._rows.writelines(
+                [
+                    f"{job[1]},{job[0]},{start},{end},{job[2]}\n"
+                    for job, start, end in (*run.ended, *run.cut)
+                ]
+            )
+        if self._series is not None:
+            self._series.add(run.ended)
+        run.ended.clear()
+        run.cut.clear()
+
+    # What there is ----------------------------------------------------------------------------
+
+    def document(self) -> dict[str, Any]:
+        """The figures, for JSON."""
+        run, tally = self._run, self._tally
+        end = tally.last_end if self.stopped_at is None else self.stopped_at
+        held = tally.area + run.lost_area
+        state = self._state(end)
+        if self.stopped_at is not None:
+            held += sum(row["processors"] * (end - row["start"]) for row in state["running"])
+        return {
+            "jobs": tally.jobs,
+            "killed": run.killed,
+            "requeued": run.requeued,
+            "never_started": len(state["waiting"]) if self.stopped_at is None else 0,
+            "makespan": end,
+            "utilization": round(held / (run.queue.processors * end), 6) if end else None,
+            "waiting_max": run.waiting_max,
+            **tally.document(),
+            "breakpoints": self._breakpoints,
+            "stopped": None if self.stopped_at is None else state,
+        }
+
+    def _state(self, at: int) -> dict[str, Any]:
+        state = self._run.state()
+        running = ("job", "submit", "start", "processors")
+        waiting = ("job", "submit", "processors")
+        return {
+            "at": at,
+            "arrived": self._run.arrived,
+            "available": state.available,
+            "busy": sum(row[3] for row in state.running),
+            "running": [dict(zip(running, row, strict=True)) for row in state.running],
+            "waiting": [dict(zip(waiting, row, strict=True)) for row in state.waiting],
+        }
+
+    # To go on another time --------------------------------------------------------------------
+
+    def kept(self) -> dict[str, Any]:
+        """All that another process needs to go on, as plain values."""
+        return {
+            "run": self._run.kept(),
+            "tally": self._tally.kept(),
+            "done": self._done,
+            "breakpoints": self._breakpoints,
+            "series": None if self._series is None else self._series.kept(),
+        }
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Puts a new course into the state that was kept; its run has the arrivals from the next
+        one on."""
+        self._run.restore(kept["run"])
+        self._tally = Tally.of(kept["tally"])
+        self._done = kept["done"]
+        self._breakpoints = kept["breakpoints"]
+        if self._series is not None:
+            self._series.restore(kept["series"])

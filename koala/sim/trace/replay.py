@@ -1,0 +1,206 @@
+"""A replay from a log to figures; it may be interrupted, and go on in another process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+from koala.errors import ConfigError
+from koala.sim.trace.changes import Change, check_changes
+from koala.sim.trace.course import Course
+from koala.sim.trace.run import Run
+from koala.sim.trace.series import Series
+from koala.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine
+from koala.workload.logs import Format, Log
+from koala_agent.lrm.model import Discipline
+
+COLUMNS = "job,submit,start,end,processors\n"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What decides the result."""
+
+    path: Path
+    form: Format
+    discipline: Discipline
+    processors: int | None = None
+    """None: those that the header of the log says, or else the largest job's."""
+    overrun: Overrun = Overrun.RAISE
+    changes: tuple[Change, ...] = ()
+    until: int | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same when a replay is resumed; `until` need not be."""
+        return {
+            "log": _digest(self.path),
+            "format": self.form.name,
+            "policy": self.discipline.value,
+            "processors": self.processors,
+            "overrun": self.overrun.value,
+            "events": [change.document() for change in self.changes],
+        }
+
+
+class Replay:
+    """One replay. `interrupt` may be called at any time, by a signal handler for instance; what has
+    ended by then is kept, and with a checkpoint file all is."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        jobs_out: Path | None = None,
+        checkpoint: Path | None = None,
+        series: Series | None = None,
+    ) -> None:
+        self._setting = setting
+        self._jobs_out = jobs_out
+        self._checkpoint = checkpoint
+        self._series = series
+        self._log = Log(setting.path, setting.form)
+        self._tell: Callable[[float], None] = lambda _done: None
+        self.is_interrupted = False
+
+    def interrupt(self) -> None:
+        """Stop soon."""
+        self.is_interrupted = True
+
+    def run(self, tell: Callable[[float], None], *, is_resumed: bool = False) -> dict[str, Any]:
+        """The figures, for JSON; `tell` is told how many bytes of the log have been read. Raises
+        WorkloadError when the log is wrong, ConfigError when it cannot be resumed."""
+        self._tell = tell
+        setting = self._setting
+        kept = self._read_checkpoint() if is_resumed else None
+        processors, said_by = setting.processors, "--processors"
+        if processors is None:
+            processors, said_by = machine(self._log, self._log.header())
+        check_changes(setting.changes, processors)
+        arrivals = Arrivals(self._log, processors=processors, overrun=setting.overrun)
+        try:
+            found = self._replay(arrivals.blocks(), processors, kept)
+        except DisorderError:
+            found = self._replay(arrivals.sorted_blocks(), processors, kept)
+        summary = arrivals.summary
+        return {
+            "file": setting.path.name,
+            "policy": setting.discipline.value,
+            "overrun": setting.overrun.value,
+            "processors": processors,
+            "processors_from": said_by,
+            "read": summary.read,
+            "dropped": summary.dropped,
+            "changed": summary.changed,
+            "first_submit": arrivals.shift,
+            **found,
+        }
+
+    # How --------------------------------------------------------------------------------------
+
+    def _replay(
+        self, blocks: Iterator[list[Arrival]], processors: int, kept: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """From the beginning, or from where it was left."""
+        arrivals = chain.from_iterable(blocks)
+        arrived = kept["course"]["run"]["arrived"] if kept is not None else 0
+        run = Run(
+            islice(arrivals, arrived, None),
+            processors=processors,
+            discipline=self._setting.discipline,
+        )
+        with ExitStack() as stack:
+            rows = self._rows(kept)
+            if rows is not None:
+                stack.enter_context(rows)
+            course = Course(
+                run,
+                changes=self._setting.changes,
+                rows=rows,
+                series=self._series,
+                look=self._look,
+            )
+            if kept is not None:
+                course.restore(kept["course"])
+            course.go(self._setting.until)
+            if rows is not None:
+                rows.flush()
+            if self._checkpoint is not None and course.stopped_at is not None:
+                self._write_checkpoint(self._checkpoint, course, rows)
+            return course.document()
+
+    def _look(self) -> bool:
+        self._tell(self._log.position)
+        return self.is_interrupted
+
+    def _rows(self, kept: Mapping[str, Any] | None) -> IO[str] | None:
+        """The file of jobs, cut to what was written when the checkpoint was."""
+        path = self._jobs_out
+        if path is None:
+            return None
+        if kept is None:
+            rows = path.open("w", encoding="ascii", newline="\n")
+            rows.write(COLUMNS)
+            return rows
+        rows = path.open("r+", encoding="ascii", newline="\n")
+        rows.truncate(kept["rows"])
+        rows.seek(kept["rows"])
+        return rows
+
+    # Checkpoints ------------------------------------------------------------------------------
+
+    def _write_checkpoint(self, path: Path, course: Course, rows: IO[str] | None) -> None:
+        """First beside the old one, so that there always is a whole one."""
+        document = {
+            "koala_checkpoint": _VERSION,
+            "setting": self._setting.identity(),
+            "rows": None if rows is None else rows.tell(),
+            "course": course.kept(),
+        }
+        fresh = path.with_name(path.name + ".new")
+        fresh.write_text(json.dumps(document), encoding="ascii")
+        fresh.replace(path)
+
+    def _read_checkpoint(self) -> dict[str, Any]:
+        path = self._checkpoint
+        assert path is not None
+        try:
+            kept: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
+            version, before = kept["koala_checkpoint"], kept["setting"]
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        except (ValueError, LookupError, TypeError) as error:
+            raise ConfigError(f"{path}: is no checkpoint of a replay") from error
+        if version != _VERSION:
+            raise ConfigError(f"{path}: is of version {version}; allowed is {_VERSION}")
+        for name, value in self._setting.identity().items():
+            if before[name] != value:
+                text = f"{path}: the replay had {name} = {before[name]}, not {value}"
+                raise ConfigError(text)
+        self._check_files(path, kept)
+        return kept
+
+    def _check_files(self, path: Path, kept: Mapping[str, Any]) -> None:
+        """What the replay wrote so far must be there to be continued."""
+        if (kept["rows"] is None) != (self._jobs_out is None):
+            word = "without" if kept["rows"] is None else "with"
+            raise ConfigError(f"{path}: the replay was {word} --jobs-out; it must be resumed so")
+        rows = self._jobs_out
+        if rows is not None and not (rows.exists() and rows.stat().st_size >= kept["rows"]):
+            text = f"has less than the {kept['rows']} bytes that were written before"
+            raise ConfigError(f"--jobs-out {rows}: {text}")
+        if (kept["course"]["series"] is None) != (self._series is None):
+            word = "without" if kept["course"]["series"] is None else "with"
+            raise ConfigError(f"{path}: the replay was {word} --plot; it must be resumed so")
+
+
+def _digest(path: Path) -> str:
+    import hashlib  # noqa: PLC0415 - only checkpoints need it
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

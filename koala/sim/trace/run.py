@@ -1,0 +1,206 @@
+"""The event loop of a replay: completions, arrivals, then one pass of the local manager."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import repeat
+from typing import Any
+
+from koala.sim.trace.changes import Change
+from koala.sim.trace.tally import Ended
+from koala.workload.arrivals import Arrival
+from koala_agent.lrm.model import ConservativeQueue, Discipline, LocalQueue, local_queue
+
+_NEVER = 1 << 62
+_NONE: Arrival = (_NEVER, -1, 0, 0, 0)
+"""Follows the last arrival."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Who runs and who waits after all that happened until `at`; jobs by their numbers in the log,
+    those that run in order of their start, those that wait in order of their submission."""
+
+    at: float
+    running: tuple[tuple[int, int, int, int], ...]
+    """Job, submit, start, processors."""
+    waiting: tuple[tuple[int, int, int], ...]
+    """Job, submit, processors."""
+    available: int
+
+
+class Run:
+    """A site whose users submit what arrives."""
+
+    def __init__(
+        self, arrivals: Iterable[Arrival], *, processors: int, discipline: Discipline
+    ) -> None:
+        self.now = 0
+        self.waiting_max = 0
+        self.lost_area = 0
+        """Processor-seconds of jobs that were killed or put back."""
+        self.killed = 0
+        self.requeued = 0
+        self.ended: list[Ended] = []
+        """Jobs that ended since somebody took them away."""
+        self.cut: list[Ended] = []
+        """Jobs that were killed since then."""
+        self.queue: LocalQueue[int] = local_queue(processors=processors, discipline=discipline)
+        self._arrivals: Iterator[Arrival] = iter(arrivals)
+        self._next = next(self._arrivals, _NONE)
+        self._forced_at = math.inf
+        """An instant at which a pass is due though nothing else happens."""
+        self._arrived = 0
+        """How many have arrived; a job's key is its number among them, from 1."""
+        self._jobs: dict[int, Arrival] = {}
+        self._starts: dict[int, int] = {}
+        self._ends: list[tuple[int, int]] = []
+
+    # Going on ---------------------------------------------------------------------------------
+
+    def go_on(self, before: float, *, instants: int) -> bool:
+        """All that happens before an instant, or so many instants of it; whether there may be
+        more. One loop without calls that could be spared: logs have hundreds of thousands of
+        jobs."""
+        queue, ends, jobs, starts = self.queue, self._ends, self._jobs, self._starts
+        submit, end, advance = queue.submit, queue.end, queue.advance
+        arrival, arrivals, key = self._next, self._arrivals, self._arrived
+        ended, waiting_max, now = self.ended, self.waiting_max, self.now
+        forced_at = self._forced_at
+        may_wake = queue.discipline is Discipline.CONSERVATIVE or forced_at < math.inf
+        may_be_more = True
+        for _ in repeat(None, instants):
+            coming = arrival[0]
+            if ends and ends[0][0] < coming:
+                coming = ends[0][0]
+            if may_wake:
+                coming = int(min(coming, queue.wake_at, forced_at))
+            if coming >= before or coming == _NEVER:
+                may_be_more = False
+                break
+            now = coming
+            while ends and ends[0][0] == now:
+                done = heappop(ends)[1]
+                end(done)
+                ended.append((jobs.pop(done), starts.pop(done), now))
+            while arrival[0] == now:
+                key += 1
+                jobs[key] = arrival
+                submit(key, processors=arrival[2], estimate_s=arrival[4])
+                arrival = next(arrivals, _NONE)
+            for started in advance(now):
+                starts[started] = now
+                heappush(ends, (now + jobs[started][3], started))
+            if len(jobs) - len(starts) > waiting_max:  # noqa: PLR1730 - quicker than a call
+                waiting_max = len(jobs) - len(starts)
+        self._next, self._arrived, self.waiting_max, self.now = arrival, key, waiting_max, now
+        return may_be_more
+
+    def change(self, change: Change) -> None:
+        """Processors fail or come back, between the completions and the arrivals of an instant
+        that is next to be gone through."""
+        now = change.at
+        self.now = now
+        while self._ends and self._ends[0][0] == now:
+            self.ended.append(self._end(heappop(self._ends)[1]))
+        if change.failing:
+            self._fail(change.failing, is_requeued=change.is_requeued)
+        self.queue.regain(change.returning)
+
+    def settle(self, at: int) -> None:
+        """The arrivals and the pass of an instant at which something changed."""
+        self._forced_at = at
+        self.go_on(at + 1, instants=1)
+        self._forced_at = math.inf
+
+    def _fail(self, processors: int, *, is_requeued: bool) -> None:
+        victims: list[int] = []
+        for key in reversed(self._starts):
+            if self.queue.idle >= processors:
+                break
+            victims.append(key)
+            self.queue.end(key)
+        doomed = set(victims)
+        self._ends = [entry for entry in self._ends if entry[1] not in doomed]
+        heapify(self._ends)
+        for key in victims:
+            job = self._jobs[key]
+            self.lost_area += job[2] * (self.now - self._starts[key])
+            if is_requeued:
+                del self._starts[key]
+                self.queue.put_back(key, processors=job[2], estimate_s=job[4])
+                self.requeued += 1
+            else:
+                self.cut.append((self._jobs.pop(key), self._starts.pop(key), self.now))
+                self.killed += 1
+        self.queue.lose(processors)
+
+    def _end(self, key: int) -> Ended:
+        self.queue.end(key)
+        return self._jobs.pop(key), self._starts.pop(key), self.now
+
+    # What there is ----------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """Who runs and who waits now."""
+        jobs, starts = self._jobs, self._starts
+        return State(
+            at=self.now,
+            running=tuple((jobs[k][1], jobs[k][0], starts[k], jobs[k][2]) for k in starts),
+            waiting=tuple((jobs[k][1], jobs[k][0], jobs[k][2]) for k in self.queue.order()),
+            available=self.queue.available,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen."""
+        return not self._ends and self._next is _NONE and self.queue.wake_at == math.inf
+
+    @property
+    def arrived(self) -> int:
+        """How many jobs have arrived."""
+        return self._arrived
+
+    # To go on another time --------------------------------------------------------------------
+
+    def kept(self) -> dict[str, Any]:
+        """All that another process needs to go on, as plain values."""
+        reservations = None
+        if isinstance(self.queue, ConservativeQueue):
+            reservations = [*self.queue.reservations.items()]
+        return {
+            "now": self.now,
+            "arrived": self._arrived,
+            "waiting_max": self.waiting_max,
+            "lost_area": self.lost_area,
+            "killed": self.killed,
+            "requeued": self.requeued,
+            "available": self.queue.available,
+            "running": [(key, self._jobs[key], start) for key, start in self._starts.items()],
+            "waiting": [(key, self._jobs[key]) for key in self.queue.order()],
+            "reservations": reservations,
+        }
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Puts a new run, which was given the arrivals from the next one on, into the state that
+        was kept."""
+        self.now, self._arrived, self.waiting_max = (
+            kept[name] for name in ("now", "arrived", "waiting_max")
+        )
+        self.lost_area = kept["lost_area"]
+        self.killed, self.requeued = kept["killed"], kept["requeued"]
+        queue = self.queue
+        queue.lose(queue.processors - kept["available"])
+        for key, job, start in kept["running"]:
+            self._jobs[key], self._starts[key] = tuple(job), start
+            queue.occupy(key, processors=job[2], until=start + job[4])
+            self._ends.append((start + job[3], key))
+        heapify(self._ends)
+        for key, job in kept["waiting"]:
+            self._jobs[key] = tuple(job)
+            queue.submit(key, processors=job[2], estimate_s=job[4])
+        if isinstance(queue, ConservativeQueue):
+            queue.restore(dict(kept["reservations"]), self.now)

@@ -1,0 +1,90 @@
+"""How full a site was over time, and what waited how long: for a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Any
+
+from koala.sim.trace.tally import Distribution, Ended
+
+_BINS = 1_024
+
+
+class Level:
+    """A level over time, as the mean of each of at most 1,024 equal spans that grow with it."""
+
+    def __init__(self) -> None:
+        self.width = 1
+        self._areas = [0] * _BINS
+        self._steps = [0] * (_BINS + 1)
+        """What the level rises by at the beginning of each span, for whole spans."""
+
+    def add(self, begin: int, end: int, amount: int) -> None:
+        """The level is so much higher from `begin` until `end`."""
+        while end > self.width * _BINS:
+            self._double()
+        width = self.width
+        first, last = begin // width, end // width
+        if first == last:
+            self._areas[first] += amount * (end - begin)
+            return
+        self._areas[first] += amount * ((first + 1) * width - begin)
+        if last < _BINS:
+            self._areas[last] += amount * (end - last * width)
+        self._steps[first + 1] += amount
+        self._steps[last] -= amount
+
+    def means(self) -> list[float]:
+        """The mean of each span."""
+        return [area / self.width for area in self._whole()]
+
+    def kept(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"width": self.width, "areas": self._whole()}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """What `kept` gave."""
+        self.width, self._areas = kept["width"], kept["areas"]
+
+    def _whole(self) -> list[int]:
+        levels = accumulate(self._steps[:-1])
+        return [a + level * self.width for a, level in zip(self._areas, levels, strict=True)]
+
+    def _double(self) -> None:
+        whole = self._whole()
+        joined = [a + b for a, b in zip(whole[::2], whole[1::2], strict=True)]
+        self._areas = joined + [0] * (_BINS - len(joined))
+        self._steps = [0] * (_BINS + 1)
+        self.width *= 2
+
+
+class Series:
+    """Busy processors, and processors that were waited for, by jobs that have ended."""
+
+    def __init__(self) -> None:
+        self.busy = Level()
+        self.wanted = Level()
+        self.waits = Distribution()
+
+    def add(self, ended: list[Ended]) -> None:
+        """Jobs that ended."""
+        self.waits.add([start - job[0] for job, start, _ in ended])
+        for job, start, end in ended:
+            self.busy.add(start, end, job[2])
+            if start > job[0]:
+                self.wanted.add(job[0], start, job[2])
+
+    def kept(self) -> dict[str, Any]:
+        """As plain values, for a checkpoint."""
+        return {
+            "busy": self.busy.kept(),
+            "wanted": self.wanted.kept(),
+            "waits": self.waits.kept(),
+        }
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """What `kept` gave."""
+        self.busy.restore(kept["busy"])
+        self.wanted.restore(kept["wanted"])
+        self.waits = Distribution.of(kept["waits"])
