@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from koala.core.ageing import is_door_held
 from koala.core.claiming import settle_member, try_to_claim
-from koala.core.ending import fail
+from koala.core.ending import admit, fail
 from koala.core.facts import (
     describe,
     fixed_site,
@@ -54,6 +54,7 @@ def place_timed(state: State, now: Instant) -> None:
         picture = picture_of(state, now)
         for job in waiting:
             try_to_place(state, job, picture, now)
+        admit(state, now)
 
 
 def on_try_due(state: State, job: Job, now: Instant) -> None:
@@ -67,6 +68,7 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
         state.timers.set(left[0], Bell.TRY, job.id)
         return
     place(state, job, Placement(assignments=()), picture_of(state, now), now)
+    admit(state, now)
 
 
 def on_missed(state: State, job: Job, now: Instant) -> None:

@@ -57,6 +57,12 @@ class Witness(Protocol):
     def ended(self, site: SiteName, starter: Starter) -> None:
         """Nothing of the starter is left."""
 
+    def made_room(
+        self, site: SiteName, order: ClaimProcessors, idle: int, killed: list[int]
+    ) -> None:
+        """For this claim, beside so many idle processors, local jobs of these sizes were killed, in
+        this order."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -128,9 +134,10 @@ class Site:
         self._copies: dict[TransferId, _Copy] = {}
         self._notes: dict[ClaimId, ClaimEnd] = {}  # ends that starters wrote down
         self._runs: dict[ClaimId, int] = {}  # how often a placeholder was started
-        self._local_s: dict[str, Seconds] = {}
+        self._local_waiting: dict[str, tuple[int, Seconds]] = {}
+        self._local_sizes: dict[str, int] = {}  # of those that run, in order of start
         self._locals = 0
-        self._told_idle: tuple[int, int] = (-1, -1)
+        self._told_idle: tuple[int, int, int] = (-1, -1, -1)
         self._is_reporting = False
         self._wakes_at = math.inf
 
@@ -140,14 +147,16 @@ class Site:
         """A job of the site's own users."""
         self._locals += 1
         key = f"local{self._locals}"
-        self._local_s[key] = run_s
-        self.queue.submit(key, processors=min(processors, self.queue.processors), estimate_s=run_s)
+        processors = min(processors, self.queue.processors)
+        self._local_waiting[key] = processors, run_s
+        self.queue.submit(key, processors=processors, estimate_s=run_s)
         self._advance()
 
     def _advance(self) -> None:
         for key in self.queue.advance(self.engine.now):
-            if key in self._local_s:
-                self.engine.after(self._local_s.pop(key), partial(self._local_over, key))
+            if key in self._local_waiting:
+                self._local_sizes[key], run_s = self._local_waiting.pop(key)
+                self.engine.after(run_s, partial(self._local_over, key))
             else:
                 self._start(ClaimId(key))
         self._wake_at(self.queue.wake_at)
@@ -160,8 +169,24 @@ class Site:
         self._wakes_at = instant
 
     def _local_over(self, key: str) -> None:
-        self.queue.end(key)
-        self._advance()
+        if self._local_sizes.pop(key, None) is not None:  # else it was killed
+            self.queue.end(key)
+            self._advance()
+
+    def _make_room(self, order: ClaimProcessors) -> bool:
+        """Start the claim at once, and kill the youngest local jobs for that if they suffice."""
+        if order.processors > self.queue.idle + sum(self._local_sizes.values()):
+            return False
+        idle, killed = self.queue.idle, []
+        for key in reversed(tuple(self._local_sizes)):
+            if order.processors <= self.queue.idle:
+                break
+            killed.append(self._local_sizes.pop(key))
+            self.queue.end(key)
+        self._witness.made_room(self.name, order, idle, killed)
+        until = self.engine.now + order.hold_s
+        self.queue.occupy(order.claim, processors=order.processors, until=until)
+        return True
 
     def _start(self, claim: ClaimId) -> None:
         entry = self.table.get(claim)
@@ -345,13 +370,17 @@ class Site:
 
     def _report(self) -> None:
         self._is_reporting = False
-        figure = (self.queue.startable(self.engine.now), self.through)
+        local = sum(self._local_sizes.values())
+        figure = (self.queue.startable(self.engine.now), self.through, local)
         if not self.is_up or self.link is None or not self.link.is_open_for_agent:
             return
         if figure != self._told_idle:
             self._told_idle = figure
+            idle, through, _ = figure
             self.link.to_daemon(
-                SiteReported(site=self.name, idle=figure[0], through=figure[1], rtt_s=self.rtt_s)
+                SiteReported(
+                    site=self.name, idle=idle, through=through, rtt_s=self.rtt_s, local=local
+                )
             )
 
     # --- the agent: crash and return ---
@@ -387,7 +416,7 @@ class Site:
         """Register, and say all that is in the table."""
         assert self.link is not None
         idle = self.queue.startable(self.engine.now)
-        self._told_idle = (-1, -1)
+        self._told_idle = (-1, -1, -1)
         self.link.to_daemon(Register(facts=self.setting.facts, idle=idle))
         for entry in self.table.values():
             self._tell_state(entry)
@@ -464,7 +493,11 @@ class Site:
             self._finish(claim, ClaimEnd(kind=EndKind.FAILED, reason="larger than the site"))
         else:
             estimate_s = order.hold_s + (order.component.wall_time_s or 3600.0)
-            self.queue.submit(claim, processors=order.processors, estimate_s=estimate_s)
+            may_kill = order.may_kill and self.setting.facts.may_kill_local
+            if may_kill and self._make_room(order):
+                self._start(claim)
+            else:
+                self.queue.submit(claim, processors=order.processors, estimate_s=estimate_s)
             self.engine.after(self._grace_s, lambda: self._grace_over(claim))
             self._advance()
         self._report_soon()

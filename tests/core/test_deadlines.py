@@ -184,6 +184,12 @@ def test_a_deadline_that_passes_while_a_job_is_delayed_fails_it(begin: Begin) ->
     assert "deadline missed by more than 2 s: it was delayed" in script.reason("j")
 
 
+def test_a_deadline_that_is_past_when_the_job_comes_fails_it(script: Script) -> None:
+    """A submission is refused then; one that waited for the daemon to come back is not."""
+    script.tell(a_site("a")).at(102.5).tell(a_job("j", 4, deadline=D))
+    assert "deadline missed by more than 2 s: it was not placed" in script.reason("j")
+
+
 # --- beside other jobs ---
 
 
@@ -192,6 +198,14 @@ def test_others_pass_a_job_that_waits_for_its_deadline(begin: Begin) -> None:
     script = begin(ageing_s=5.0)
     script.tell(a_site("a"), a_job("j", 8, deadline=D)).at(50)
     script.tell(a_job("other", 8)).running("other")
+
+
+def test_a_job_whose_time_has_come_leaves_its_place_to_one_that_was_delayed(begin: Begin) -> None:
+    script = begin(queue_jobs_max=1, **LONG_WAIT)
+    script.tell(a_site("a", idle=0), a_job("j", 8, deadline=D), a_job("later", 1))
+    assert script.phase("later") == "Delayed"
+    script.at(49)
+    assert script.phase("later") == "Placing"
 
 
 def test_setback_before_the_deadline_leaves_the_tries_that_are_left(begin: Begin) -> None:

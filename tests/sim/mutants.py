@@ -283,6 +283,32 @@ def stopped_is_gone() -> Patches:
         yield
 
 
+@mutant
+def deadlines_may_be_missed() -> Patches:
+    """Each Arm moves D on."""
+
+    def latest(_state: Any, _job: Job, release_at: float) -> float:
+        return release_at + 10.0
+
+    with _replaced((starting, "latest_start_at"), by=latest):
+        yield
+
+
+@mutant
+def local_jobs_die_without_the_word() -> Patches:
+    """`at_deadline = fail` is forgotten."""
+    real = claiming.grounds
+
+    def grounds(state: Any, *rest: Any) -> Any:
+        kept, state.parameters = state.parameters, replace(state.parameters, at_deadline="kill")
+        found = real(state, *rest)
+        state.parameters = kept
+        return found
+
+    with _replaced((claiming, "grounds"), by=grounds):
+        yield
+
+
 def found_by(name: str, seeds: int) -> tuple[int, str] | None:
     """The first seed that finds a mutant, and how; None when none of so many does."""
     with MUTANTS[name]():

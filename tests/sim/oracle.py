@@ -8,7 +8,7 @@ import hashlib
 from collections import deque
 from dataclasses import dataclass, field
 
-from koala.core.actions import Action, Announce, ClaimProcessors, ReleaseClaim
+from koala.core.actions import Action, Announce, ArmClaim, ClaimProcessors, ReleaseClaim
 from koala.core.events import ClaimFenced, ClaimGone, Event, SiteResumed, TransferFailed
 from koala.core.invariants import check
 from koala.core.job import (
@@ -22,11 +22,13 @@ from koala.core.job import (
 )
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
-from koala.core.values import ClaimId, Instant, JobId, Priority, SiteName
+from koala.core.values import ClaimId, Instant, JobId, Priority, Seconds, SiteName
 from koala.sim.engine import Engine
 from koala.sim.starters import Starter
 
 EVENTS_KEPT = 60
+CLOCK_S = 0.05
+"""What clocks of different rates may differ by within a barrier."""
 
 
 class BreachError(AssertionError):
@@ -56,6 +58,7 @@ class Truth:
     running: dict[ClaimId, Starter] = field(default_factory=dict)
     passed: dict[tuple[int, int], ClaimId] = field(default_factory=dict)
     newest_passed: int = 0
+    deadline_at: Instant | None = None  # once it was claimed
 
 
 class Errors:
@@ -126,6 +129,9 @@ class Oracle:
         self.processors: dict[SiteName, int] = {}
         self.promises: dict[ClaimId, list[ArmNumber]] = {}
         self.releases: dict[tuple[JobId, int], ArmNumber] = {}
+        self.arms: dict[tuple[ClaimId, ArmNumber], tuple[Instant, Seconds]] = {}
+        self.offsets: dict[SiteName, Seconds] = {}
+        self.killing: list[SiteName] = []
         self.events = 0
         self.replays = 0
         self.last: deque[str] = deque(maxlen=EVENTS_KEPT)
@@ -191,6 +197,8 @@ class Oracle:
             is_durable = (job, attempt) in self.releases
             require(is_durable, 3, f"{claim} passes and its release is not in the journal")
             self._require_armed(starter)
+        if truth.deadline_at is not None:
+            self._require_in_time(site, starter, truth)
         truth.passed[(attempt, component)] = claim
         truth.newest_passed = attempt
         truth.running[claim] = starter
@@ -231,6 +239,40 @@ class Oracle:
                         ran.add(component)
             require(len(named | ran) >= spec.quorum, 3, text)
 
+    def _require_in_time(self, site: SiteName, starter: Starter, truth: Truth) -> None:
+        """Never before the deadline, as far as clocks agree; nor later than it may be missed by: an
+        Arm in time was received by its T, and lets nobody pass later than D from then. And once.
+        """
+        claim, number = starter.order.claim, starter.armed
+        assert truth.deadline_at is not None
+        assert number is not None
+        early_s = truth.deadline_at - self.now - max(0.0, -self.offsets[site])
+        require(early_s <= CLOCK_S, 3, f"{claim} passes {early_s:g} s before its deadline")
+        release_at, late_s = self.arms[(claim, number)]
+        require(self.now <= release_at + late_s + CLOCK_S, 3, f"{claim} passes too late")
+        attempts = [attempt for attempt, _ in truth.passed if attempt != parts(claim)[1]]
+        require(not attempts, 3, f"{claim} passes after attempts {attempts} did")
+        self.count("in time")
+
+    def made_room(
+        self, site: SiteName, order: ClaimProcessors, idle: int, killed: list[int]
+    ) -> None:
+        """Local jobs die only where site and operator allow it, for a job that is at its deadline,
+        and no more of them than needed."""
+        self.note(f"{site}: {killed} make room for {order.claim}")
+        job = parts(order.claim)[0]
+        truth = self.jobs[job]
+        allowed = site in self.killing and self.parameters.at_deadline == "kill"
+        require(allowed, 6, f"local jobs die at {site}, which does not allow it")
+        require(truth.deadline_at is not None, 6, f"local jobs die for {job}, without a deadline")
+        assert truth.deadline_at is not None
+        early_s = truth.deadline_at - self.parameters.lead_max_s - self.now
+        require(early_s <= CLOCK_S, 6, f"local jobs die {early_s:g} s too early for {order.claim}")
+        without_last = idle + sum(killed[:-1])
+        is_needed = not killed or without_last < order.processors
+        require(is_needed, 6, f"{killed} die for {order.processors} processors beside {idle}")
+        self.count("killed" if killed else "room without a kill")
+
     def ended(self, site: SiteName, starter: Starter) -> None:
         """Its processors are free again."""
         claim = starter.order.claim
@@ -257,6 +299,9 @@ class Oracle:
         self.errors.durable(event)
         for action in actions:
             match action:
+                case ArmClaim():
+                    self.arms[(action.claim, action.number)] = (action.release_at, action.late_s)
+                    self._require_timed(action)
                 case ReleaseClaim():
                     job, attempt, _ = parts(action.claim)
                     known = self.releases.setdefault((job, attempt), action.number)
@@ -264,6 +309,9 @@ class Oracle:
                     require(known == action.number, 3, text)
                 case ClaimProcessors(claim=claim, site=site):
                     self.errors.asked.setdefault(claim, site)
+                    job = parts(claim)[0]
+                    truth = self.jobs[job]
+                    truth.deadline_at = truth.spec.deadline_at(scheduler.jobs[job].submitted_at)
                     unusable = scheduler.sites[site].unusable_until
                     is_resting = unusable is not None and not scheduler.sites[site].is_probing
                     text = f"{action.claim} is asked of {site}, which rests"
@@ -272,6 +320,15 @@ class Oracle:
                     self._hear(scheduler, action, job_id)
                 case _:
                     pass
+
+    def _require_timed(self, action: ArmClaim) -> None:
+        at = self.jobs[parts(action.claim)[0]].deadline_at
+        if at is None:
+            return
+        late_s = action.release_at - at
+        require(
+            0 <= late_s < self.parameters.late_max_s, 3, f"{action.claim}: T is {late_s:g} late"
+        )
 
     def _is_hit_now(self, scheduler: Scheduler, site: SiteName) -> bool:
         """It became unusable in the same batch, after the claim was made."""

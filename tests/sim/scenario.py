@@ -13,6 +13,7 @@ from koala.core.events import SiteResumed
 from koala.core.grid import SiteFacts
 from koala.core.job import (
     ComponentSpec,
+    Deadline,
     InputFile,
     InputMode,
     JobSpec,
@@ -123,7 +124,8 @@ def draw(seed: int) -> Scenario:
         queueing="koala",
         latency_s=random.choice((0.001, 0.01, 0.05)),
     )
-    return _line_up(seed, _rush(random, scenario) if random.random() < 0.15 else scenario)
+    scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
+    return _timed(seed, _line_up(seed, scenario))
 
 
 def _line_up(seed: int, drawn: Scenario) -> Scenario:
@@ -145,6 +147,55 @@ def _line_up(seed: int, drawn: Scenario) -> Scenario:
         specs=specs,
         queueing=random.choice(tuple(DISCIPLINES)),
         placement=random.choice((drawn.placement, "WF-distinct")),
+    )
+
+
+def _timed(seed: int, drawn: Scenario) -> Scenario:
+    """Three in ten have a required start for most jobs, and local users who fill the sites; from a
+    stream of its own, too."""
+    random = Random(f"{seed}/deadlines")
+    if random.random() >= 0.3:
+        return drawn
+    specs: dict[JobId, JobSpec] = {}
+    for job, spec in drawn.specs.items():
+        if random.random() < 0.3:
+            specs[job] = spec
+            continue
+        at = random.choice((None, random.uniform(20.0, 300.0)))
+        after_s = random.choice((0.0, 0.5, 5.0, 30.0, random.uniform(0.0, 200.0)))
+        specs[job] = replace(
+            spec,
+            deadline=Deadline(after_s=after_s) if at is None else Deadline(at=at),
+            components=tuple(
+                c if c.start_type is not StartType.NONE else replace(c, start_type=StartType.LOOSE)
+                for c in spec.components
+            ),
+        )
+    crowd = tuple(
+        (
+            random.uniform(0.0, FAULTS_S),
+            (setting := random.choice(drawn.settings)).name,
+            random.randint(1, setting.facts.processors),
+            random.choice((10.0, 100.0)),
+        )
+        for _ in range(random.choice((0, 20, 40)))
+    )
+    return replace(
+        drawn,
+        specs=specs,
+        settings=tuple(
+            replace(s, facts=replace(s.facts, may_kill_local=random.random() < 0.7))
+            for s in drawn.settings
+        ),
+        parameters=replace(
+            drawn.parameters,
+            at_deadline=random.choice(("kill", "kill", "fail")),
+            deadline_fraction=random.choice((0.1, 0.7, 1.0)),
+            deadline_tries_max=random.choice((0, 2, 10)),
+            wait_s=random.choice((0.0, 0.0, 20.0, float("inf"))),
+            wait_graces=random.choice((0.0, 3.0, 3.0)),
+        ),
+        locals_=(*drawn.locals_, *crowd),
     )
 
 
@@ -349,6 +400,8 @@ class Run:
         )
         self.oracle.engine = self.world.engine
         self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}
+        self.oracle.offsets = {s.name: s.offset_s for s in scenario.settings}
+        self.oracle.killing = [s.name for s in scenario.settings if s.facts.may_kill_local]
 
     def _policies(self) -> Policies:
         return chosen(placement=self.scenario.placement, queueing=self.scenario.queueing)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from koala.core.actions import Action
+from koala.core.actions import Action, ClaimProcessors
 from koala.core.events import Event, ParametersChanged, Woken
 from koala.core.grid import SiteFacts
 from koala.core.job import JobSpec
@@ -75,6 +75,11 @@ class Blind:
         """Nothing to do."""
 
     def ended(self, site: SiteName, starter: Starter) -> None:
+        """Nothing to do."""
+
+    def made_room(
+        self, site: SiteName, order: ClaimProcessors, idle: int, killed: list[int]
+    ) -> None:
         """Nothing to do."""
 
 
