@@ -76,10 +76,15 @@ def test_a_simulation_imports_only_what_it_needs() -> None:
         (("--threshold", "2"), "claim_threshold = 2.0: allowed are values from 0.0 to 1.0"),
         (("--preempt", "all"), "--preempt all: allowed are component, complete, none"),
         (("--lost-site", "9"), "lost_site = 9: allowed is 1 to 4, or none"),
+        (("--plot", "p.txt"), "--plot p.txt: allowed are files named *.svg, *.png, *.pdf"),
+        (
+            ("--sites", "30", "--replicas", "1", "--lost-site", "0"),
+            "sizes = 36: allowed is what fits",
+        ),
         (("--plot", "/no/such/folder/p.svg"), "--plot /no/such/folder/p.svg: cannot be written"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_is_allowed(words: tuple[str, str], text: str) -> None:
+def test_what_is_wrong_is_named_with_what_is_allowed(words: tuple[str, ...], text: str) -> None:
     run = koala_here("simulate", "koala", *words)
     assert (run.returncode, run.stdout) == (2, "")
     assert text in run.stderr

@@ -77,11 +77,19 @@ def koala(
         int, typer.Option(help="Consecutive errors after which a site is unusable.")
     ] = 8,
     claim_errs: Annotated[
-        str, typer.Option(help="Probability that a claim errs: of all sites, or of each.")
-    ] = "0.01,0.01,0.01,0.1",
+        str | None,
+        typer.Option(
+            help="Probability that a claim errs: at every site, or at each."
+            "  [default: 0.01, and 0.1 at the lost site]"
+        ),
+    ] = None,
     component_fails: Annotated[
-        str, typer.Option(help="Probability that a running component is lost.")
-    ] = "0.06,0.06,0.06,0.2",
+        str | None,
+        typer.Option(
+            help="Probability that a running component is lost."
+            "  [default: 0.06, and 0.2 at the lost site]"
+        ),
+    ] = None,
     bandwidth: Annotated[float, typer.Option(help="Of the link between two sites, Mbit/s.")] = 100,
     exclusive_links: Annotated[
         bool, typer.Option("--exclusive-links", help="Each copy has the whole bandwidth.")
@@ -121,8 +129,8 @@ def koala(
     --jobs-out writes the jobs of the first replication.
     """
     from koala.core.parameters import PAPER
+    from koala.sim.das import setting as das
     from koala.sim.das.run import run as run_once
-    from koala.sim.das.setting import GB, Setting
     from koala.sim.das.summary import Summary
     from koala.sim.replication import replicate
     from koala_agent.lrm.model import Discipline
@@ -143,8 +151,9 @@ def koala(
         preempt=shared.one_of("preempt", preempt, PREEMPTIONS),
         consecutive_errors_max=errors_max,
     )
-    setting = Setting(
-        sites=shared.sites("sites", sites),
+    processors = shared.sites("sites", sites)
+    setting = das.Setting(
+        sites=processors,
         lost_site=lost_site or None,
         lost_at_s=lost_at,
         bandwidth_bps=bandwidth * 1e6 / 8,
@@ -156,7 +165,7 @@ def koala(
         sizes=_whole("sizes", sizes),
         components=_whole("components", components),
         component_above=component_above,
-        file_bytes=tuple(round(size * GB) for size in shared.numbers("files", files)),
+        file_bytes=tuple(round(size * das.GB) for size in shared.numbers("files", files)),
         replicas=replicas,
         run_s=_span("run", run),
         high_share=high,
@@ -165,8 +174,12 @@ def koala(
         local_run_s=local_run,
         local_estimate=local_estimate,
         warmup_s=warmup,
-        claim_errs=shared.numbers("claim-errs", claim_errs),
-        component_fails=shared.numbers("component-fails", component_fails),
+        claim_errs=shared.numbers("claim-errs", claim_errs)
+        if claim_errs is not None
+        else _rates(len(processors), lost_site, das.CLAIM_ERRS, das.CLAIM_ERRS_BAD),
+        component_fails=shared.numbers("component-fails", component_fails)
+        if component_fails is not None
+        else _rates(len(processors), lost_site, das.COMPONENT_FAILS, das.COMPONENT_FAILS_BAD),
         placement=shared.one_of("placement", placement, PLACEMENTS),
         parameters=parameters,
         bin_s=bin,
@@ -191,6 +204,10 @@ def koala(
         _draw(found, plot)
     if done.is_interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _rates(sites: int, lost_site: int, rate: float, bad_rate: float) -> tuple[float, ...]:
+    return tuple(bad_rate if number == lost_site else rate for number in range(1, sites + 1))
 
 
 def _whole(option: str, text: str) -> tuple[int, ...]:
@@ -270,11 +287,15 @@ def _text(found: Summary) -> str:
         ),
         "",
         "PWT: processor-seconds a job that were claimed and waited; ACT: claiming tries beyond the"
-        f" first. Means of {len(found.runs)} replications with 95 % confidence intervals.",
+        f" first. {_of(len(found.runs))}",
         "Values that the paper does not print:",
         *(f"  {name}: {why}" for name, why in found.document()["ours"].items()),
     ]
     return "\n".join(lines)
+
+
+def _of(runs: int) -> str:
+    return "One run." if runs == 1 else f"Means of {runs} runs with 95 % confidence intervals."
 
 
 def _name(group: Group) -> str:
@@ -286,6 +307,8 @@ def _cell(found: Interval) -> str:
     """Four digits, and as many of the interval."""
     if not isfinite(found.mean):
         return "-"
+    if found.mean == int(found.mean) and not isfinite(found.ci95):
+        return f"{found.mean:.0f}"
     digits = max(0, 3 - floor(log10(abs(found.mean)))) if found.mean else 0
     width = f" ± {found.ci95:.{digits}f}" if isfinite(found.ci95) else ""
     return f"{found.mean:.{digits}f}{width}"

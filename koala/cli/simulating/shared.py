@@ -24,6 +24,8 @@ Plot = Annotated[
     Path | None, typer.Option(metavar="FILE.svg", help="Draw the result (.svg, .png or .pdf).")
 ]
 
+PICTURES = (".svg", ".png", ".pdf")
+
 
 def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...]:
     """A list such as 25,25,25,25. Raises ConfigError that names the option and the value."""
@@ -72,6 +74,10 @@ def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
 
 def begin_file(option: str, path: Path) -> None:
     """Begin the file that a long run will fill: an error that it brings comes before the run."""
+    if option == "plot" and path.suffix not in PICTURES:
+        raise ConfigError(
+            f"--plot {path}: allowed are files named {', *'.join(('', *PICTURES))[2:]}"
+        )
     try:
         path.open("w", encoding="utf-8").close()
     except OSError as error:

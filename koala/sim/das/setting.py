@@ -11,6 +11,10 @@ from koala.errors import ConfigError
 from koala_agent.lrm.model import Discipline
 
 GB = 1_000_000_000
+CLAIM_ERRS = 0.01
+CLAIM_ERRS_BAD = 0.1
+COMPONENT_FAILS = 0.06
+COMPONENT_FAILS_BAD = 0.2
 ERRORS_MAX = 8
 HOLD_S = 86_400.0
 
@@ -46,8 +50,8 @@ class Setting:
     local_estimate: float = 2.0
     warmup_s: Seconds = 7200.0
     # what fails (KOALA 4.3, 5.2); one probability for all sites, or one for each
-    claim_errs: tuple[float, ...] = (0.01, 0.01, 0.01, 0.1)
-    component_fails: tuple[float, ...] = (0.06, 0.06, 0.06, 0.2)
+    claim_errs: tuple[float, ...] = (*(CLAIM_ERRS,) * 3, CLAIM_ERRS_BAD)
+    component_fails: tuple[float, ...] = (*(COMPONENT_FAILS,) * 3, COMPONENT_FAILS_BAD)
     # the scheduler (KOALA 4)
     placement: str = "CF"
     parameters: Parameters = field(
@@ -100,12 +104,18 @@ class Setting:
             for count in self.components
             if count > 0 and size % count == 0 and size // count > self.component_above
         )
-        largest = max(self.sites)
         _require(
-            bool(found) and size // max(found) <= largest, "sizes", size,
+            bool(found), "sizes", size,
             f"sizes that one of {self.components} splits into equal components larger than"
-            f" {self.component_above} and not larger than {largest}",
+            f" {self.component_above}",
         )  # fmt: skip
+        left = [p for number, p in enumerate(self.sites, start=1) if number != self.lost_site]
+        for count in found:
+            room = sum(processors // (size // count) for processors in left)
+            _require(
+                room >= count, "sizes", size,
+                f"what fits into sites of {left} in {count} components, or it waits for ever",
+            )  # fmt: skip
         return found
 
     @property
