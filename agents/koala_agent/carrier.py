@@ -320,6 +320,7 @@ class Claims:
             yield
 
     async def _submit(self, claim: Claim) -> None:
+        is_wish = False
         async with self._turn(claim.id):
             try:
                 placeholder = await asyncio.to_thread(
@@ -331,16 +332,24 @@ class Claims:
                     leases=self._leases,
                     input_path=self._ports.input_path(claim.hold),
                 )
+                is_wish = placeholder.has_wishes()
                 await self._manager.submit(placeholder)
             except LocalManagerError as error:
-                self._submit_failed(claim.id, str(error), is_transient=error.transient)
+                self._submit_failed(
+                    claim.id, str(error), is_transient=error.transient, is_wish=is_wish
+                )
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._asks.open.pop(claim.id, None)
 
-    def _submit_failed(self, claim: ClaimId, reason: str, *, is_transient: bool) -> None:
+    def _submit_failed(
+        self, claim: ClaimId, reason: str, *, is_transient: bool, is_wish: bool = False
+    ) -> None:
         log.warning("claim.submission_failed", claim=claim, reason=reason)
-        self._tell(SubmitFailed(claim=claim, reason=reason, is_transient=is_transient))
+        failed = SubmitFailed(
+            claim=claim, reason=reason, is_transient=is_transient, is_wish=is_wish
+        )
+        self._tell(failed)
 
     async def _withdraw(self, claim: ClaimId) -> None:
         """Orders the end, and finds out whether anything is left to be told of."""

@@ -132,11 +132,13 @@ class StarterGet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitFailed:
-    """The local manager did not take the batch job; after a transient error it may have."""
+    """The local manager did not take the batch job; after a transient error it may have. `is_wish`:
+    what the job wished for (a queue, an account) may be why, so that the site need not be bad."""
 
     claim: ClaimId
     reason: str
     is_transient: bool
+    is_wish: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

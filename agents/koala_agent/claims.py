@@ -518,7 +518,8 @@ class ClaimTable:
 
     def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
         if not event.is_transient:
-            self._go(claim, End(kind=EndKind.FAILED, reason=event.reason))
+            kind = EndKind.REFUSED if event.is_wish else EndKind.FAILED
+            self._go(claim, End(kind=kind, reason=event.reason))
             return
         again_at = self._now + min(1.0, self._limits.again_s)
         self._put(

@@ -93,6 +93,11 @@ def prepare(
         argv=(*command, str(path)),
         may_kill=claim.hold.may_kill,
         directory=folder,
+        queue=program.queue,
+        project=program.project,
+        hosts=program.hosts,
+        memory_min_mb=program.memory_min_mb,
+        processes=program.processes,
     )
 
 

@@ -7,7 +7,9 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -229,6 +231,36 @@ async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
         await witness.running("j1/1/1/1")
         assert (await witness.ended("j1/1/0/1")).cause is EndCause.WITHDRAWN
         assert len(system.numbers("koala-")) == 1
+
+
+WISHES: dict[str, tuple[dict[str, Any], ...]] = {
+    "slurm": (
+        {"queue": "batch", "hosts": 2, "memory_min_mb": 100},
+        {"queue": "no-such"},
+        {"hosts": 3},
+        {"memory_min_mb": 100_000_000},
+    ),
+    "gridengine": ({"queue": "batch"}, {"queue": "no-such"}),
+}
+"""What can be granted, and what never can."""
+
+
+async def test_wishes_are_granted_or_come_to_nothing_soon(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """Slurm refuses some requests that cannot run, and takes others to keep them for ever."""
+    granted, *never = WISHES[system.kind]
+    async with serve() as (manager, witness):
+        await manager.submit(replace(ask("j1/1/0/1", "true", processors=4), **granted))
+        assert (await witness.ended("j1/1/0/1")).cause is EndCause.EXITED
+        for number, wishes in enumerate(never):
+            claim = f"j2/1/{number}/1"
+            try:
+                await manager.submit(replace(ask(claim, processors=4), **wishes))
+            except LocalManagerError as error:
+                assert not error.transient, error  # noqa: PT017 - some are taken
+            else:
+                assert (await witness.ended(claim)).cause is EndCause.WITHDRAWN
 
 
 async def test_a_request_that_could_never_run_is_refused_for_good(serve: Serve, ask: Ask) -> None:

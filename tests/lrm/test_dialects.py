@@ -95,6 +95,41 @@ def test_sbatch_never_requeues_and_rounds_limits_up() -> None:
     assert "--time=UNLIMITED" in endless.argv
 
 
+WISHES = {"queue": "gpu", "project": "ocean", "hosts": 2, "memory_min_mb": 900}
+
+
+def options(dialect: Dialect, **wishes: object) -> list[str]:
+    argv = dialect.submit(placeholder(**wishes), name="n", script="").argv
+    words = ("--account", "--partition", "--nodes", "--mem", "--mem-per-cpu")
+    found = [word for word in argv if word.partition("=")[0] in words]
+    return found + [" ".join(argv[i : i + 2]) for i, w in enumerate(argv) if w in ("-q", "-P")]
+
+
+def test_slurm_acts_on_wishes_where_the_site_says_nothing() -> None:
+    assert options(Slurm(), **WISHES, processes=3) == [
+        "--account=ocean",
+        "--partition=gpu",
+        "--nodes=2",
+        "--mem-per-cpu=900M",
+    ]
+    assert Slurm().honours == ("hostCount", "minMemory", "queue", "project")
+    assert options(Slurm()) == []
+
+
+def test_the_sites_own_words_win_over_wishes() -> None:
+    assert options(SLURM, **WISHES)[:2] == ["--account=physics", "--partition=batch"]
+    assert SLURM.honours == ("hostCount", "minMemory")
+    assert options(GRID_ENGINE, **WISHES) == ["-q batch", "-P ocean"]
+    assert GRID_ENGINE.honours == ("project",)
+    free = GridEngine(parallel_environment="grid")
+    assert options(free, **WISHES) == ["-q gpu", "-P ocean"]
+    assert free.honours == ("queue", "project")
+
+
+def test_a_single_process_asks_for_the_memory_of_its_machine() -> None:
+    assert options(Slurm(), memory_min_mb=900, processes=1) == ["--mem=900M"]
+
+
 @pytest.mark.parametrize(("out", "number"), [("17\n", "17"), ("18;alpha\n", "18")])
 def test_the_number_of_a_slurm_job(out: str, number: str) -> None:
     assert SLURM.read_submitted(said(out)) == number

@@ -120,8 +120,8 @@ class BatchManager:
 
     @property
     def honours(self) -> tuple[str, ...]:
-        """Nothing yet: queue and project are those of the configuration."""
-        return ()
+        """See `LocalManager`."""
+        return self._dialect.honours
 
     async def run(self) -> None:
         """See `LocalManager`."""

@@ -55,6 +55,10 @@ class Figures:
 class Dialect(Protocol):
     """The commands of one batch system. Readers raise LocalManagerError for what is no answer."""
 
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """See `LocalManager`."""
+
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """Queues the script; it must never be started twice by the batch system itself."""
 

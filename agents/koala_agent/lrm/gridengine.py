@@ -45,6 +45,13 @@ class GridEngine:
     project: str = ""
     options: tuple[str, ...] = ()
 
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """See Dialect. Hosts are what the parallel environment's rule makes of them, and memory has
+        no resource that all cells share."""
+        free = (("queue", self.queue), ("project", self.project))
+        return tuple(name for name, given in free if not given)
+
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect."""
         argv = ["qsub", "-terse", "-r", "n", "-notify", "-j", "y", "-S", "/bin/sh", "-N", name]
@@ -52,10 +59,12 @@ class GridEngine:
         argv += ["-o", str(placeholder.directory / OUTPUT_FILE)]
         if placeholder.time_limit_s < math.inf:
             argv += ["-l", f"h_rt={math.ceil(placeholder.time_limit_s)}"]
-        if self.queue:
-            argv += ["-q", self.queue]
-        if self.project:
-            argv += ["-P", self.project]
+        for option, value in (
+            ("-q", self.queue or placeholder.queue),
+            ("-P", self.project or placeholder.project),
+        ):
+            if value:
+                argv += [option, value]
         return Command(argv=(*argv, *self.options), stdin=script)
 
     def read_submitted(self, answer: Answer) -> str:

@@ -29,6 +29,11 @@ class Placeholder:
     it is made when missing, and the job's own output goes to `OUTPUT_FILE` in it. One that
     `may_kill` starts at once, before all that wait, where the site's own jobs may be killed for it;
     the youngest of them go, no more than needed, and none unless that makes room enough.
+
+    `queue`, `project`, `hosts` and `memory_min_mb` are what the job wishes (empty and 0: nothing);
+    a manager says in `honours` which of them it acts on, and leaves the others. `hosts` is the
+    number of machines to spread over, `memory_min_mb` what each of the `processes` needs; a single
+    process has the memory of its own machine, several have one processor each.
     """
 
     claim: str
@@ -38,6 +43,15 @@ class Placeholder:
     environment: tuple[tuple[str, str], ...] = ()
     directory: Path
     may_kill: bool = False
+    queue: str = ""
+    project: str = ""
+    hosts: int = 0
+    memory_min_mb: int = 0
+    processes: int = 1
+
+    def has_wishes(self) -> bool:
+        """Whether a refusal of the manager may be the job's own fault."""
+        return bool(self.queue or self.project or self.hosts or self.memory_min_mb)
 
 
 OUTPUT_FILE = "placeholder.out"
@@ -126,7 +140,8 @@ class LocalManager(Protocol):
     @property
     def honours(self) -> tuple[str, ...]:
         """What of `hostCount`, `minMemory`, `queue` and `project` it acts on. Whoever asks for
-        another is warned at submission."""
+        another is warned at submission. What the site's configuration sets it does not leave to
+        jobs."""
 
     async def run(self) -> None:
         """Finds what an earlier run left, then serves until `close` or until cancelled."""

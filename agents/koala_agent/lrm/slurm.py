@@ -22,7 +22,7 @@ from koala_agent.lrm.dialect import BatchJob, Figures, JobState
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder
 from koala_agent.lrm.shell import Answer, Command
 
-COLUMNS = (("JobID", 24), ("Name", 200), ("State", 24), ("exit_code", 16), ("ReasonList", 400))
+COLUMNS = (("JobID", 24), ("Name", 200), ("State", 24), ("exit_code", 16), ("Reason", 400))
 
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
@@ -73,7 +73,7 @@ NEVER = (
 
 REFUSALS = re.compile(
     r"(?i)invalid|not available|more processors|exceed|not permitted|denied|violat|unrecognized"
-    r"|too (?:many|large)|does not exist|no such"
+    r"|too (?:many|large)|does not exist|no such|can ?not be satisfied"
 )
 """What sbatch says of a request that is wrong and stays wrong; anything else may pass."""
 
@@ -87,6 +87,12 @@ class Slurm:
     qos: str = ""
     user: str = ""
     options: tuple[str, ...] = ()
+
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """See Dialect."""
+        free = (("queue", self.partition), ("project", self.account))
+        return ("hostCount", "minMemory", *(name for name, given in free if not given))
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect. One task a processor, wherever Slurm finds them."""
@@ -104,10 +110,14 @@ class Slurm:
             f"--output={placeholder.directory / OUTPUT_FILE}",
             "--open-mode=append",
         ]
+        memory_mb = placeholder.memory_min_mb
+        is_single = placeholder.processes == 1
         for option, value in (
-            ("--account", self.account),
-            ("--partition", self.partition),
+            ("--account", self.account or placeholder.project),
+            ("--partition", self.partition or placeholder.queue),
             ("--qos", self.qos),
+            ("--nodes", placeholder.hosts),
+            ("--mem" if is_single else "--mem-per-cpu", memory_mb and f"{memory_mb}M"),
         ):
             if value:
                 argv.append(f"{option}={value}")

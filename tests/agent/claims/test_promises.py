@@ -108,7 +108,13 @@ starters = st.one_of(
 )
 records = st.none() | st.builds(StarterRecord, nonce=nonces, passed_at=maybe, end=st.none() | ends)
 sites = st.one_of(
-    st.builds(SubmitFailed, claim=claims, reason=st.just("no"), is_transient=st.booleans()),
+    st.builds(
+        SubmitFailed,
+        claim=claims,
+        reason=st.just("no"),
+        is_transient=st.booleans(),
+        is_wish=st.booleans(),
+    ),
     st.builds(BatchUnlisted, claim=claims, record=records),
     st.builds(BatchFound, claim=claims),
     st.builds(BatchEnded, claim=claims, cause=st.sampled_from(list(EndCause)), record=records),

@@ -259,6 +259,16 @@ def test_an_error_of_the_local_manager_fails_the_claim(script: Script) -> None:
     assert (end.kind, end.reason) == (EndKind.FAILED, "sbatch: invalid account")
 
 
+def test_a_wish_that_the_local_manager_does_not_grant_is_no_error_of_the_site(
+    script: Script,
+) -> None:
+    """A job may name a queue that is not there: others must not lose the site for it."""
+    reason = "sbatch: Invalid partition name specified"
+    failed = SubmitFailed(claim=CLAIM, reason=reason, is_transient=False, is_wish=True)
+    end = gone(script.tell(a_hold(), failed))
+    assert (end.kind, end.reason) == (EndKind.REFUSED, reason)
+
+
 def test_a_transient_error_is_tried_again_until_the_grace_time_ends(script: Script) -> None:
     script.tell(a_hold())
     failed = SubmitFailed(claim=CLAIM, reason="controller down", is_transient=True)
