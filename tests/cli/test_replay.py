@@ -167,7 +167,7 @@ def copied(journal: Path, tmp_path: Path) -> Path:
             "UPDATE digest SET digest = 'other'",
             "gives another state than the one that",
         ),
-        ("PRAGMA user_version = 7", "journal format 7; this version knows format 1"),
+        ("PRAGMA user_version = 99", "journal format 99; this version knows format"),
     ],
 )
 def test_a_damaged_journal_is_refused_before_anything_is_told(

@@ -185,13 +185,9 @@ def drawn(scenario: Scenario) -> Told:
     run.play()
     chronicle = Chronicle()
     scheduler = Scheduler(scenario.parameters, NO_POLICIES)
-    chronicle.note(
-        ParametersChanged(
-            parameters=scenario.parameters, policies=(("placement", scenario.placement),)
-        ),
-        0.0,
-        [],
-    )
+    policies = (("placement", scenario.placement), ("queueing", scenario.queueing))
+    first = ParametersChanged(parameters=scenario.parameters, policies=policies)
+    chronicle.note(first, 0.0, [])
     for record in run.world.daemon.journal:
         actions = scheduler.replay(record.event, record.at, json.loads(record.answers))
         chronicle.note(record.event, record.at, actions)

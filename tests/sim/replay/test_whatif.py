@@ -14,9 +14,11 @@ from koala.core.events import (
     SiteDrained,
     SiteReported,
 )
+from koala.core.invariants import check
 from koala.core.job import Deadline
 from koala.core.parameters import Parameters
 from koala.core.values import FileName, JobId, SiteName, UserName
+from koala.policies import BUILT_IN
 from koala.sim.faults import Chances
 from koala.sim.replay.whatif import Comparison
 from tests.harness.builders import HIGH, a_component, a_site, a_spec
@@ -63,6 +65,23 @@ def test_another_claim_fraction_claims_at_another_instant() -> None:
     assert found["what_if"]["claimed_at"] == pytest.approx(10.0 + 25.0, abs=0.2)
     held = [found[column]["held_processor_s"] for column in ("simulated", "what_if")]
     assert held == pytest.approx([8 * 25.0, 8 * 75.0], rel=0.05)
+
+
+@pytest.mark.parametrize("queueing", BUILT_IN["queueing"])
+def test_any_discipline_may_have_been_in_force(queueing: str) -> None:
+    """A large job before small ones: the global queue of GS keeps its order, koala's scans do
+    not (Multiple queues, 2.4)."""
+    grid = Grid(sites={"delft": 8, "leiden": 8}, run_s={"j1": 50.0, "j2": 20.0, "j3": 20.0})
+    grid.submit("j1", a_spec(4), at=10.0)
+    grid.submit("j2", a_spec(8, 8), at=20.0)
+    grid.submit("j3", a_spec(4), at=30.0)
+    comparison = grid.told(1000.0).compare(queueing=queueing)
+    check(comparison.columns["what_if"].scheduler, comparison.columns["what_if"].chronicle.last_at)
+    found = rows(comparison, "j3")
+    assert found["simulated"]["started_at"] == pytest.approx(30.0, abs=1.0)
+    assert found["what_if"]["phase"] == "Finished"
+    if queueing == "GS":
+        assert found["what_if"]["started_at"] == pytest.approx(10.0 + 50.0 + 20.0, abs=2.0)
 
 
 def test_other_users_are_where_they_were() -> None:
