@@ -1,13 +1,13 @@
-"""Figures 2 to 5 (KOALA 5), at any setting of the experiment."""
+"""Figures 1 to 5 (KOALA 3.2, 5), at any setting of the experiment."""
 
 from __future__ import annotations
 
 from koala.sim.das.run import DRAWN_S, over_time
 from koala.sim.das.setting import Group, Setting
+from koala.sim.papers.koala.points import PRIORITIES
 from koala.sim.papers.paper import Figure, Panel, Quantity, Series
 
 LINES = {"busy": "in all", "local": "other users", "koala": "KOALA"}
-PRIORITIES = ("high", "low")
 
 
 def figures(setting: Setting, *, until_s: float = DRAWN_S) -> tuple[Figure, ...]:
@@ -24,6 +24,55 @@ def figures(setting: Setting, *, until_s: float = DRAWN_S) -> tuple[Figure, ...]
                 _panel(setting, "start delay", "start_delay_s", "s"),
             ),
         ),
+    )
+
+
+def time_line(setting: Setting) -> Figure:
+    """Figure 1: the points of the time line, as they came to be in the last attempt of each job."""
+    classes = [(size, priority) for size in setting.sizes for priority in PRIORITIES]
+    points = {
+        "C: claimed": "claimed",
+        "D: job start time": "start",
+        "barrier opens": "started",
+        "E: finished": "ended",
+    }
+    return Figure(
+        number=1,
+        title="The time line of a job submission",
+        panels=(
+            Panel(
+                title="from A (submitted) to B (placed)",
+                x=tuple(f"{size} {priority}" for size, priority in classes),
+                series=(
+                    Series(
+                        name="A to B",
+                        of=tuple(
+                            Quantity(setting, f"placement_s.{size}.{priority}")
+                            for size, priority in classes
+                        ),
+                    ),
+                ),
+                x_label="job size and priority",
+                y_label="s",
+            ),
+            Panel(
+                title="from B on",
+                x=tuple(points),
+                series=tuple(
+                    Series(
+                        name=f"{size} {priority}",
+                        of=tuple(
+                            Quantity(setting, f"{name}.{size}.{priority}")
+                            for name in points.values()
+                        ),
+                    )
+                    for size, priority in classes
+                ),
+                y_label="s after placement",
+            ),
+        ),
+        note="Means over the last attempt of each job. C is when all components were claimed, D "
+        "the JST; the barrier opens later when a file is late.",
     )
 
 
