@@ -103,6 +103,7 @@ def job_text(
         ("job", f"{job['job']} of {job['owner'] or 'nobody'}, {job['priority']} priority"),
         ("phase", f"{phase}{': ' + clean(job['reason']) if job['reason'] else ''}"),
         ("submitted", moment(job["submitted_at"], zone)),
+        ("deadline", _deadline(job["deadline"], zone)),
         ("attempt", f"{job['attempts']}, after {_counted(job['placement_tries'], 'placement')} and"
                     f" {_counted(job['claiming_tries'], 'claiming')}"),
         ("files", _transfer(timeline)),
@@ -202,6 +203,17 @@ def size(size_bytes: int | None) -> str:
 
 def _counted(count: int, kind: str) -> str:
     return f"{count} {kind} {'try' if count == 1 else 'tries'}"
+
+
+def _deadline(deadline: Document | None, zone: tzinfo | None) -> str:
+    if deadline is None:
+        return ""
+    text = moment(deadline["deadline_at"], zone)
+    left = deadline["tries_left"]
+    if not left:
+        return text
+    next_at = moment(deadline["next_try_at"], zone)
+    return f"{text}, {_counted(left, 'claiming')} left, the next at {next_at}"
 
 
 def _transfer(timeline: Document) -> str:

@@ -196,12 +196,7 @@ def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
         state.tell(job, f"component {label} {way} to {move.site}", now)
         settle_member(state, job, member, move, now)
         claim(state, job, member, now)
-    if plan.forced and is_affordable(state, job, plan.forced, now):
-        for assignment in plan.forced:
-            member = members[assignment.component]
-            if member.site != assignment.site:
-                settle_member(state, job, member, assignment, now)
-            claim(state, job, member, now, may_kill=True)
+    force(state, job, plan.forced, now)
     for component in plan.preempting:
         claim(state, job, members[component], now, is_preempting=True)
     if not all(members[component].claim for component in plan.preempting):
@@ -211,6 +206,24 @@ def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
         if other is not None:
             other.preemptions += 1
             set_back(state, other, f"preempted by {job.id}", now)
+
+
+def force(state: State, job: Job, forced: tuple[Assignment, ...], now: Instant) -> None:
+    """Claim where there is room only once local jobs are killed, unless that is over the hold
+    budgets.
+    """
+    if job.attempt is None or not is_affordable(state, job, forced, now):
+        return
+    members = {member.component: member for member in job.attempt.members}
+    for assignment in forced:
+        member = members[assignment.component]
+        if member.site != assignment.site:
+            settle_member(state, job, member, assignment, now)
+        if state.sites[assignment.site].facts.may_kill_local:
+            label = job.spec.label(assignment.component)
+            text = f"component {label} may have local jobs of {assignment.site} killed"
+            state.tell(job, text, now)
+        claim(state, job, member, now, may_kill=True)
 
 
 def settle_member(

@@ -80,6 +80,7 @@ def a_job(**changes: Any) -> dict[str, Any]:
         "failures": 0,
         "preemptions": 0,
         "claim_fraction": 0.75,
+        "deadline": None,
         "timeline": a_timeline(),
         "parts": [a_part(), a_part(component=1, label="east", site="vu", file_site=None)],
         "claims_owed": 0,

@@ -96,6 +96,16 @@ def test_a_job_shows_its_components_and_its_story() -> None:
     )
 
 
+def test_a_job_with_a_deadline_shows_it_and_its_next_try() -> None:
+    waiting = {"deadline_at": 4600.0, "next_try_at": 4500.5, "tries_left": 2}
+    lines = job_text(a_job(phase="Placing", deadline=waiting), zone=UTC).splitlines()
+    assert lines[3] == (
+        "deadline   1970-01-01 01:16:40, 2 claiming tries left, the next at 1970-01-01 01:15:00"
+    )
+    over = {"deadline_at": 4600.0, "next_try_at": None, "tries_left": 0}
+    assert "deadline   1970-01-01 01:16:40\n" in job_text(a_job(deadline=over), zone=UTC)
+
+
 def test_a_waiting_component_shows_why_and_where_it_must_run() -> None:
     part = a_part(
         site=None, fixed_site="vu", end=None, claim=None, refusal="only 3 of 4 processors are idle"

@@ -300,6 +300,7 @@ def test_local_jobs_are_killed_at_the_last_try_where_their_site_allows_it(begin:
     script.tell(a_job("j", 4, deadline=D)).at(97.9).expect_nothing()
     claim = script.at(98).expect(ClaimProcessors)
     assert (claim.site, claim.may_kill) == ("b", True)
+    assert "component 0 may have local jobs of b killed" in script.story("j")
 
 
 def test_idle_processors_are_taken_before_anybody_is_killed(begin: Begin) -> None:

@@ -15,7 +15,9 @@ from tests.examples.stage import EXAMPLES
 DESCRIPTIONS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.rsl"))
 SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
 """The grid that the descriptions are written for (KOALA 2.1): the DAS."""
-JOB_WIDE = {"priority", "inputfile", "inputmode", "maxhold", "quorum", "retry"}
+SHELL = ("deadline.rsl", "hello.rsl")
+"""They start programs that every site has."""
+JOB_WIDE = {"deadline", "priority", "inputfile", "inputmode", "maxhold", "quorum", "retry"}
 OF_A_COMPONENT = {
     *("executable", "arguments", "environment", "count", "jobtype", "maxwalltime", "label"),
     *("resourcemanagercontact", "subjobstarttype", "outputfile"),
@@ -39,6 +41,7 @@ def _clauses(name: str) -> tuple[dict[str, list[Any]], list[dict[str, list[Any]]
 
 def test_all_descriptions_are_here() -> None:
     assert DESCRIPTIONS == [
+        "deadline.rsl",
         "fedavg/fedavg.rsl",
         "hello.rsl",
         "high-priority.rsl",
@@ -62,7 +65,7 @@ def test_a_description_uses_known_attributes_and_fits_the_grid(name: str) -> Non
         assert int(component["maxwalltime"][0]) >= 1
 
 
-@pytest.mark.parametrize("name", [name for name in DESCRIPTIONS if name != "hello.rsl"])
+@pytest.mark.parametrize("name", [name for name in DESCRIPTIONS if name not in SHELL])
 def test_a_program_understands_the_arguments_that_its_description_gives(name: str) -> None:
     for component in _clauses(name)[1]:
         path, *arguments = component["arguments"]
@@ -78,6 +81,7 @@ def test_the_numbers_of_components_are_those_of_the_readme() -> None:
         for name in DESCRIPTIONS
     }
     assert shapes == {
+        "deadline.rsl": [2] * 2,
         "fedavg/fedavg.rsl": [1] * 4,
         "hello.rsl": [1] * 2,
         "high-priority.rsl": [48] * 3,
