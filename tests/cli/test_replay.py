@@ -200,7 +200,8 @@ def test_a_journal_that_another_version_wrote_is_refused_by_the_event(copied: Pa
     journal.close()
     run = koala_here("replay", str(journal.path))
     assert run.returncode == 1
-    assert f"event {place + 1} (Woken) cannot be replayed" in run.stderr
+    kind = type(records[place].event).__name__
+    assert f"event {place + 1} ({kind}) cannot be replayed" in run.stderr
 
 
 @pytest.mark.parametrize(
