@@ -65,6 +65,10 @@ demo: $(STAMP)  ## A whole grid on this machine, with co-allocated jobs
 swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000)
 	@$(BIN)/python -m tests.sim.swarm --seeds $(SEEDS) $(ARGS)
 
+.PHONY: bench-sim
+bench-sim: $(STAMP)  ## Measure the simulator beside plain loops that do the same
+	@$(BIN)/python -m tests.bench --only multiqueue $(ARGS)
+
 .PHONY: bench
 bench: $(STAMP)  ## Measure the core, the journal and the live path
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -4,6 +4,7 @@ the job's story.
 
 from __future__ import annotations
 
+from koala.core.facts import fixed_site
 from koala.core.job import (
     Attempt,
     Claim,
@@ -77,6 +78,9 @@ def _check_deadline(state: State, job: Job, deadline_at: Instant, now: Instant) 
 
 def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
     assert attempt.number == job.attempts, f"{job.id}/{attempt.number} is not its newest"
+    for member in attempt.members:
+        allowed = fixed_site(job, member.component) or member.site
+        assert member.site in (None, allowed), f"{job.id} is at {member.site}: {job.story}"
     barrier = [
         m
         for m in attempt.present

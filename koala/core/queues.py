@@ -25,6 +25,11 @@ def local_site(queue: QueueName | None) -> SiteName | None:
     return None if queue is None or queue.startswith("*") else SiteName(queue)
 
 
+def short(queue: QueueName) -> str:
+    """A word for it: high, low, global, or the name of the site."""
+    return queue.removeprefix("*") or "global"
+
+
 def spoken(queue: QueueName) -> str:
     """What people call a queue."""
     if queue == GLOBAL:

@@ -25,6 +25,7 @@ from koala.core.job import (
     Running,
     Stopping,
 )
+from koala.core.queues import short
 from koala.core.state import State
 from koala.core.tries import tries_left
 from koala.core.values import Instant, JobId, SiteName
@@ -55,6 +56,7 @@ def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
     return {
         **summary(job),
         "status": job.phase.status if isinstance(job.phase, Failed) else None,
+        "queue": None if job.queue is None else short(job.queue),
         "placement_tries": job.placement_tries,
         "claiming_tries": job.claiming_tries,
         "retries": job.retries,

@@ -13,7 +13,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench import core, live, references
+from tests.bench import core, live, multiqueue, references
 from tests.bench.figures import Figure, Measurement, document, machine, table
 
 MEASUREMENTS: dict[str, Measurement] = {
@@ -23,6 +23,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "launches": live.launches,
     "latency": live.latency,
     "thousand": live.thousand,
+    "multiqueue": multiqueue.measure,
 }
 OUT = Path("bench-out") / "bench.json"
 

@@ -79,6 +79,7 @@ def a_job(**changes: Any) -> dict[str, Any]:
         "retries": 0,
         "failures": 0,
         "preemptions": 0,
+        "queue": "low",
         "claim_fraction": 0.75,
         "deadline": None,
         "timeline": a_timeline(),

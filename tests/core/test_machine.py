@@ -21,6 +21,7 @@ from koala.core.slots import NO_POLICIES
 from koala.core.snapshot import digest
 from koala.core.values import ClaimId, FileName, JobId, Priority, SiteName, TransferId, UserName
 from koala.policies import chosen
+from koala.policies.queueing.multiqueue import DISCIPLINES
 from tests.harness.builders import a_component, a_spec
 
 SITES = [SiteName(name) for name in ("a", "b", "c")]
@@ -44,6 +45,7 @@ SPECS = st.builds(
         for _ in range(2)
     ),
     file=st.sampled_from([None, *FILES]),
+    queue=st.sampled_from([None, *SITES]),
     priority=st.sampled_from(Priority),
     quorum=st.sampled_from([None, None, 1, 2]),
     retries=st.integers(0, 1),
@@ -85,10 +87,14 @@ class Machine(RuleBasedStateMachine):
         self.is_broken = False
         self.over: dict[JobId, str] = {}
 
-    @initialize(parameters=PARAMETERS, placement=st.sampled_from(["CF", "WF"]))
-    def begin(self, parameters: Parameters, placement: str) -> None:
+    @initialize(
+        parameters=PARAMETERS,
+        placement=st.sampled_from(["CF", "WF", "WF-distinct"]),
+        queueing=st.sampled_from(["koala", "koala", *DISCIPLINES]),
+    )
+    def begin(self, parameters: Parameters, placement: str, queueing: str) -> None:
         self.began_with = parameters
-        self.scheduler = Scheduler(parameters, chosen(placement=placement))
+        self.scheduler = Scheduler(parameters, chosen(placement=placement, queueing=queueing))
         self.tell(ev.DaemonStarted(epoch=1))
         for site in SITES:
             self.register(site=site, idle=4, preemptible=True)
@@ -282,9 +288,11 @@ class Machine(RuleBasedStateMachine):
 
     # --- the daemon ---
 
-    @rule()
-    def restart(self) -> None:
+    @rule(queueing=st.sampled_from([None, None, "koala", *DISCIPLINES]))
+    def restart(self, queueing: str | None) -> None:
         self.epoch += 1
+        if queueing is not None:
+            self.scheduler.policies = chosen(queueing=queueing)
         self.tell(ev.DaemonStarted(epoch=self.epoch))
 
     @rule(parameters=PARAMETERS)
