@@ -203,6 +203,8 @@ def _outcome(setting: Setting, batches: Sequence[Tally]) -> Outcome:
     # never compared.
     values["measured_response"] = values["local_response"]
     values["fail_rate"] = 100.0 - values["success_rate"]
+    killed = sum(tally.killed for tally in batches)
+    values["killed_of_ended"] = _percent(killed, killed + sum(one.completed for one in batches))
     return Outcome(values=values, is_saturated=found.is_saturated)
 
 

@@ -14,6 +14,7 @@ WORDS = {
     "success_rate": "success",
     "fail_rate": "failed",
     "local_kill_rate": "killed",
+    "killed_of_ended": "killed of those that ended",
     "total_load": "total load",
     "global_load": "global load",
     "local_load": "local load",
