@@ -1,0 +1,59 @@
+"""`koala simulate workload`: logs that `koala simulate trace` replays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from koala.workload import swf
+from koala.workload.logs import Log
+from tests.cli.command import koala_here
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lublin",),
+        ("lublin", "--kinds", "--stretch", "0.5", "--processors", "100"),
+        ("das", "--sizes", "1:32", "--run", "100", "--overestimate", "3"),
+    ],
+)
+def test_a_synthetic_log_is_replayed(tmp_path: Path, words: tuple[str, ...]) -> None:
+    made = koala_here("simulate", "workload", *words, "--jobs", "200", "--seed", "7")
+    assert (made.returncode, made.stderr) == (0, "")
+    again = koala_here("simulate", "workload", *words, "--jobs", "200", "--seed", "7")
+    assert again.stdout == made.stdout
+    path = tmp_path / "made.swf"
+    path.write_text(made.stdout, encoding="ascii")
+    found = json.loads(koala_here("simulate", "trace", str(path), "--json").stdout)
+    assert (found["read"], found["jobs"], found["processors_from"]) == (200, 200, "MaxProcs")
+    assert found["changed"]["out_of_order"] == 0
+
+
+def test_estimates_are_the_run_time_times_up_to_what_was_asked_for(tmp_path: Path) -> None:
+    made = koala_here("simulate", "workload", "das", "--jobs", "500", "--overestimate", "4")
+    path = tmp_path / "made.swf"
+    path.write_text(made.stdout, encoding="ascii")
+    jobs = list(swf.jobs(Log(path, swf.FORMAT)))
+    assert all(job[3] <= job[8] <= 4 * job[3] for job in jobs)
+    assert max(job[8] / job[3] for job in jobs) > 3
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("poisson",), "MODEL poisson: allowed are lublin, das"),
+        (("das", "--sizes", "1:200"), "--sizes 1:200: at most 128"),
+        (("das", "--q", "2"), "q is 2.0; 0 < q <= 1 is allowed"),
+        (("das", "--run", "0"), "allowed is more than 0"),
+        (("lublin", "--stretch", "0"), "--stretch 0.0: allowed is more than 0"),
+        (("lublin", "--overestimate", "0.5"), "--overestimate 0.5: allowed is 0, or 1 and more"),
+        (("lublin", "--jobs", "0"), "0"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(words: tuple[str, ...], text: str) -> None:
+    run = koala_here("simulate", "workload", *words)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert text in run.stderr
