@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koala.core import events as ev
 from koala.core.budget import Budget
-from koala.core.ending import drop_member, drop_transfer, fail, set_back
+from koala.core.ending import drop_member, drop_transfer, fail, on_missed, set_back
 from koala.core.facts import (
     describe,
     fixed_site,
@@ -44,7 +44,7 @@ from koala.core.slots import (
 from koala.core.starting import advance_start
 from koala.core.state import State
 from koala.core.timers import Bell
-from koala.core.tries import last_claim_at, next_claim
+from koala.core.tries import last_claim_at, missed_at, next_claim
 from koala.core.values import (
     ClaimId,
     Instant,
@@ -72,6 +72,9 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
     """A claiming try (KOALA 3.2, 3.3): ask the policy, do as it says, set the next JCT."""
     attempt = job.attempt
     assert attempt is not None
+    if job.deadline_at is not None and now >= missed_at(state, job):
+        on_missed(state, job, now)  # nobody is killed for a job that is too late
+        return
     limit = state.parameters.claiming_tries_max
     if limit and job.claiming_tries >= limit:
         fail(state, job, f"not claimed in {limit} claiming tries", now)

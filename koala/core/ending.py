@@ -11,7 +11,7 @@ from koala.core.actions import (
     PublishOutputs,
     StopClaim,
 )
-from koala.core.facts import describe
+from koala.core.facts import describe, is_held
 from koala.core.grid import (
     Site,
 )
@@ -21,7 +21,9 @@ from koala.core.job import (
     Attempt,
     Cancelled,
     Claim,
+    Claiming,
     ClaimPhase,
+    Delayed,
     EndKind,
     Failed,
     Finished,
@@ -31,6 +33,7 @@ from koala.core.job import (
     Placing,
     Releasing,
     Running,
+    Starting,
     StartType,
     Stopping,
 )
@@ -39,7 +42,7 @@ from koala.core.timeline import (
     lowered_fraction,
 )
 from koala.core.timers import Bell
-from koala.core.tries import tries_left
+from koala.core.tries import missed_at, tries_left
 from koala.core.values import (
     Instant,
     SiteName,
@@ -100,6 +103,31 @@ def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
 
 def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | None = None) -> None:
     end(state, job, Failed(at=now, reason=reason, status=status), f"failed: {reason}", now)
+
+
+def on_missed(state: State, job: Job, now: Instant) -> None:
+    """The deadline and what it may be missed by may be over."""
+    if not isinstance(job.phase, Delayed | Placing | Claiming | Starting):
+        return
+    if now < missed_at(state, job):
+        state.timers.set(missed_at(state, job), Bell.MISS, job.id)
+        return
+    late_s = state.parameters.late_max_s
+    fail(state, job, f"deadline missed by more than {late_s:g} s: {obstacle(state, job)}", now)
+
+
+def obstacle(state: State, job: Job) -> str:
+    """What a job with a deadline lacked."""
+    attempt = job.attempt
+    if attempt is None:
+        return "it was delayed" if isinstance(job.phase, Delayed) else "it was not placed"
+    missing = [m for m in attempt.present if not is_held(state, m)]
+    if missing:
+        return "not claimed: " + ", ".join(describe(job, member) for member in missing)
+    fetching = [m for m in attempt.present if not m.is_fetched]
+    if fetching:
+        return "no input file yet: " + ", ".join(describe(job, member) for member in fetching)
+    return f"not armed in {attempt.arms} rounds"
 
 
 def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:

@@ -8,9 +8,7 @@ from koala.core.ageing import is_door_held
 from koala.core.claiming import settle_member, try_to_claim
 from koala.core.ending import admit, fail
 from koala.core.facts import (
-    describe,
     fixed_site,
-    is_held,
     is_optional_member,
     part_of_file,
     picture_of,
@@ -27,17 +25,15 @@ from koala.core.grid import (
 from koala.core.job import (
     Attempt,
     Claiming,
-    Delayed,
     Job,
     Member,
     Placing,
-    Starting,
 )
 from koala.core.queues import queued_at
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.timers import Bell
-from koala.core.tries import first_claim, missed_at, tries_left
+from koala.core.tries import first_claim, tries_left
 from koala.core.values import (
     FOREVER,
     Instant,
@@ -69,31 +65,6 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
         return
     place(state, job, Placement(assignments=()), picture_of(state, now), now)
     admit(state, now)
-
-
-def on_missed(state: State, job: Job, now: Instant) -> None:
-    """The deadline and what it may be missed by are over, and the job was not released."""
-    if not isinstance(job.phase, Delayed | Placing | Claiming | Starting):
-        return
-    if now < missed_at(state, job):
-        state.timers.set(missed_at(state, job), Bell.MISS, job.id)
-        return
-    late_s = state.parameters.late_max_s
-    fail(state, job, f"deadline missed by more than {late_s:g} s: {obstacle(state, job)}", now)
-
-
-def obstacle(state: State, job: Job) -> str:
-    """What a job with a deadline lacked."""
-    attempt = job.attempt
-    if attempt is None:
-        return "it was delayed" if isinstance(job.phase, Delayed) else "it was not placed"
-    missing = [m for m in attempt.present if not is_held(state, m)]
-    if missing:
-        return "not claimed: " + ", ".join(describe(job, member) for member in missing)
-    fetching = [m for m in attempt.present if not m.is_fetched]
-    if fetching:
-        return "no input file yet: " + ", ".join(describe(job, member) for member in fetching)
-    return f"not armed in {attempt.arms} rounds"
 
 
 def can_take(state: State, job: Job) -> bool:

@@ -17,11 +17,11 @@ from typing import Any
 from koala.core import events as ev
 from koala.core.actions import Action, Wanted
 from koala.core.claiming import claim_when_answered, judge_when_due, on_granted
-from koala.core.ending import admit, await_try, on_cancel
+from koala.core.ending import admit, await_try, on_cancel, on_missed
 from koala.core.job import Claiming, Job, Starting
 from koala.core.losing import on_fenced, on_gone
 from koala.core.parameters import Parameters
-from koala.core.placing import on_missed, on_try_due
+from koala.core.placing import on_try_due
 from koala.core.queueing import SCANS, TURNS, adopt_discipline, on_scan_due, on_submitted
 from koala.core.slots import Policies
 from koala.core.starting import advance_start, on_armed, on_passed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koala.core.actions import ArmClaim, ClaimProcessors, PublishOutputs, StartTransfer, StopClaim
-from koala.core.events import TransferFailed
+from koala.core.events import TransferFailed, Woken
 from koala.core.explain import why
 from koala.core.grid import Assignment, GridView, Replica, SiteView
 from koala.core.job import Deadline, EndKind
@@ -176,6 +176,24 @@ def test_a_job_is_held_no_longer_than_its_hold_allows(begin: Begin) -> None:
     script.drop()
 
 
+def test_sites_that_the_job_may_not_use_do_not_say_when_it_is_tried(script: Script) -> None:
+    """X is three of the largest grace of its own sites."""
+    others = a_site("b", grace_s=20.0, owner="bob")
+    script.tell(a_site("a"), others, a_job("j", 4, deadline=D)).at(94).expect_nothing()
+    script.at(95).expect(ClaimProcessors, at=94.1, site="a")
+
+
+def test_a_daemon_that_allows_more_lateness_waits_longer(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=100.0).ignore(StartTransfer)
+    script.tell(a_site("a", idle=0), a_site("b")).replica("f", "a", 1000)
+    script.tell(a_job("j", 4, file="f", deadline=D)).change(late_max_s=5.0).at(95)
+    script.grant(*script.claimed("j")).at(104.9)
+    assert script.phase("j") == "Starting"
+    script.at(105)
+    assert "deadline missed by more than 5 s" in script.reason("j")
+    script.drop()
+
+
 def test_a_deadline_that_passes_while_a_job_is_delayed_fails_it(begin: Begin) -> None:
     script = begin(queue_jobs_max=1)
     script.tell(a_site("a", idle=0), a_job("first", 8), a_job("j", 1, deadline=D))
@@ -191,6 +209,24 @@ def test_a_deadline_that_is_past_when_the_job_comes_fails_it(script: Script) -> 
 
 
 # --- beside other jobs ---
+
+
+def test_local_jobs_are_killed_also_when_the_tries_before_were_used_up(begin: Begin) -> None:
+    """Mp = 0: one try at 49; GP waits for the deadline all the same."""
+    script = begin(at_deadline="kill", deadline_tries_max=0, **LONG_WAIT)
+    script.tell(a_site("a", idle=0, may_kill_local=True)).report("a", 0, local=8)
+    script.tell(a_job("j", 4, deadline=D)).at(97.9).expect_nothing()
+    assert script.at(98).expect(ClaimProcessors).may_kill
+
+
+def test_nobody_is_killed_for_a_job_that_is_too_late(begin: Begin) -> None:
+    """The daemon stood still for a while: timers ring late, those of tries first."""
+    script = kill(begin)
+    script.tell(a_site("a", idle=0, may_kill_local=True)).report("a", 0, local=8)
+    script.tell(a_job("j", 4, deadline=D)).at(90)
+    script.now = 103.0
+    script.tell(Woken())
+    assert "deadline missed by more than 2 s" in script.reason("j")
 
 
 def test_others_pass_a_job_that_waits_for_its_deadline(begin: Begin) -> None:
