@@ -1,7 +1,7 @@
 """The scheduler's whole state, and the few ways in which every step of the pipeline writes it.
 
 The steps are functions of the state, one module each, ordered so that a step calls only what comes
-before it: `facts` (readings), `wanted`, `ending`, `starting`, `claiming`, `placing`, `losing`,
+before it: `facts` (readings), `tries`, `wanted`, `ending`, `starting`, `claiming`, `placing`, `losing`,
 `watching`.
 """
 
