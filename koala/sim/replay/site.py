@@ -1,9 +1,9 @@
 """A site of a what-if: other users' load as recorded, our claims as this run makes them.
 
 There is no local queue to model (see `others`): a claim begins when the processors that others
-leave idle suffice, within the grace time, and is refused else. How long it takes to answer, whether it errs, and what
-is lost there is taken from the recording, by instant. While the site is cut off, what it has to
-tell waits, orders get lost, and leases run out, as they do live.
+leave idle suffice, within the grace time, and is refused else. How long it takes to answer, whether
+it errs, and what is lost there is taken from the recording, by instant. While the site is cut off,
+what it has to tell waits, orders get lost, and leases run out, as they do live.
 """
 
 from __future__ import annotations
