@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from koala.sim.multicluster import GridReplay, Multicluster, rule
 from koala.workload import swf
 from koala.workload.arrivals import Arrivals
 from koala.workload.logs import Log
+from tests.cli.command import koala_here
 
 DAS = (144, 64, 64, 64, 64)
 
@@ -130,3 +132,25 @@ def test_local_users_take_what_is_theirs(tmp_path: Path) -> None:
 def test_numbers_that_a_log_gives_twice_are_two_jobs(tmp_path: Path) -> None:
     report = replayed(tmp_path / "log.swf", [(1, 0, 1, 5), (1, 3, 1, 5)]).run()
     assert started(report) == {"1": (0, ("large",)), "1.1": (3, ("large",))}
+
+
+def test_the_command_replays_a_log_on_the_sites_of_a_grid_file(tmp_path: Path) -> None:
+    log, grid = tmp_path / "log.swf", tmp_path / "grid.toml"
+    log.write_text(
+        "1 0 -1 100 6 -1 -1 6 100 -1 1 1 1 1 1 1 -1 -1\n"
+        "2 10 -1 50 12 -1 -1 12 50 -1 1 1 1 1 1 1 -1 -1\n",
+        encoding="utf-8",
+    )
+    grid.write_text(
+        "[sites.large.site]\nprocessors = 8\n[sites.small.site]\nprocessors = 4\n", encoding="utf-8"
+    )
+    words = ("simulate", "trace", str(log), "--grid", str(grid), "--json")
+    done = koala_here(*words, "--jobs-out", str(tmp_path / "jobs.csv"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["finished"], found["split_jobs"], found["processors"]) == (2, 1, 12)
+    assert len((tmp_path / "jobs.csv").read_text().splitlines()) == 3
+    wrong = koala_here(*words, "--policy", "fcfs")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "--policy fcfs: allowed is it without --grid" in wrong.stderr
+    assert "allowed are equal, fill" in koala_here(*words, "--split", "half").stderr

@@ -13,7 +13,7 @@ import pytest
 from tests.sim.swarm import attempt
 
 SEEDS = 300
-BLOCK = 25
+BLOCK = 50
 KEPT = [
     int(line.split(maxsplit=1)[0])
     for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()

@@ -28,7 +28,9 @@ FORMATS = ("swf", "gwf")
 def trace(
     *,
     file: Annotated[Path, typer.Argument(help="Log of jobs: SWF or GWF, gzipped or not.")],
-    policy: Annotated[str, typer.Option(help="fcfs, easy or conservative.")] = "easy",
+    policy: Annotated[
+        str | None, typer.Option(help="fcfs, easy or conservative.  [default: easy]")
+    ] = None,
     processors: Annotated[
         int | None,
         typer.Option(
@@ -62,18 +64,58 @@ def trace(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from --checkpoint, with the same options.")
     ] = False,
+    grid: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="GRID.toml",
+            help="Replay it on all sites of a grid file, under its parameters and policies: the"
+            " scheduler places the jobs, and co-allocates those that are too large for one site.",
+        ),
+    ] = None,
+    split: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE",
+            help="With --grid, how such a job is cut: equal (the fewest components as equal as"
+            " possible), fill (the largest sites whole), or N (equal, at most N processors each).",
+        ),
+    ] = "equal",
     as_json: shared.JSON = False,
     plot: shared.Plot = None,
 ) -> None:
-    """Replay a log of jobs on one site, as its users' jobs.
+    """Replay a log of jobs on one site, as its users' jobs, or on a whole multicluster.
 
-    The agents' model of a local manager alone schedules them. --jobs-out has the jobs in the order
-    in which they end; all times are seconds from the first submission.
+    On one site the agents' model of a local manager alone schedules them. --jobs-out has the jobs
+    in the order in which they end; all times are seconds from the first submission.
     """
     from koala.sim.trace.replay import Replay, Setting
     from koala.workload.arrivals import Overrun
     from koala_agent.lrm.model import Discipline
 
+    if grid is not None:
+        from koala.cli.simulating.multicluster import on_grid
+
+        given = {
+            "policy": policy,
+            "processors": processors,
+            "events": events,
+            "checkpoint": checkpoint,
+            "plot": plot,
+        }
+        for option, value in given.items():
+            if value is not None:
+                raise ConfigError(f"--{option} {value}: allowed is it without --grid")
+        on_grid(
+            file,
+            _format(file, log_format),
+            grid=grid,
+            split=split,
+            overrun=Overrun(shared.one_of("overrun", overrun, OVERRUNS)),
+            until=until,
+            jobs_out=jobs_out,
+            as_json=as_json,
+        )
+        return
     if resume and checkpoint is None:
         raise ConfigError("--resume needs --checkpoint FILE")
     if checkpoint is not None and file.exists() and not file.is_file():
@@ -81,7 +123,7 @@ def trace(
     setting = Setting(
         path=file,
         form=_format(file, log_format),
-        discipline=Discipline(shared.one_of("policy", policy, POLICIES)),
+        discipline=Discipline(shared.one_of("policy", policy or "easy", POLICIES)),
         processors=processors,
         overrun=Overrun(shared.one_of("overrun", overrun, OVERRUNS)),
         changes=_changes(events),
