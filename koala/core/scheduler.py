@@ -111,8 +111,11 @@ class Scheduler(State):
             case ev.SiteReported():
                 on_reported(self, event)
             case ev.SiteRegistered():
+                site = self.sites.get(event.site)
+                before = None if site is None else (site.facts.grace_s, site.facts.owner)
                 on_registered(self, event, now)
-                self._await_tries(now)
+                if before != (event.facts.grace_s, event.facts.owner):
+                    self._await_tries(now)
             case ev.SiteDisconnected():
                 on_disconnected(self, event.site, now)
             case ev.SiteDrained():

@@ -15,6 +15,7 @@ from koala.core.grid import Assignment, GridView, Replica, SiteView
 from koala.core.job import Deadline, EndKind
 from koala.core.slots import ClaimQuestion, Ground, PendingPart
 from koala.core.timeline import considered_at, next_try_at, tries
+from koala.core.timers import Bell
 from koala.core.values import FileName, JobId, Priority, SiteName, TransferId, UserName
 from koala.policies.claiming.repeated import make_room, repeated
 from koala.policies.placement.worst_fit import worst_fit
@@ -181,6 +182,21 @@ def test_sites_that_the_job_may_not_use_do_not_say_when_it_is_tried(script: Scri
     others = a_site("b", grace_s=20.0, owner="bob")
     script.tell(a_site("a"), others, a_job("j", 4, deadline=D)).at(94).expect_nothing()
     script.at(95).expect(ClaimProcessors, at=94.1, site="a")
+
+
+def test_a_site_with_a_longer_grace_lets_tries_begin_earlier(begin: Begin) -> None:
+    """It registers when the job waits already; one that only comes back sets no timer again."""
+    script = begin()
+    script.tell(a_site("a", idle=0), a_job("j", 4, deadline=D)).tell(a_site("b", grace_s=20.0))
+    claim = script.at(81).expect(ClaimProcessors, site="b")  # 100 - 60 + 0.7 * 58 = 80.6
+    assert claim.claim == "j/1/0/1"
+    script = begin()
+    script.tell(a_site("a"), a_job("j", 4, deadline=D))
+    for _ in range(5):
+        script.disconnect("a").tell(a_site("a"))
+    waits = [timer for timer in script.scheduler.timers._heap if timer.bell is Bell.TRY]
+    assert len(waits) == 1
+    script.at(95).expect(ClaimProcessors)
 
 
 def test_a_daemon_that_allows_more_lateness_waits_longer(begin: Begin) -> None:
