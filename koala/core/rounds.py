@@ -79,7 +79,7 @@ class Rounds:
             lines.append(f"{number} jobs before it; {describe_head(state, head, now)}")
         policy = state.policies.queueing
         if isinstance(policy, Discipline) and not visiting(state, now).permits(queue):
-            lines.append(f"{spoken(queue)} is not permitted now: {policy.rule}")
+            lines.append(f"no turn now: {policy.rule}")
         return lines
 
 

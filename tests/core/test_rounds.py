@@ -93,8 +93,8 @@ def test_a_queue_is_first_come_first_served(begin: Begin) -> None:
 def test_gp_keeps_local_jobs_back_and_says_so(begin: Begin) -> None:
     script = grid(begin, "GP", idle=4)
     script.tell(a_job("wide", 8, 8), a_job("local", 2, queue=DELFT)).expect_nothing()
-    assert "the queue of delft is not permitted now" in said(script, "local")
-    assert "while the global one holds a job" in said(script, "local")
+    why_not = "no turn now: no local queue is permitted while the global one holds a job"
+    assert why_not in said(script, "local")
     assert "its site" not in said(script, "local")
 
 
