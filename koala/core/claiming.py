@@ -121,6 +121,7 @@ def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> C
     return ClaimQuestion(
         components=min(len(present), job.needed),  # F is of what the job needs
         held=len(present) - len(pending),
+        held_at=tuple(m.site for m in present if m.claim is not None and m.site is not None),
         pending=pending,
         user=job.spec.owner,
         priority=job.spec.priority,

@@ -98,13 +98,14 @@ class Part:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest:
     """What a placement policy is asked: all parts, or none. `transfer_s_max`: no longer transfer is
-    allowed.
+    allowed. `beside`: where other components of the same job are, which are not asked about.
     """
 
     parts: tuple[Part, ...]
     user: UserName = UserName("")
     file: FileName | None = None
     transfer_s_max: Seconds = float("inf")
+    beside: tuple[SiteName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

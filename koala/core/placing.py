@@ -142,7 +142,8 @@ def find_placement(
     for part in sorted(
         request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
     ):
-        one = ask_placement(state, replace(request, parts=(part,)), picture)
+        beside = tuple(assignment.site for assignment in found)
+        one = ask_placement(state, replace(request, parts=(part,), beside=beside), picture)
         if one is not None:
             found.append(one.assignments[0])
             trial.take(one.assignments[0].site, part.processors)

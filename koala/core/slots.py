@@ -53,8 +53,8 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimQuestion:
-    """A claiming try (KOALA 3.3): `held` of `components` are claimed already; `pending` are to be
-    claimed now.
+    """A claiming try (KOALA 3.3): `held` of `components` are claimed already, at `held_at`;
+    `pending` are to be claimed now.
 
     `remaining_s` is the time to the JST; `victims` come in descending order of their JST and only
     from sites (`preemptible`) where a queued claim starts once they are stopped. `grounds` is empty
@@ -70,6 +70,7 @@ class ClaimQuestion:
     remaining_s: Seconds
     threshold: float
     preempt: str
+    held_at: tuple[SiteName, ...] = ()
     victims: tuple[Victim, ...] = ()
     preemptible: tuple[SiteName, ...] = ()
     grounds: tuple[Ground, ...] = ()

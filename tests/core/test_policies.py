@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from koala.core.grid import (
     GridView,
@@ -17,7 +19,7 @@ from koala.core.slots import ClaimQuestion, PendingPart, Victim
 from koala.core.values import FileName, JobId, Priority, SiteName, UserName
 from koala.policies.claiming.incremental import incremental
 from koala.policies.placement.close_to_files import close_to_files
-from koala.policies.placement.worst_fit import worst_fit
+from koala.policies.placement.worst_fit import spread, worst_fit, worst_fit_distinct
 from koala.policies.queueing.koala import turn
 
 FILE = FileName("data")
@@ -102,6 +104,37 @@ def test_worst_fit_cares_not_where_the_file_is_but_that_it_can_come() -> None:
     assert sites(worst_fit(request, grid({"a": 9, "b": 2}, at=("b",)))) == ["a"]
     in_time = PlacementRequest(parts=parts(2, size_bytes=100), file=FILE, transfer_s_max=9.0)
     assert sites(worst_fit(in_time, grid({"a": 9, "b": 2}, at=("b",)))) == ["b"]
+
+
+def test_on_distinct_sites_the_largest_component_goes_to_the_emptiest() -> None:
+    request = PlacementRequest(parts=parts(2, 4, 1))
+    assert sites(worst_fit_distinct(request, grid({"a": 4, "b": 3, "c": 5}))) == ["a", "c", "b"]
+    answer = worst_fit_distinct(PlacementRequest(parts=parts(1, 1, 1)), grid({"a": 9, "b": 9}))
+    assert isinstance(answer, Unplaceable)
+    assert "all 2 have one" in answer.reason
+
+
+def test_distinct_sites_are_also_those_of_components_that_are_not_asked_about() -> None:
+    request = PlacementRequest(parts=parts(2), beside=(A, C))
+    assert sites(worst_fit_distinct(request, grid({"a": 9, "b": 3, "c": 9}))) == ["b"]
+    assert sites(worst_fit(request, grid({"a": 9, "b": 3, "c": 9}))) == ["a"]
+
+
+@given(
+    idle=st.lists(st.integers(0, 6), min_size=1, max_size=5),
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=5),
+)
+def test_bare_numbers_are_spread_as_components_are(idle: list[int], sizes: list[int]) -> None:
+    """The simulator of the multiple-queues paper calls `spread`, the daemon the policy."""
+    sizes = sorted(sizes, reverse=True)[: len(idle)]
+    answer = worst_fit_distinct(
+        PlacementRequest(parts=parts(*sizes)), grid({str(n): free for n, free in enumerate(idle)})
+    )
+    found = spread(sizes, idle)
+    if found is None:
+        assert isinstance(answer, Unplaceable)
+    else:
+        assert sites(answer) == [str(site) for site in found]
 
 
 @pytest.mark.parametrize("policy", [close_to_files, worst_fit])

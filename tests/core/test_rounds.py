@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.actions import ClaimProcessors
+from koala.core.actions import ClaimProcessors, StartTransfer
 from koala.core.events import DaemonStarted, SiteDrained, SiteResumed
 from koala.core.explain import why
 from koala.core.job import EndKind
@@ -205,3 +205,16 @@ def test_a_full_system_counts_all_queues_together(begin: Begin) -> None:
     script.cancel("j1")
     assert script.phase("j3") == "Placing"
     assert queue_of(script, "j3") == "leiden"
+
+
+def test_a_component_that_moves_goes_to_a_site_of_its_own(begin: Begin) -> None:
+    """With Worst-Fit it would join the other one, at the site with most idle processors."""
+    script = begin(under("GS"), bandwidth_default_bps=10.0)
+    script.tell(a_site("delft", 8), a_site("leiden", 9), a_site("vu", 4)).ignore(StartTransfer)
+    script.replica("data", "vu", 1000)
+    script.tell(a_job("j1", 4, 3, file="data"))
+    assert script.placed_on("j1") == ["leiden", "delft"]
+    script.report("delft", 2)
+    script.at(75)
+    assert {claim.site for claim in script.take(ClaimProcessors)} == {"leiden", "vu"}
+    script.drop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koala.core.grid import GridView, Part, Placement, PlacementRequest
 from koala.core.slots import ClaimPlan, ClaimQuestion, PendingPart, PlacementPolicy
+from koala.core.values import SiteName
 from koala.policies.claiming.preemption import choose_victims
 
 
@@ -20,12 +21,17 @@ def incremental(question: ClaimQuestion, view: GridView, place: PlacementPolicy)
         return ClaimPlan(fraction=fraction)
     moves = []
     stuck = []
+    sites = {part.component: part.site for part in question.pending}
     for part in blocked:
-        move = None if part.fixed is not None else place(_anywhere(part, question), view)
+        sites[part.component] = None
+        beside = (*question.held_at, *(site for site in sites.values() if site is not None))
+        move = None if part.fixed is not None else place(_anywhere(part, question, beside), view)
         if isinstance(move, Placement):
             view.take(move.assignments[0].site, part.processors)
             moves.append(move.assignments[0])
+            sites[part.component] = move.assignments[0].site
         else:
+            sites[part.component] = part.site
             stuck.append(part)
     preempting, victims = choose_victims(question, tuple(stuck), view)
     return ClaimPlan(
@@ -49,7 +55,9 @@ def _split(question: ClaimQuestion, view: GridView) -> tuple[list[PendingPart], 
     return startable, blocked
 
 
-def _anywhere(part: PendingPart, question: ClaimQuestion) -> PlacementRequest:
+def _anywhere(
+    part: PendingPart, question: ClaimQuestion, beside: tuple[SiteName, ...]
+) -> PlacementRequest:
     return PlacementRequest(
         parts=(
             Part(component=part.component, processors=part.processors, size_bytes=part.size_bytes),
@@ -57,4 +65,5 @@ def _anywhere(part: PendingPart, question: ClaimQuestion) -> PlacementRequest:
         user=question.user,
         file=question.file,
         transfer_s_max=question.remaining_s,
+        beside=beside,
     )

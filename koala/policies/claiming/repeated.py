@@ -45,7 +45,7 @@ def _placed(
             blocked.append(part)
     strict = [part for part in blocked if not part.is_optional]
     for parts in (strict, *([part] for part in blocked if part.is_optional)):
-        answer = place(_request(parts, question), view) if parts else None
+        answer = place(_request(parts, question, found), view) if parts else None
         if isinstance(answer, Placement):
             sizes = {part.component: part.processors for part in parts}
             for assignment in answer.assignments:
@@ -65,7 +65,9 @@ def by_decreasing_size(parts: Iterable[PendingPart]) -> list[PendingPart]:
     return sorted(parts, key=key)
 
 
-def _request(parts: Sequence[PendingPart], question: ClaimQuestion) -> PlacementRequest:
+def _request(
+    parts: Sequence[PendingPart], question: ClaimQuestion, found: Sequence[Assignment]
+) -> PlacementRequest:
     return PlacementRequest(
         parts=tuple(
             Part(
@@ -79,6 +81,7 @@ def _request(parts: Sequence[PendingPart], question: ClaimQuestion) -> Placement
         user=question.user,
         file=question.file,
         transfer_s_max=question.remaining_s,
+        beside=(*question.held_at, *(assignment.site for assignment in found)),
     )
 
 

@@ -21,7 +21,7 @@ def worst_fit(request: PlacementRequest, view: GridView) -> Placement | Unplacea
 
 
 def worst_fit_distinct(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-    """The same, but no two components share a site."""
+    """The same, but no two components of a job share a site."""
     return _fit(request, view, is_distinct=True)
 
 
@@ -46,22 +46,23 @@ def _fit(
         near = view.near(request.file, request.user)
         routes = {site: (cost, source) for cost, source, site in near}
     assignments: list[Assignment] = []
+    used = [site for site in request.beside if is_distinct]
+    for site in used:
+        idle.pop(site, None)
     for part in by_decreasing_size(request.parts):
         best = _emptiest(part, idle, routes, transfer_s_max=request.transfer_s_max)
         if best is None:
-            return _taken(part, assignments, idle) or unplaceable(part, request, view, idle)
+            return _taken(part, used, idle) or unplaceable(part, request, view, idle)
         idle[best.site] -= part.processors
         if is_distinct:
             del idle[best.site]
+            used.append(best.site)
         assignments.append(best)
     return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
 
 
-def _taken(
-    part: Part, assignments: list[Assignment], idle: dict[SiteName, int]
-) -> Unplaceable | None:
+def _taken(part: Part, used: list[SiteName], idle: dict[SiteName, int]) -> Unplaceable | None:
     """Why there is no site, when others would do that already have a component."""
-    used = [assignment.site for assignment in assignments if assignment.site not in idle]
     if part.site in used:
         reason = f"its site {part.site} has another component, and may have one of a job"
     elif used and not idle:
