@@ -88,13 +88,14 @@ class Live:
                 return []
 
     def arrive(self, number: int, job: StreamJob) -> None:
-        """Everybody says where he is at home, but under GS, where nobody is."""
+        """Everybody says where he is at home, but under GS, where nobody is. The smallest component
+        comes first: the order in the description is not that of the allocation."""
         self.run(job.at)
         self.now = job.at
         name = JobId(f"j{number}")
         self.services[name] = job.service
         spec = JobSpec(
-            components=tuple(ComponentSpec(executable="x", processors=n) for n in job.sizes),
+            components=tuple(ComponentSpec(executable="x", processors=n) for n in job.sizes[::-1]),
             queue=None if self.policy == "GS" else NAMES[job.home],
         )
         self.tell(ev.JobSubmitted(job=name, spec=spec))
@@ -168,8 +169,9 @@ def test_the_live_scheduler_starts_jobs_as_the_simulator_does(policy: str) -> No
     for start in expected:
         attempt = live.scheduler.jobs[JobId(f"j{start.number}")].attempt
         assert attempt is not None
-        sites = {m.component: m.site for m in attempt.members}
-        assert sites == {n: NAMES[site] for n, site in enumerate(start.sites)}
+        sizes = start.job.sizes[::-1]
+        members = sorted(attempt.members, key=lambda m: (-sizes[m.component], m.component))
+        assert [member.site for member in members] == [NAMES[site] for site in start.sites]
 
 
 def test_what_was_recorded_replays_to_the_same_state_and_asks_no_policy() -> None:
