@@ -249,6 +249,15 @@ class Client:
         """What the daemon counts."""
         return await self._document("Metrics", pb.Empty())
 
+    async def report(
+        self, by: str = "user", *, since: float | None = None, until: float | None = None
+    ) -> Document:
+        """What jobs have cost, a row for each `by`: user, site, day, job or claim; see docs/api.md.
+
+        `since` and `until` are instants of the daemon's time, None for no bound.
+        """
+        return await self._document("Report", pb.ReportRequest(by=by, since=since, until=until))
+
     async def hello(self) -> Document:
         """The daemon's protocol, version and epoch."""
         reply = await self._call("Hello", pb.HelloRequest(), pb.HelloReply)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -219,7 +219,10 @@ class Claims:
 
     def inventory(self) -> list[Report | KvPut]:
         """All that is stored, as reports."""
-        return inventory_of(self._stored.values())
+        return [
+            self._numbered(said) if isinstance(said, Report) else said
+            for said in inventory_of(self._stored.values())
+        ]
 
     @property
     def asked_through(self) -> int:
@@ -303,8 +306,13 @@ class Claims:
         if isinstance(message, Report):
             if message.end is not None:
                 self._asks.open.pop(message.claim, None)
+            message = self._numbered(message)
             log.info("claim.reported", claim=message.claim, state=message.state.value)
         self._ports.tell(message)
+
+    def _numbered(self, report: Report) -> Report:
+        """With what the site's own records call the claim's batch job."""
+        return replace(report, batch_job=self._manager.number(report.claim))
 
     def _settle(self, claim: Claim) -> None:
         """Whatever is beyond Asked is in the site's figures."""

@@ -370,6 +370,7 @@ def _report(report: values.Report) -> link_pb2.ClaimReport:
         armed=link_pb2.ArmNumber(epoch=armed.epoch, counter=armed.counter) if armed else None,
         passed_at=report.passed_at or 0.0,
         end=_end(report.end) if report.end else None,
+        batch_job=report.batch_job,
     )
 
 

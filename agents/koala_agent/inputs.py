@@ -106,6 +106,10 @@ class InputManager:
         """See `LocalManager`."""
         return self._manager.honours
 
+    def number(self, claim: str) -> str:
+        """See `LocalManager`."""
+        return self._manager.number(claim)
+
     async def run(self) -> None:
         """See `LocalManager`."""
         await self._manager.run()

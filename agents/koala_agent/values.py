@@ -209,7 +209,8 @@ class ReportState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The newest knowledge of a claim; `passed_at` in the daemon's time, None when not passed."""
+    """The newest knowledge of a claim; `passed_at` in the daemon's time, None when not passed.
+    `batch_job` is the local manager's own number of its job, which the table does not know."""
 
     claim: ClaimId
     state: ReportState
@@ -217,6 +218,7 @@ class Report:
     armed: ArmNumber | None = None
     passed_at: float | None = None
     end: End | None = None
+    batch_job: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "resume": "koala.cli.sites:resume",
     "files": "koala.cli.sites:files",
     "metrics": "koala.cli.sites:metrics",
+    "report": "koala.cli.report:report",
     "rsl": "koala.cli.rsl:rsl",
     "simulate": "koala.cli.simulate:simulate_commands",
     "replay": "koala.cli.replay:replay",

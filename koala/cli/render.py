@@ -115,7 +115,14 @@ def job_text(
         facts.append(("owed", f"{job['claims_owed']} claims whose end the sites have not told yet"))
     lines = [f"{name:<10} {text}" for name, text in facts if text]
     return "\n".join(
-        [*lines, "", parts_text(job["parts"], width=width), "", *_story(job["story"], zone)]
+        [
+            *lines,
+            "",
+            parts_text(job["parts"], width=width),
+            "",
+            *([_claims_text(job["charges"], zone=zone, width=width), ""] if job["charges"] else []),
+            *_story(job["story"], zone),
+        ]
     )
 
 
@@ -151,6 +158,65 @@ def metrics_text(document: Document) -> str:
     figures = list(_flat("", document))
     longest = max((len(name) for name, _ in figures), default=0)
     return "\n".join(f"{name:<{longest}}  {value}" for name, value in figures)
+
+
+def report_text(document: Document, *, zone: tzinfo | None = None, width: int | None = None) -> str:
+    """`koala report`: its rows, and the total below them."""
+    if document["by"] == "claim":
+        return _claims_text(document["rows"], zone=zone, width=width)
+    named = [(row[document["by"]] or "nobody", row) for row in document["rows"]]
+    if len(named) != 1:
+        named.append(("TOTAL", document["total"]))
+    rows = [
+        [
+            name,
+            *(str(row[f"jobs_{end}"]) for end in ("finished", "failed", "cancelled")),
+            str(row["claims"]),
+            *(f"{row[kind]:,.1f}" for kind in ("run_s", "held_s", "wasted_s")),
+            milliseconds(row["skew_median_s"]),
+            milliseconds(row["skew_max_s"]),
+            str(row["failed_claims"]),
+            str(row["setbacks"]),
+        ]
+        for name, row in named
+    ]
+    heads = columns(
+        document["by"].upper(),
+        ">FINISHED",
+        ">FAILED",
+        ">CANCELLED",
+        ">CLAIMS",
+        ">RUN",
+        ">HELD",
+        ">WASTED",
+        ">SKEW",
+        ">LARGEST",
+        ">CLAIMS FAILED",
+        ">SETBACKS",
+    )
+    return table(heads, rows, width=width)
+
+
+def _claims_text(
+    claims: Sequence[Document], *, zone: tzinfo | None = None, width: int | None = None
+) -> str:
+    """What each claim has cost."""
+    rows = [
+        [
+            row["claim"],
+            row["site"],
+            row["batch_job"] or NOTHING,
+            str(row["processors"]),
+            moment(row["granted_at"], zone),
+            *(f"{row[kind]:,.1f}" for kind in ("run_s", "held_s", "wasted_s")),
+            row["end"] or NOTHING,
+        ]
+        for row in claims
+    ]
+    heads = columns(
+        "CLAIM", "SITE", "BATCH JOB", ">PROCESSORS", "CHECKED IN", ">RUN", ">HELD", ">WASTED", "END"
+    )
+    return table(heads, rows, width=width)
 
 
 def notice_text(notice: Document, *, zone: tzinfo | None = None, coloured: bool = False) -> str:

@@ -364,6 +364,7 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     widen(state.sites[claim.site], limit=state.parameters.claims_open_max)
     claim.phase = ClaimPhase.GRANTED
     claim.nonce = event.nonce
+    claim.batch_job = event.batch_job
     claim.granted_at = now
     found = member_of(state, claim)
     if found is None:

@@ -11,6 +11,7 @@ from koala.core.actions import (
     PublishOutputs,
     StopClaim,
 )
+from koala.core.charges import Setback
 from koala.core.facts import describe, is_held
 from koala.core.grid import (
     Site,
@@ -148,6 +149,7 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
         fail(state, job, f"{reason}; no try is left for its deadline", now)
         return
     state.enter(job, Stopping(reason=reason), reason, now)
+    note_setback(job, now)
     stop_attempt(state, job, now)
     job.claim_fraction = lowered_fraction(
         job.claim_fraction,
@@ -157,6 +159,13 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
     job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
     state.ask_scan(*allocated(job))  # what was placed and not claimed is free (count_placed)
     requeue_if_fenced(state, job, now)
+
+
+def note_setback(job: Job, now: Instant) -> None:
+    """For the accounts."""
+    assert job.attempt is not None
+    sites = dict.fromkeys(m.site for m in job.attempt.members if m.site is not None)
+    job.setbacks.append(Setback(attempt=job.attempt.number, at=now, sites=tuple(sites)))
 
 
 def allocated(job: Job) -> list[SiteName]:

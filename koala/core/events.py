@@ -135,10 +135,13 @@ class ReplicaRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimGranted:
-    """The agent has durably bound the claim to a starter that checked in."""
+    """The agent has durably bound the claim to a starter that checked in. `batch_job` is the number
+    that the site's batch system gave the claim's job, empty where it is not known (yet).
+    """
 
     claim: ClaimId
     nonce: str
+    batch_job: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +168,7 @@ class ClaimGone:
 
     claim: ClaimId
     end: ClaimEnd
+    batch_job: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

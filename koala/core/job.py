@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from koala.core.charges import Charge, Setback
 from koala.core.values import (
     ClaimId,
     FileName,
@@ -369,6 +370,7 @@ class Claim:
     fence_s: Seconds = 0.0  # by the longest lease that its starter was ever told
     phase: ClaimPhase = ClaimPhase.ASKED
     nonce: str = ""
+    batch_job: str = ""  # the number that the site's batch system gave it
     granted_at: Instant | None = None
     is_preempting: bool = False  # low-priority jobs are stopped for it
     may_kill: bool = False  # local jobs may be killed for it
@@ -475,6 +477,8 @@ class Job:
     wasted_s: Seconds = 0.0  # PWT, processor-seconds held before the start, in all attempts
     ran_s: Seconds = 0.0  # processor-seconds from pass to end
     story: list[tuple[Instant, str]] = field(default_factory=list)
+    charges: list[Charge] = field(default_factory=list)  # of claims that are over
+    setbacks: list[Setback] = field(default_factory=list)
     largest: int = field(init=False)  # of the spec, kept because scans of long queues ask for them
     processors: int = field(init=False)
     needed: int = field(init=False)

@@ -5,6 +5,7 @@ Failure).
 from __future__ import annotations
 
 from koala.core import events as ev
+from koala.core.accounting import charge_of
 from koala.core.actions import (
     AcknowledgeClaim,
 )
@@ -41,19 +42,17 @@ from koala.core.job import (
 from koala.core.sites import narrow
 from koala.core.starting import advance_start, run_if_passed
 from koala.core.state import State
-from koala.core.values import (
-    ClaimId,
-    Instant,
-)
+from koala.core.values import Instant
 
 
 def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
     end = ClaimEnd(kind=EndKind.FENCED, reason="silent past its lease", ended_at=now)
-    on_gone(state, event.claim, end, now)
+    on_gone(state, ev.ClaimGone(claim=event.claim, end=end), now)
 
 
-def on_gone(state: State, identity: ClaimId, end: ClaimEnd, now: Instant) -> None:
+def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
     """Nothing is left of a claim: it leaves the ledger, and its job hears how it ended."""
+    identity, end = event.claim, event.end
     claim = state.ledger.get(identity)
     if claim is None:
         return
@@ -61,7 +60,10 @@ def on_gone(state: State, identity: ClaimId, end: ClaimEnd, now: Instant) -> Non
         lose_sight(state, claim, end, now)
         return
     del state.ledger[identity]
+    claim.batch_job = event.batch_job or claim.batch_job
     settle_hold(state, claim, now)
+    if claim.granted_at is not None or end.kind in SITE_FAULTS:
+        state.jobs[claim.job].charges.append(charge_of(claim, end, now))
     if claim.passed_at is not None:
         job = state.jobs[claim.job]
         job.ran_s += claim.processors * max(0.0, (end.ended_at or now) - claim.passed_at)

@@ -101,7 +101,7 @@ class Scheduler(State):
             case ev.ClaimPassed():
                 on_passed(self, event, now)
             case ev.ClaimGone():
-                on_gone(self, event.claim, event.end, now)
+                on_gone(self, event, now)
             case ev.ClaimFenced():
                 on_fenced(self, event, now)
             case ev.TransferFinished():

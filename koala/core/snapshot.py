@@ -9,6 +9,7 @@ import hashlib
 import json
 from typing import Any
 
+from koala.core.accounting import charges_picture
 from koala.core.grid import Site
 from koala.core.health import is_resting
 from koala.core.job import (
@@ -30,6 +31,9 @@ from koala.core.state import State
 from koala.core.tries import tries_left
 from koala.core.values import Instant, JobId, SiteName
 
+CHARGES_SHOWN = 60
+"""As many claims of a job are shown; a report has them all."""
+
 
 def summary(job: Job) -> dict[str, Any]:
     """What a list shows of a job."""
@@ -49,8 +53,17 @@ def summary(job: Job) -> dict[str, Any]:
     }
 
 
+def whole_picture(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
+    """All that is known of a job, and what its newest claims have cost so far. KeyError when there
+    is none.
+    """
+    job = state.jobs[job_id]
+    charges = charges_picture(state, job, now)
+    return {**job_picture(state, job_id), "charges": charges[-CHARGES_SHOWN:]}
+
+
 def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
-    """All that is known of a job. KeyError when there is none."""
+    """What the state has of a job. KeyError when there is none."""
     job = state.jobs[job_id]
     owed = sum(claim.job == job_id for claim in state.ledger.values()) if job.is_over else 0
     return {

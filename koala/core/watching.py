@@ -140,7 +140,7 @@ def on_declared_lost(state: State, event: ev.SiteDeclaredLost, now: Instant) -> 
     state.tell_site(site, f"declared lost by {event.by or 'an operator'}", now)
     end = ClaimEnd(kind=EndKind.FENCED, reason="its site was declared lost", ended_at=now)
     for claim in [c.id for c in state.ledger.values() if c.site == event.site]:
-        on_gone(state, claim, end, now)
+        on_gone(state, ev.ClaimGone(claim=claim, end=end), now)
 
 
 def on_rested(state: State, name: SiteName, now: Instant) -> None:

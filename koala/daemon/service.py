@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import replace
@@ -18,6 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 import msgspec
 
+from koala.core.accounting import By, Period, report
 from koala.core.events import (
     JobCancelRequested,
     JobSubmitted,
@@ -28,7 +30,7 @@ from koala.core.events import (
 from koala.core.explain import why
 from koala.core.job import Cancelled
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import files_picture, job_picture, sites_picture, summary
+from koala.core.snapshot import files_picture, sites_picture, summary, whole_picture
 from koala.core.values import JobId, SiteName, UserName
 from koala.daemon.admission import at_queue, check, check_deadline, warnings
 from koala.daemon.gate import abort, user_of
@@ -246,6 +248,13 @@ class Service(KoalaServicer):
     async def Metrics(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         return _document(await self._pump.ask(lambda turn: self._metrics(turn.scheduler)))
 
+    @_answering
+    async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
+        by, period = _wanted_report(request)
+        return _document(
+            await self._pump.ask(lambda turn: report(turn.scheduler, by, period, turn.now))
+        )
+
     # --- streams ----------------------------------------------------------------------------------
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
@@ -353,6 +362,20 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
     return next(picture for picture in pictures if picture["site"] == site)
 
 
+def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
+    """Raises SpecError."""
+    try:
+        by = By(request.by or By.USER)
+    except ValueError as error:
+        message = f"by = {request.by[:40]!r}: allowed are {', '.join(By)}"
+        raise SpecError(message) from error
+    since = request.since if request.HasField("since") else -math.inf
+    until = request.until if request.HasField("until") else math.inf
+    if not since < until:  # nor is a NaN
+        raise SpecError(f"since = {since} and until = {until}: the first must be before the second")
+    return by, Period(since=since, until=until)
+
+
 def _known(turn: Turn, job: str) -> JobId:
     if job not in turn.scheduler.jobs:
         raise UnknownJobError(f"no job {job[:80]!r}")
@@ -360,7 +383,7 @@ def _known(turn: Turn, job: str) -> JobId:
 
 
 def _picture(turn: Turn, job: str) -> dict[str, Any]:
-    return job_picture(turn.scheduler, _known(turn, job))
+    return whole_picture(turn.scheduler, _known(turn, job), turn.now)
 
 
 def _document(picture: dict[str, Any]) -> pb.Document:

@@ -74,6 +74,7 @@ class ClaimNews:
     armed: ArmNumber | None = None
     passed_at: Instant | None = None
     end: ClaimEnd | None = None
+    batch_job: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +253,7 @@ def _claim_news(message: pb.FromAgent) -> ClaimNews:
         armed=armed,
         passed_at=passed_at if passed_at > 0 else None,
         end=_end(report.end) if phase is ClaimPhase.GONE else None,
+        batch_job=_text("batch_job", report.batch_job),
     )
 
 

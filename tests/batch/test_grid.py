@@ -82,7 +82,10 @@ async def test_killed_agents_and_daemon_find_their_batch_jobs_again(
         assert {name: system.numbers("koala-") for name, system in systems.items()} == before
         end.touch()
         assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-        assert (await client.show(submitted.job))["attempts"] == 1
+        shown = await client.show(submitted.job)
+        assert shown["attempts"] == 1
+        told = {charge["site"]: [charge["batch_job"]] for charge in shown["charges"]}
+        assert told == before  # so that a site can look it up in its own records
         await live.at_rest(client)
 
 

@@ -60,6 +60,43 @@ def a_part(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def a_charge(**changes: Any) -> dict[str, Any]:
+    """What the first claim of that job has cost."""
+    return {
+        "claim": "j1/1/0/1",
+        "batch_job": "4711",
+        "job": "j1",
+        "user": "ann",
+        "site": "delft",
+        "processors": 4,
+        "asked_at": 1004.0,
+        "granted_at": 1005.0,
+        "passed_at": 1006.2,
+        "ended_at": 1019.0,
+        "end": "exited",
+        "run_s": 51.2,
+        "held_s": 4.8,
+        "wasted_s": 0.0,
+    } | changes
+
+
+def a_report_row(**changes: Any) -> dict[str, Any]:
+    """The figures of somebody who ran one job."""
+    return {
+        "jobs_finished": 1,
+        "jobs_failed": 0,
+        "jobs_cancelled": 0,
+        "claims": 2,
+        "run_s": 12345.6,
+        "held_s": 4.8,
+        "wasted_s": 0.0,
+        "skew_median_s": 0.0021,
+        "skew_max_s": 0.0021,
+        "failed_claims": 0,
+        "setbacks": 0,
+    } | changes
+
+
 def a_job(**changes: Any) -> dict[str, Any]:
     """A finished job of two components."""
     return {
@@ -85,6 +122,7 @@ def a_job(**changes: Any) -> dict[str, Any]:
         "timeline": a_timeline(),
         "parts": [a_part(), a_part(component=1, label="east", site="vu", file_site=None)],
         "claims_owed": 0,
+        "charges": [a_charge()],
         "story": [[1000.0, "Placing: submitted"], [1019.0, "Finished: every component ended well"]],
     } | changes
 

@@ -27,6 +27,7 @@ QUERIES = (
     ("resume", "delft"),
     ("files",),
     ("metrics",),
+    ("report",),
 )
 NOBODY = "127.0.0.1:1"
 

@@ -12,14 +12,16 @@ from koala.cli.render import (
     jobs_text,
     metrics_text,
     notice_text,
+    report_text,
     seconds,
     sites_text,
     size,
     why_text,
 )
+from koala.cli.report import csv_text
 from koala.cli.summary import summary_rows, summary_text
 from koala.cli.table import columns, table
-from tests.cli.pictures import a_job, a_part, a_site, a_timeline
+from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site, a_timeline
 
 
 def test_the_timeline_shows_figure_1_of_the_paper() -> None:
@@ -90,6 +92,10 @@ def test_a_job_shows_its_components_and_its_story() -> None:
             "west       delft           4          4  vu         j1/1/0/1 over  ended well",
             "east       vu              4          4  -          j1/1/0/1 over  ended well",
             "",
+            "CLAIM     SITE   BATCH JOB  PROCESSORS  CHECKED IN            RUN  HELD  WASTED  END",
+            "j1/1/0/1  delft  4711                4  1970-01-01 00:16:45  51.2   4.8     0.0"
+            "  exited",
+            "",
             "1970-01-01 00:16:40  Placing: submitted",
             "1970-01-01 00:16:59  Finished: every component ended well",
         ]
@@ -145,6 +151,41 @@ def test_files_show_their_replicas() -> None:
 def test_a_notice_begins_with_its_number() -> None:
     notice = {"number": 7, "at": 1000.0, "job": "j1", "site": "", "phase": "Placing", "text": "x"}
     assert notice_text(notice, zone=UTC) == "7  1970-01-01 00:16:40  j1  Placing  x"
+
+
+def test_a_report_has_a_row_for_each_user_and_a_total() -> None:
+    none = a_report_row(jobs_finished=0, jobs_failed=3, skew_median_s=None, skew_max_s=None)
+    document = {
+        "by": "user",
+        "rows": [{"user": "ann", **a_report_row()}, {"user": "", **none}],
+        "total": a_report_row(jobs_failed=3, claims=4, setbacks=2),
+    }
+    assert report_text(document).splitlines() == [
+        "USER    FINISHED  FAILED  CANCELLED  CLAIMS       RUN  HELD  WASTED    SKEW  LARGEST"
+        "  CLAIMS FAILED  SETBACKS",
+        "ann            1       0          0       2  12,345.6   4.8     0.0  2.1 ms   2.1 ms"
+        "              0         0",
+        "nobody         0       3          0       2  12,345.6   4.8     0.0       -        -"
+        "              0         0",
+        "TOTAL          1       3          0       4  12,345.6   4.8     0.0  2.1 ms   2.1 ms"
+        "              0         2",
+    ]
+
+
+def test_a_report_as_csv_has_the_names_of_the_document() -> None:
+    rows = [{"site": "delft", **a_report_row()}]
+    document = {"by": "site", "rows": rows, "total": a_report_row()}
+    assert csv_text(document).splitlines() == [
+        "site,jobs_finished,jobs_failed,jobs_cancelled,claims,run_s,held_s,wasted_s,"
+        "skew_median_s,skew_max_s,failed_claims,setbacks",
+        "delft,1,0,0,2,12345.6,4.8,0.0,0.0021,0.0021,0,0",
+    ]
+    claims = {"by": "claim", "rows": [a_charge()], "total": None}
+    assert csv_text(claims).splitlines() == [
+        "claim,batch_job,user,site,processors,granted_at,passed_at,ended_at,end,"
+        "run_s,held_s,wasted_s",
+        "j1/1/0/1,4711,ann,delft,4,1005.0,1006.2,1019.0,exited,51.2,4.8,0.0",
+    ]
 
 
 def test_metrics_are_flat_names_with_figures() -> None:

@@ -208,6 +208,24 @@ def test_sites_files_and_metrics_answer_as_text_and_as_json(grid: Up) -> None:
     assert "sites.connected" in grid.koala("metrics").stdout
 
 
+def test_a_report_says_what_a_job_has_cost(grid: Up, finished: str) -> None:
+    document = json.loads(grid.koala("report", "--by", "job", "--json").stdout)
+    (row,) = [row for row in document["rows"] if row["job"] == finished]
+    assert (row["jobs_finished"], row["setbacks"]) == (1, 0)
+    assert row["run_s"] > 0
+    lines = grid.koala("report", "--by", "claim", "--csv").stdout.splitlines()
+    assert any(line.startswith(f"{finished}/1/0/1,,") for line in lines[1:])
+    assert grid.koala("report").stdout.startswith("USER ")
+    for words, said in (
+        (("--since", "yesterday"), "allowed is an instant of ISO 8601"),
+        (("--since", "2026-11-21", "--until", "2026-11-21"), "is not before"),
+        (("--csv", "--json"), "allowed is one of them"),
+    ):
+        run = grid.koala("report", *words)
+        assert (run.returncode, run.stdout) == (2, "")
+        assert said in run.stderr
+
+
 def test_a_drained_site_says_so_until_it_is_resumed(grid: Up) -> None:
     drained = grid.koala("drain", "vu", "--json")
     assert json.loads(drained.stdout)["state"] == "drained"

@@ -138,7 +138,10 @@ class FakeAgent:
             )
         elif report is None:
             report = pb.ClaimReport(
-                claim=hold.claim, state=pb.CLAIM_STATE_GRANTED, nonce=f"n-{hold.claim}"
+                claim=hold.claim,
+                state=pb.CLAIM_STATE_GRANTED,
+                nonce=f"n-{hold.claim}",
+                batch_job=f"{1000 + hold.ask_number}",
             )
         self.claims[hold.claim] = report
         self.tell(claim=report)

@@ -42,6 +42,15 @@ async def test_a_job_of_two_sites_runs_to_its_end(tmp_path: Path) -> None:
             shown = await client.show(submitted.job)
             assert [part["site"] for part in shown["parts"]] == ["delft", "leiden"]
             assert shown["timeline"]["start_skew_s"] == 0.0
+            assert [charge["batch_job"] for charge in shown["charges"]] == ["1001", "1001"]
+            report = await client.report("site", since=shown["submitted_at"])
+            assert [row["site"] for row in report["rows"]] == ["delft", "leiden"]
+            assert report["total"]["jobs_finished"] == 1
+            assert (await client.report(until=shown["submitted_at"]))["rows"] == []
+            with pytest.raises(SpecError, match="by = 'week': allowed are user, site"):
+                await client.report("week")
+            with pytest.raises(SpecError, match="the first must be before the second"):
+                await client.report(since=2.0, until=1.0)
             for agent in agents:
                 await agent.until("acknowledge")
             (hold,) = agents[0].heard_of("hold")

@@ -123,6 +123,11 @@ class BatchManager:
         """See `LocalManager`."""
         return self._dialect.honours
 
+    def number(self, claim: str) -> str:
+        """See `LocalManager`."""
+        known = self._known.get(claim)
+        return "" if known is None else known.row.number
+
     async def run(self) -> None:
         """See `LocalManager`."""
         self._opened.set()

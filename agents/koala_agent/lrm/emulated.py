@@ -169,6 +169,10 @@ class EmulatedLocalManager:
         """Nothing: processors here are alike and in one queue."""
         return ()
 
+    def number(self, claim: str) -> str:
+        """See `LocalManager`. Its jobs have no other names than their claims."""
+        return ""
+
     async def run(self) -> None:
         """See `LocalManager`. Raises `LocalManagerError` when the state directory cannot be used,
         another agent's use of it included."""

@@ -143,6 +143,10 @@ class LocalManager(Protocol):
         another is warned at submission. What the site's configuration sets it does not leave to
         jobs."""
 
+    def number(self, claim: str) -> str:
+        """What the batch system itself calls the claim's job, for its records; empty when it gives
+        no numbers, has not told it yet, or has forgotten the claim."""
+
     async def run(self) -> None:
         """Finds what an earlier run left, then serves until `close` or until cancelled."""
 

@@ -89,6 +89,11 @@ class KoalaStub:
                 request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
                 response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
                 _registered_method=True)
+        self.Report = channel.unary_unary(
+                '/koala.wire.v1.Koala/Report',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.ReportRequest.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/koala.wire.v1.Koala/Watch',
                 request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.WatchRequest.SerializeToString,
@@ -170,6 +175,12 @@ class KoalaServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Report(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -238,6 +249,11 @@ def add_KoalaServicer_to_server(servicer, server):
             'Metrics': grpc.unary_unary_rpc_method_handler(
                     servicer.Metrics,
                     request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
+            ),
+            'Report': grpc.unary_unary_rpc_method_handler(
+                    servicer.Report,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.ReportRequest.FromString,
                     response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
@@ -547,6 +563,33 @@ class Koala:
             target,
             '/koala.wire.v1.Koala/Metrics',
             koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Report(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/Report',
+            koala_dot_wire_dot_v1_dot_koala__pb2.ReportRequest.SerializeToString,
             koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
             options,
             channel_credentials,

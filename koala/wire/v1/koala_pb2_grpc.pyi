@@ -44,6 +44,7 @@ class KoalaStub:
     ChangeSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]
     ListFiles: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     Metrics: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    Report: _grpc.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]
     Watch: _grpc.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]
     Logs: _grpc.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]
 
@@ -61,6 +62,7 @@ class KoalaAsyncStub(KoalaStub):
     ChangeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
     ListFiles: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     Metrics: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
+    Report: _aio.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Watch: _aio.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]  # type: ignore[assignment]
     Logs: _aio.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]  # type: ignore[assignment]
 
@@ -139,6 +141,13 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
     def Metrics(
         self,
         request: _koala_pb2.Empty,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+
+    @_abc_1.abstractmethod
+    def Report(
+        self,
+        request: _koala_pb2.ReportRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
 

@@ -856,11 +856,14 @@ class ClaimReport(_message.Message):
     ARMED_FIELD_NUMBER: _builtins.int
     PASSED_AT_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    BATCH_JOB_FIELD_NUMBER: _builtins.int
     claim: _builtins.str
     state: Global___ClaimState.ValueType
     nonce: _builtins.str
     passed_at: _builtins.float
     """daemon's time; 0: not passed"""
+    batch_job: _builtins.str
+    """the number that the site's batch system gave it; empty: none, or not known yet"""
     @_builtins.property
     def armed(self) -> Global___ArmNumber: ...
     @_builtins.property
@@ -874,10 +877,11 @@ class ClaimReport(_message.Message):
         armed: Global___ArmNumber | None = ...,
         passed_at: _builtins.float = ...,
         end: Global___End | None = ...,
+        batch_job: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["armed", b"armed", "end", b"end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["armed", b"armed", "claim", b"claim", "end", b"end", "nonce", b"nonce", "passed_at", b"passed_at", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["armed", b"armed", "batch_job", b"batch_job", "claim", b"claim", "end", b"end", "nonce", b"nonce", "passed_at", b"passed_at", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -64,6 +64,9 @@ class NotedManager:
     async def withdraw(self, claim: str) -> None:
         pass
 
+    def number(self, claim: str) -> str:
+        return ""
+
     async def listing(self) -> tuple[Listed, ...]:
         return ()
 

@@ -1,0 +1,35 @@
+"""What is kept of claims and attempts for the accounts, once they are over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from koala.core.values import ClaimId, Instant, SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """A claim that held processors, or that its site failed; `ended_at` and `end` None: it lives.
+
+    `batch_job` is the number that the site's batch system gave it, empty where it gives none.
+    """
+
+    claim: ClaimId
+    attempt: int
+    site: SiteName
+    processors: int
+    batch_job: str
+    asked_at: Instant
+    granted_at: Instant | None
+    passed_at: Instant | None
+    ended_at: Instant | None = None
+    end: str | None = None  # EndKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setback:
+    """An attempt that was given up, and the sites that it had been placed at."""
+
+    attempt: int
+    at: Instant
+    sites: tuple[SiteName, ...]

@@ -1,0 +1,148 @@
+"""What jobs have cost: every processor-second once, by whom, where and when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala.core.accounting import DAY_S, By, Period, civil_day, report
+from koala.core.actions import PublishOutputs, StopClaim
+from koala.core.events import ClaimGone, ClaimGranted
+from koala.core.job import ClaimEnd, EndKind
+from koala.core.snapshot import whole_picture
+from koala.core.values import ClaimId, JobId, UserName
+from tests.harness.builders import a_job, a_site
+from tests.harness.script import Script
+
+pytestmark = pytest.mark.usefixtures("calm")
+ANN, BOB = UserName("ann"), UserName("bob")
+
+
+@pytest.fixture
+def calm(script: Script) -> None:
+    """What is asked of sites to end a job is no matter here."""
+    script.ignore(PublishOutputs, StopClaim)
+
+
+@pytest.fixture
+def finished(script: Script) -> Script:
+    """ann's j1 of 4 and 2 processors: checked in at 0 and 4, passed at 12, over at 112."""
+    script.tell(a_site("a", 4), a_site("b", 2), a_job("j1", 4, 2, owner=ANN))
+    first, second = script.claimed("j1")
+    script.tell(ClaimGranted(claim=ClaimId(first), nonce="n1", batch_job="4711"))
+    script.after(4).grant(second)
+    number, _ = script.armings("j1")
+    script.arm(first, number).arm(second, number).drop()
+    script.at(12).passed(first)
+    script.at(12.5).passed(second)
+    script.at(112).exits(first)
+    exited = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=102.5)
+    script.tell(ClaimGone(claim=ClaimId(second), end=exited, batch_job="17"))
+    assert script.phase("j1") == "Finished"
+    return script
+
+
+def rows(script: Script, by: By, **period: float) -> list[dict[str, Any]]:
+    return list(report(script.scheduler, by, Period(**period), script.now)["rows"])
+
+
+def total(script: Script, **period: float) -> dict[str, Any]:
+    found = report(script.scheduler, By.USER, Period(**period), script.now)["total"]
+    assert isinstance(found, dict)
+    return found
+
+
+def seconds(row: dict[str, Any]) -> tuple[float, float, float]:
+    return row["run_s"], row["held_s"], row["wasted_s"]
+
+
+def test_a_claim_is_held_until_it_passes_and_runs_until_it_ends(finished: Script) -> None:
+    (row,) = rows(finished, By.USER)
+    assert row["user"] == "ann"
+    assert seconds(row) == (4 * 100 + 2 * 90, 4 * 12 + 2 * 8.5, 0)
+    assert (row["jobs_finished"], row["claims"]) == (1, 2)
+    assert row["skew_max_s"] == row["skew_median_s"] == 0.5
+
+
+def test_a_job_at_two_sites_counts_at_both_and_once_in_the_total(finished: Script) -> None:
+    at_a, at_b = rows(finished, By.SITE)
+    assert (at_a["site"], at_b["site"]) == ("a", "b")
+    assert (seconds(at_a), seconds(at_b)) == ((400, 48, 0), (180, 17, 0))
+    assert (at_a["jobs_finished"], at_b["jobs_finished"], total(finished)["jobs_finished"]) == (
+        1,
+        1,
+        1,
+    )
+
+
+def test_each_claim_has_the_number_that_its_batch_system_gave_it(finished: Script) -> None:
+    found = {row["claim"]: row for row in rows(finished, By.CLAIM)}
+    assert found["j1/1/0/1"]["batch_job"] == "4711"
+    assert found["j1/1/1/1"]["batch_job"] == "17"  # told with the end only
+    assert found["j1/1/1/1"]["ended_at"] == 102.5
+    assert seconds(found["j1/1/1/1"]) == (180, 17, 0)
+    assert whole_picture(finished.scheduler, JobId("j1"), finished.now)["charges"] == [
+        found["j1/1/0/1"],
+        found["j1/1/1/1"],
+    ]
+
+
+def test_seconds_are_cut_at_the_bounds_of_a_period(finished: Script) -> None:
+    parts = [total(finished, since=s, until=s + 20) for s in range(0, 120, 20)]
+    whole = total(finished)
+    for kind in ("run_s", "held_s", "wasted_s", "jobs_finished", "claims"):
+        assert sum(part[kind] for part in parts) == pytest.approx(whole[kind])
+    assert seconds(parts[1]) == (20 * 6, 0, 0)
+    assert seconds(parts[0]) == (4 * 8 + 2 * 7.5, 48 + 17, 0)
+    assert [part["jobs_finished"] for part in parts] == [0, 0, 0, 0, 0, 1]
+    assert [part["skew_max_s"] for part in parts] == [0.5, None, None, None, None, None]
+
+
+def test_a_claim_over_midnight_belongs_to_two_days(script: Script) -> None:
+    script.tell(a_site("a", 4)).at(DAY_S - 10).tell(a_job("j1", 4))
+    script.running("j1")
+    script.at(DAY_S + 20).exits("j1/1/0/1", 0)
+    before, after = rows(script, By.DAY)
+    assert (before["day"], after["day"]) == ("1970-01-01", "1970-01-02")
+    assert before["run_s"] + before["held_s"] == pytest.approx(40)
+    assert after["run_s"] == pytest.approx(80)
+    assert (before["jobs_finished"], after["jobs_finished"]) == (0, 1)
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(2600, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001 - hypothesis adds the zone
+def test_days_are_those_of_the_calendar(instant: datetime) -> None:
+    assert civil_day(instant.timestamp()) == instant.date().isoformat()
+
+
+def test_what_never_passed_is_wasted_and_the_failing_site_has_the_fault(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 2), a_job("j1", 4, 2, owner=BOB))
+    first, second = script.claimed("j1")
+    script.grant(first).after(5).gone(second, EndKind.FAILED)
+    assert total(script)["setbacks"] == 1
+    script.gone(first)
+    at_a, at_b = rows(script, By.SITE)
+    assert (seconds(at_a), seconds(at_b)) == ((0, 0, 20), (0, 0, 0))
+    assert (at_a["failed_claims"], at_b["failed_claims"]) == (0, 1)
+    assert (at_a["setbacks"], at_b["setbacks"]) == (1, 1)
+
+
+def test_an_attempt_that_is_given_up_after_its_start_was_all_waste(finished: Script) -> None:
+    finished.tell(a_job("j2", 4, owner=BOB))
+    finished.running("j2")
+    finished.after(50).gone("j2/1/0/1", EndKind.VANISHED)
+    (row,) = [row for row in rows(finished, By.JOB) if row["job"] == "j2"]
+    assert row["run_s"] == row["held_s"] == 0
+    assert row["wasted_s"] >= 200
+    assert (row["failed_claims"], row["setbacks"]) == (1, 1)
+
+
+def test_a_claim_that_lives_counts_up_to_now(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 2), a_job("j1", 4, 2))
+    first, _ = script.claimed("j1")
+    script.grant(first).after(3)
+    (row,) = rows(script, By.CLAIM)
+    assert (row["ended_at"], row["end"], seconds(row)) == (None, None, (0, 12, 0))
