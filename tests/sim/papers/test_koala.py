@@ -16,6 +16,7 @@ from koala.sim.papers.koala import PAPER
 from koala.sim.papers.koala.points import (
     ANY,
     ARITHMETIC,
+    CHANGES,
     EXPERIMENT,
     LARGER,
     LEVELS,
@@ -32,10 +33,6 @@ from koala.sim.papers.sweep import plan, sweep
 
 TINY = Effort(name="tiny", replications=2, length=12, levels=LEVELS)
 World = Callable[[Anything, str], float]
-CHANGES = (
-    *("whole", "worst fit", "claim at once", "S = 1"),
-    *("L fixed", "atomic", "no preemption", "reliable"),
-)
 
 
 def change_of(setting: Setting) -> str:
@@ -58,7 +55,7 @@ def told(setting: Setting, metric: str) -> float:
     slow = (4 if size == 72 else 1) * count * (2 if is_low else 0.5 if is_high else 1)
     if change == "S = 1":
         slow = slow * 0.75 if is_low else slow
-    if change in ("whole", "atomic") or (change == "no preemption" and is_high):
+    if change in ("whole", "small and whole", "atomic") or (change == "no preemption" and is_high):
         slow *= 2
     if change == "reliable":
         slow /= 2
@@ -68,6 +65,8 @@ def told(setting: Setting, metric: str) -> float:
         "transfer_s": 500 if change == "worst fit" else 300,
         "returned": {"claim at once": 0.1, "L fixed": 0.9}.get(change, 0.4),
         "failed_once_percent": 40,
+        "tries_an_hour.high": 10,
+        "tries_an_hour.low": 5,
         "wasted_percent": 30,
         "spread_failures": 0.2,
         "peak_busy": 88,

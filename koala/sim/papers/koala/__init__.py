@@ -15,7 +15,7 @@ PAPER = Paper(
     title="KOALA: co-allocation over several clusters, with incremental claiming",
     run=run,
     efforts={
-        "quick": Effort(name="quick", replications=8, length=500, levels=(ANY, LIGHT, BUSY)),
+        "quick": Effort(name="quick", replications=7, length=500, levels=(ANY, LIGHT, BUSY)),
         "full": Effort(name="full", replications=60, length=500, levels=(ANY, LIGHT, MIDDLE, BUSY)),
     },
     figures=(time_line(EXPERIMENT), *figures(EXPERIMENT)),

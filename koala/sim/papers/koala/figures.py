@@ -32,9 +32,9 @@ def time_line(setting: Setting) -> Figure:
     classes = [(size, priority) for size in setting.sizes for priority in PRIORITIES]
     points = {
         "C: claimed": "claimed",
-        "D: job start time": "start",
-        "barrier opens": "started",
-        "E: finished": "ended",
+        "D: JST": "start",
+        "start": "started",
+        "E: end": "ended",
     }
     return Figure(
         number=1,
@@ -42,18 +42,15 @@ def time_line(setting: Setting) -> Figure:
         panels=(
             Panel(
                 title="from A (submitted) to B (placed)",
-                x=tuple(f"{size} {priority}" for size, priority in classes),
-                series=(
+                x=("B: placed",),
+                series=tuple(
                     Series(
-                        name="A to B",
-                        of=tuple(
-                            Quantity(setting, f"placement_s.{size}.{priority}")
-                            for size, priority in classes
-                        ),
-                    ),
+                        name=f"{size} {priority}",
+                        of=(Quantity(setting, f"placement_s.{size}.{priority}"),),
+                    )
+                    for size, priority in classes
                 ),
-                x_label="job size and priority",
-                y_label="s",
+                y_label="s after submission",
             ),
             Panel(
                 title="from B on",
@@ -72,7 +69,7 @@ def time_line(setting: Setting) -> Figure:
             ),
         ),
         note="Means over the last attempt of each job. C is when all components were claimed, D "
-        "the JST; the barrier opens later when a file is late.",
+        "the JST; the start is later when a file is late.",
     )
 
 

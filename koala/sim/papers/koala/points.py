@@ -4,7 +4,7 @@ same with one thing changed, and what is measured beyond `koala simulate koala` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
 from statistics import fmean
@@ -52,35 +52,46 @@ LEVELS = (ANY, LIGHT, MIDDLE, BUSY)
 # The experiment with one thing changed.
 
 
-def with_parameters(setting: Setting, **changes: float | str) -> Setting:
+def _scheduled(**changes: float | str) -> Change:
     """Other parameters of the scheduler."""
-    changed = replace(setting.parameters, **changes)  # type: ignore[arg-type]
-    return replace(setting, parameters=changed)
+
+    def change(setting: Setting) -> Setting:
+        parameters = replace(setting.parameters, **changes)  # type: ignore[arg-type]
+        return replace(setting, parameters=parameters)
+
+    return change
+
+
+def _small(setting: Setting) -> Setting:
+    """Jobs of 36 alone, on a testbed that does not fail."""
+    reliable = CHANGES["reliable"](setting)
+    return replace(reliable, sizes=SIZES[:1], lost_site=None)
+
+
+WHOLE = (1,)
+"""Jobs of one component."""
+Change = Callable[[Setting], Setting]
+CHANGES: dict[str, Change] = {
+    "whole": lambda setting: replace(setting, components=WHOLE),
+    "worst fit": lambda setting: replace(setting, placement="WF"),
+    "claim at once": _scheduled(  # L = 0: as soon as the job is placed
+        claim_fraction=0.0, claim_fraction_step=0.0, claim_fraction_min=0.0
+    ),
+    "S = 1": _scheduled(high_scans_per_low=1),
+    "L fixed": _scheduled(claim_fraction_step=0.0),
+    "atomic": _scheduled(claim_threshold=1.0),
+    "no preemption": _scheduled(preempt="none"),
+    "reliable": lambda setting: replace(  # but for the site that is lost
+        setting, claim_errs=(0.0,), component_fails=(0.0,)
+    ),
+    "small": _small,
+    "small and whole": lambda setting: replace(_small(setting), components=WHOLE),
+}
 
 
 def changed(setting: Setting, change: str) -> Setting:
-    """The experiment with one of these changes, told by its name."""
-    match change:
-        case "whole":  # no job has more than one component
-            return replace(setting, components=(1,))
-        case "worst fit":
-            return replace(setting, placement="WF")
-        case "claim at once":  # L = 0: as soon as the job is placed
-            return with_parameters(
-                setting, claim_fraction=0.0, claim_fraction_step=0.0, claim_fraction_min=0.0
-            )
-        case "S = 1":
-            return with_parameters(setting, high_scans_per_low=1)
-        case "L fixed":
-            return with_parameters(setting, claim_fraction_step=0.0)
-        case "atomic":
-            return with_parameters(setting, claim_threshold=1.0)
-        case "no preemption":
-            return with_parameters(setting, preempt="none")
-        case "reliable":  # but for the site that is lost
-            return replace(setting, claim_errs=(0.0,), component_fails=(0.0,))
-        case _:
-            raise AssertionError(change)
+    """The experiment with one of these changes."""
+    return CHANGES[change](setting)
 
 
 LARGER = replace(
@@ -197,6 +208,7 @@ def _beyond(found: Measured) -> dict[str, float]:
         "peak_busy": _peak(found),
         "processors.begin": found.spans[0].processors,
         "processors.end": found.spans[-1].processors,
+        **_tries_an_hour(jobs),
         **_transfers(ran),
         **_by_class(ran),
     }
@@ -217,6 +229,17 @@ def _mean(values: Iterable[float | None]) -> float:
 
 def _since(job: JobRecord, at: Instant | None) -> float | None:
     return None if at is None or job.placed_at is None else at - job.placed_at
+
+
+def _tries_an_hour(jobs: Sequence[JobRecord]) -> dict[str, float]:
+    """Placement tries in each hour in which a job is not placed, by priority."""
+    found = {}
+    for priority in PRIORITIES:
+        group = [job for job in jobs if job.priority == priority]
+        tries = sum(job.placement_tries for job in group)
+        hours = sum(job.placement_s or 0.0 for job in group) / 3600
+        found[f"tries_an_hour.{priority}"] = tries / hours if hours else nan
+    return found
 
 
 def _transfers(ran: Sequence[JobRecord]) -> dict[str, float]:
