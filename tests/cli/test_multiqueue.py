@@ -57,6 +57,14 @@ def test_saturation_is_said() -> None:
     assert "SATURATED" in out
 
 
+def test_one_job_is_a_short_run() -> None:
+    _, out, _ = simulate("--jobs", "1", "--warmup", "0", "--reps", "1", "--json")
+    found = json.loads(out)
+    assert found["response"]["all"]["mean"] > 0
+    assert found["response"]["all"]["ci95"] is None
+    assert found["measured_utilization"]["mean"] is None
+
+
 def test_a_sweep_has_a_document_for_each_point(tmp_path: Path) -> None:
     picture = tmp_path / "sweep.svg"
     words = "--policy GS,EQ-GF --utilization 0.4,0.6 --reps 2 --json --plot"
@@ -112,6 +120,8 @@ def test_every_counted_job_has_a_line(tmp_path: Path) -> None:
         (("--service-cv", "0.5"), "service-cv 0.5"),
         (("--warmup", "3000"), "0 to 2999"),
         (("--utilization", "0.5,0.6", "--jobs-out", "x.csv"), "2 points"),
+        (("--plot", "x.txt"), "x.txt"),
+        (("--jobs-out", "/nowhere/x.csv"), "/nowhere/x.csv"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(words: tuple[str, ...], named: str) -> None:

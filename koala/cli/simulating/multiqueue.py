@@ -14,6 +14,7 @@ from koala.errors import ConfigError
 if TYPE_CHECKING:
     from koala.sim.multiqueue.points import Point
 
+INTERRUPTED = 130
 POLICIES = "GS, LS-OR|RD|RO|DO, GP, LP-LF|GF|RD, EQ-LF|GF|RD, LQ"
 
 
@@ -84,6 +85,9 @@ def multiqueue(
             f"--jobs-out {jobs_out}: one file holds the jobs of one policy at one utilization;"
             f" there are {len(settings)} points"
         )
+    for option, path in (("jobs-out", jobs_out), ("plot", plot)):
+        if path is not None:
+            shared.begin_file(option, path)
     with shared.progress("replications", len(settings) * reps) as tell:
         swept = sweep(
             settings,
@@ -93,14 +97,19 @@ def multiqueue(
             progress=tell,
         )
     if swept.is_interrupted:
-        print("koala simulate: interrupted; this is what was finished", file=sys.stderr)
+        finished = sum(len(point.runs) for point in swept.points)
+        print(f"interrupted: {finished} of {len(settings) * reps} replications", file=sys.stderr)
+    if not swept.points:
+        raise typer.Exit(INTERRUPTED)
     _tell(swept.points, as_json=json, is_one=len(settings) == 1)
-    if jobs_out is not None and swept.points:
+    if jobs_out is not None:
         _write_jobs(swept.points[0], jobs_out)
-    if plot is not None and swept.points:
+    if plot is not None:
         from koala.sim.multiqueue.drawing import draw
 
         draw(swept.points, plot)
+    if swept.is_interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _policies(text: str) -> tuple[str, ...]:
@@ -113,7 +122,7 @@ def _policies(text: str) -> tuple[str, ...]:
 
 
 def _tell(points: tuple[Point, ...], *, as_json: bool, is_one: bool) -> None:
-    if is_one and points:
+    if is_one:
         document = points[0].document()
     else:
         document = {"points": [point.document() for point in points]}
@@ -139,7 +148,7 @@ def _text(point: Point) -> str:
         if found.values:
             lines.append(f"  response {kind:<7} {found}")
     if point.queues:
-        means = "  ".join(f"{queue.mean:.4g}" for queue in point.queues)
+        means = "  ".join(f"{q.mean:.4g}" if q.values else "no jobs" for q in point.queues)
         lines.append(f"  at the local queues: {means}")
     return "\n".join(lines)
 

@@ -155,7 +155,7 @@ def play(system: System, jobs: Iterator[StreamJob], setting: Setting, tally: Tal
         number += 1
         if number == setting.warmup + 1:
             since = Busy(job.at, tally.work)
-        elif number == setting.jobs:
+        if number == setting.jobs:
             until = Busy(job.at, tally.work)
         job = next(jobs)
     while tally.missing:

@@ -36,12 +36,12 @@ def erlang_c(servers: int, load: float) -> float:
 
 
 def test_gs_with_jobs_of_one_processor_is_one_queue_with_128_servers() -> None:
-    found = point("GS", load=0.95, sizes=(1, 1), jobs=40_000, reps=5).response("all")
+    found = point("GS", load=0.95, sizes=(1, 1), jobs=30_000, reps=6).response("all")
     assert found.mean == pytest.approx(erlang_c(128, 0.95), abs=2 * found.ci95)
-    assert found.ci95 < 0.02
+    assert found.ci95 < 0.03
 
 
-@pytest.mark.parametrize("policy", ["LS-DO", "EQ-GF", "GP", "LQ"])
+@pytest.mark.parametrize("policy", ["LS-DO", "GP"])
 def test_local_jobs_of_one_processor_see_32_servers(policy: str) -> None:
     found = point(policy, load=0.9, sizes=(1, 1)).response("local")
     assert found.mean == pytest.approx(erlang_c(32, 0.9), abs=2 * found.ci95)
@@ -51,12 +51,12 @@ def test_local_jobs_of_one_processor_see_32_servers(policy: str) -> None:
 @pytest.mark.parametrize("policy", DISCIPLINES)
 def test_jobs_of_whole_clusters_see_one_server_under_every_policy(policy: str) -> None:
     found = point(
-        policy, load=0.5, mix=(0, 0, 0, 1), sizes=(32, 32), jobs=10_000, warmup=500, reps=3
+        policy, load=0.5, mix=(0, 0, 0, 1), sizes=(32, 32), jobs=6_000, warmup=500, reps=2
     )
-    assert found.response("all").mean == pytest.approx(2.0, rel=0.08)
+    assert found.response("all").mean == pytest.approx(2.0, rel=0.12)
 
 
-@pytest.mark.parametrize("policy", ["GS", "LS-RD", "LP-GF"])
+@pytest.mark.parametrize("policy", ["LS-RD", "LP-GF"])
 def test_jobs_with_a_processor_of_each_cluster_see_32_servers(policy: str) -> None:
     found = point(policy, load=0.9, mix=(0, 0, 0, 1), sizes=(1, 1)).response("all")
     assert found.mean == pytest.approx(erlang_c(32, 0.9), abs=2 * found.ci95)
@@ -65,7 +65,7 @@ def test_jobs_with_a_processor_of_each_cluster_see_32_servers(policy: str) -> No
 @pytest.mark.parametrize(("load", "is_saturated"), [(0.90, False), (0.96, True)])
 def test_local_fcfs_queues_take_a_load_of_0_93(load: float, *, is_saturated: bool) -> None:
     """The multiserver-job queue of the paper's sizes is saturated at 0.9318."""
-    found = point("LS-DO", load=load, sizes=(1, 8), jobs=40_000, reps=3)
+    found = point("LS-DO", load=load, sizes=(1, 8), jobs=40_000, reps=2)
     assert found.is_saturated == is_saturated
     if is_saturated:
         assert found.unserved.mean == pytest.approx(1 - 0.9318 / load, abs=0.01)
