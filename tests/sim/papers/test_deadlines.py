@@ -41,7 +41,7 @@ def told(point: Point, metric: str) -> float:
         loss += 20 + (40 if point.local_load > 0.5 else 0)
     if point.local_load > 0 and 0 < point.fraction < 1 and point.local_load not in (0.3, 0.6):
         loss = 0.0  # figure 7: about the same
-    waste = 0.0 if point.fraction == 1 else 40 * (1.1 - point.fraction) * (0.5 + far)
+    waste = 0.0 if point.fraction == 1 else 60 * (1.1 - point.fraction) * (0.5 + far)
     values = {
         "success_rate": 95 - loss,
         "fail_rate": 5 + loss,
@@ -49,7 +49,7 @@ def told(point: Point, metric: str) -> float:
         "global_load": 0.9 * (95 - loss) * point.global_load,
         "local_load": 90 * point.local_load,
         "wasted": waste,
-        "total_load": 50 + waste,
+        "total_load": 90 * point.local_load + 0.9 * (95 - loss) * point.global_load + waste,
         "local_response": 100.0 * (1 + (100 * early if point.policy == "GP" else 0)),
     }
     values["measured_response"] = values["local_response"]

@@ -112,6 +112,13 @@ UNTESTABLE = (
         reason="no simulated site takes reservations; the paper is about those without",
     ),
     Untestable(
+        id="2-3",
+        section="2",
+        text="A start time that follows from file transfers can play the role of the deadline; a "
+        "job that misses it may still start, elsewhere.",
+        reason="another model, the KOALA paper's: `koala reproduce koala` tests it (3.1-3, 3.2-1)",
+    ),
+    Untestable(
         id="4-7",
         section="4",
         text="With communication overheads Wait-10 may be worse, and the best X depends on them.",

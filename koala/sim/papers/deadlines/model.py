@@ -26,6 +26,7 @@ from koala.sim.papers.deadlines.quantities import (
     none,
     of,
     seen,
+    shown,
     wait,
 )
 from koala.sim.papers.deadlines.telling import (
@@ -153,6 +154,18 @@ def _not_as_requested(level: LoadLevel) -> Iterable[Comparison]:
     yield below(of(at(level, PURE), "global_load", "Wait-∞"), 100 * level.global_load)
 
 
+def _accounted(level: LoadLevel) -> Iterable[Comparison]:
+    point = at(level, PURE)
+    yield shown(
+        "total load less wasted = local and global load",
+        lambda total, wasted, local, glob: 1e-6 - abs(total - wasted - local - glob),
+        of(point, "total_load", "Wait-∞"),
+        of(point, "wasted", "Wait-∞"),
+        of(point, "local_load", "Wait-∞"),
+        of(point, "global_load", "Wait-∞"),
+    )
+
+
 PARAMETERS = (
     Claim(
         id="3.1-1",
@@ -194,5 +207,12 @@ PARAMETERS = (
         text="A third: global jobs fail at their deadlines.",
         figures=(1,),
         test=everywhere(lambda level: [above(of(at(level), "fail_rate", "Wait-∞"), 0)]),
+    ),
+    Claim(
+        id="3.1-7",
+        section="3.1",
+        text="But the useful load can be computed.",
+        reading="what is busy or claimed, less what is wasted, is what jobs use",
+        test=everywhere(_accounted),
     ),
 )

@@ -165,6 +165,12 @@ UNTESTABLE = (
         reason="about the authors' software and others' grids",
     ),
     Untestable(
+        id="5.3-18",
+        section="5.3",
+        text="It cannot be concluded that smaller jobs perform much better.",
+        reason="what may not be concluded is no result; 5.3-6 and 5.3-15 test both sides of it",
+    ),
+    Untestable(
         id="6-1",
         section="6",
         text="Co-allocation pays while it extends run times by up to a quarter.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from koala.sim.das.setting import Setting
-from koala.sim.papers.claims import MUCH, Claim, Comparison, higher, lower, share
+from koala.sim.papers.claims import LITTLE, MUCH, Claim, Comparison, higher, lower, share
 from koala.sim.papers.koala.points import LARGER, Watched, changed, exact
 from koala.sim.papers.koala.telling import (
     above,
@@ -84,6 +84,17 @@ MODEL = (
         ),
     ),
     Claim(
+        id="2.5-1",
+        section="2.5",
+        text="The start of a job's components is synchronised.",
+        reading="largest difference between the instants at which components of an attempt begin",
+        test=everywhere(
+            lambda setting: [
+                equal(whole(Watched(setting=setting), "most_skew_s", "largest difference, s"), 0)
+            ]
+        ),
+    ),
+    Claim(
         id="2.6-1",
         section="2.6",
         text="Close-to-Files keeps the estimated file transfers short.",
@@ -93,6 +104,22 @@ MODEL = (
                 lower(
                     whole(setting, "transfer_s", "FTT, Close-to-Files"),
                     whole(changed(setting, "worst fit"), "transfer_s", "Worst-Fit"),
+                )
+            ]
+        ),
+    ),
+    Claim(
+        id="2.7-3",
+        section="2.7",
+        text="A job's start time can be estimated from its file transfers.",
+        reading=f"jobs start later than their JST by less than {share(LITTLE)} of the mean FTT",
+        test=everywhere(
+            lambda setting: [
+                shown(
+                    f"lateness < {share(LITTLE)} of FTT",
+                    lambda late, transfer: LITTLE * transfer - late,
+                    whole(setting, "lateness_s", "lateness, s"),
+                    whole(setting, "transfer_s", "FTT, s"),
                 )
             ]
         ),

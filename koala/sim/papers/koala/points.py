@@ -5,12 +5,12 @@ same with one thing changed, and what is measured beyond `koala simulate koala` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from statistics import fmean
 
 from koala.core.actions import Action
-from koala.core.events import ClaimGone, Event
+from koala.core.events import ClaimGone, ClaimPassed, Event
 from koala.core.invariants import check
 from koala.core.job import EndKind
 from koala.core.scheduler import Scheduler
@@ -166,6 +166,8 @@ class _Eye:
     most_delayed: int = 0
     failed_before: int = 0
     failed_running: int = 0
+    most_skew_s: float = 0.0
+    first_passes: dict[str, Instant] = field(default_factory=dict)
 
     def __call__(
         self, scheduler: Scheduler, event: Event, _actions: Sequence[Action], now: Instant
@@ -175,6 +177,10 @@ class _Eye:
         if isinstance(event, ClaimGone):
             self.failed_before += event.end.kind is EndKind.FAILED
             self.failed_running += event.end.kind is EndKind.VANISHED
+        if isinstance(event, ClaimPassed):
+            attempt = event.claim.rsplit("/", 2)[0]
+            first = self.first_passes.setdefault(attempt, event.passed_at)
+            self.most_skew_s = max(self.most_skew_s, abs(event.passed_at - first))
         if self.events % CHECKED_EVERY == 0:
             check(scheduler, now)
 
@@ -186,6 +192,7 @@ def _run_watched(setting: Setting, seed: int) -> Outcome:
         "most_delayed": float(eye.most_delayed),
         "failed_before": float(eye.failed_before),
         "failed_running": float(eye.failed_running),
+        "most_skew_s": eye.most_skew_s,
         "checks": float(eye.events // CHECKED_EVERY),
     }
     return _outcome(measured(setting, seed, made), seen)
@@ -247,6 +254,7 @@ def _transfers(ran: Sequence[JobRecord]) -> dict[str, float]:
     nothing failed and nobody was preferred."""
     return {
         "transfer_s": _mean(_since(job, job.start_at) for job in ran),
+        "lateness_s": _mean(job.start_lateness_s for job in ran),
         "returned": _mean(job.attempts - 1 - job.failures - job.preemptions for job in ran),
     }
 
