@@ -38,6 +38,7 @@ from koala.core.values import (
     FOREVER,
     Instant,
     SiteName,
+    UserName,
 )
 
 
@@ -67,23 +68,36 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
     admit(state, now)
 
 
-def can_take(state: State, job: Job) -> bool:
-    """Whether every component that the job needs fits some usable site, were all of it idle. Who
-    waits for a site that is away is not to keep others from those that are there."""
-    largest: dict[SiteName, int] = {
-        site.name: site.facts.processors
-        for site in state.sites.values()
-        if is_usable(site) and site.facts.owner in (None, job.spec.owner)
-    }
-    fitting = 0
-    for index, component in enumerate(job.spec.components):
-        fixed = fixed_site(job, index)
-        sizes = largest.values() if fixed is None else (largest.get(fixed, 0),)
-        if max(sizes, default=0) >= component.processors:
-            fitting += 1
-        elif not is_optional_member(job, index):
-            return False
-    return fitting >= job.needed
+class Room:
+    """What the usable sites could take, were all of them idle."""
+
+    def __init__(self, state: State) -> None:
+        self._sites = {site.name: site.facts for site in state.sites.values() if is_usable(site)}
+        self._largest: dict[UserName, int] = {}
+
+    def can_take(self, job: Job) -> bool:
+        """Whether every component that the job needs fits some site. Who waits for a site that is
+        away is not to keep others from those that are there."""
+        fitting = 0
+        for index, component in enumerate(job.spec.components):
+            fixed = fixed_site(job, index)
+            owner = job.spec.owner
+            most = self._most(owner) if fixed is None else self._at(fixed, owner)
+            if most >= component.processors:
+                fitting += 1
+            elif not is_optional_member(job, index):
+                return False
+        return fitting >= job.needed
+
+    def _at(self, name: SiteName, owner: UserName) -> int:
+        facts = self._sites.get(name)
+        return facts.processors if facts is not None and facts.owner in (None, owner) else 0
+
+    def _most(self, owner: UserName) -> int:
+        if owner not in self._largest:
+            sizes = (self._at(name, owner) for name in self._sites)
+            self._largest[owner] = max(sizes, default=0)
+        return self._largest[owner]
 
 
 def holds_the_door(state: State, job: Job, now: Instant) -> bool:

@@ -104,6 +104,11 @@ class Queues:
         """Ids in each queue, head first, and at last the delayed ones."""
         return [*(list(line) for line in self.lines.values()), list(self.delayed)]
 
+    def has_aged(self, now: Instant, ageing_s: Seconds) -> bool:
+        """Whether somebody has waited for `ageing_s`; nobody has in front of whom nobody has."""
+        heads = (next(iter(line.values()), None) for line in self.lines.values())
+        return any(head is not None and now - queued_at(head) >= ageing_s for head in heads)
+
     def aged(self, now: Instant, ageing_s: Seconds) -> list[Job]:
         """Jobs that have waited for `ageing_s`, longest first. Tails only grow older, so they are a
         prefix of each queue.

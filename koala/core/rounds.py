@@ -15,7 +15,7 @@ from koala.core.ending import admit
 from koala.core.facts import picture_of
 from koala.core.grid import GridView, Unplaceable
 from koala.core.job import Job
-from koala.core.placing import can_take, holds_the_door, try_to_place, whole_request
+from koala.core.placing import Room, holds_the_door, try_to_place, whole_request
 from koala.core.queues import GLOBAL, Line, queued_at, spoken
 from koala.core.state import State
 from koala.core.values import Instant, QueueName, Seconds
@@ -40,22 +40,22 @@ class Rounds:
     def try_arrived(self, state: State, job: Job, now: Instant) -> None:
         """Tried if it is the head of an enabled and permitted queue."""
         state.fresh.pop(job.id, None)
-        queue = state.queues.of(job)
-        if head_of(state, queue, now) is not job or queue in state.queues.disabled:
+        queue, room = state.queues.of(job), Room(state)
+        if head_of(state, queue, room, now) is not job or queue in state.queues.disabled:
             return
 
         def ask() -> QueueName | None:
-            return queue if visiting(state, now).permits(queue) else None
+            return queue if visiting(state, room, now).permits(queue) else None
 
         if state.recorder.ask(ask) is not None:
-            try_head(state, queue, picture_of(state, now), now)
+            try_head(state, queue, room, picture_of(state, now), now)
             admit(state, now)
 
     def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
         """At a change all queues in rounds, else those that jobs have arrived in."""
         fresh = [job for job in state.fresh.values() if job.not_before <= now]
-        aged = bool(state.queues.aged(now, state.parameters.ageing_s))
-        if is_whole or aged or any(job.attempts for job in fresh):
+        has_aged = state.queues.has_aged(now, state.parameters.ageing_s)
+        if is_whole or has_aged or any(job.attempts for job in fresh):
             for job in fresh:
                 del state.fresh[job.id]
             visit(state, now)
@@ -66,19 +66,19 @@ class Rounds:
 
     def explain(self, state: State, job: Job, now: Instant) -> list[str]:
         """Its number in its queue, what the queue waits for, and why it may not start jobs."""
-        queue = state.queues.of(job)
+        queue, room = state.queues.of(job), Room(state)
         jobs = state.queues.jobs(queue)
         number = jobs.index(job)
         lines = [
             f"number {number + 1} of {len(jobs)} in {spoken(queue)} ({state.queues.discipline})"
         ]
-        head = head_of(state, queue, now)
-        if not can_take(state, job):
+        head = head_of(state, queue, room, now)
+        if not room.can_take(job):
             lines.append("passed over: no usable site could take it, were all of it idle")
         elif head is not None and head is not job:
             lines.append(f"{number} jobs before it; {describe_head(state, head, now)}")
         policy = state.policies.queueing
-        if isinstance(policy, Discipline) and not visiting(state, now).permits(queue):
+        if isinstance(policy, Discipline) and not visiting(state, room, now).permits(queue):
             lines.append(f"no turn now: {policy.rule}")
         return lines
 
@@ -119,46 +119,48 @@ def visit(state: State, now: Instant) -> None:
     def ask() -> QueueName | None:
         if not rounds:
             sites = [QueueName(site) for site in released]
-            rounds.append(visiting(state, now).rounds(before, sites, draw))
+            rounds.append(visiting(state, room, now).rounds(before, sites, draw))
         return next(rounds[0], None)
 
-    picture = picture_of(state, now)
+    room, picture = Room(state), picture_of(state, now)
     while (queue := state.recorder.ask(ask)) is not None:
         assert isinstance(queue, str), queue
-        stuck = try_head(state, QueueName(queue), picture, now)
+        stuck = try_head(state, QueueName(queue), room, picture, now)
         if stuck is not None and holds_the_door(state, stuck, now):
             return
 
 
-def try_head(state: State, queue: QueueName, picture: GridView, now: Instant) -> Job | None:
+def try_head(
+    state: State, queue: QueueName, room: Room, picture: GridView, now: Instant
+) -> Job | None:
     """Place the head of a queue; or disable the queue: then the head that does not fit."""
-    head = head_of(state, queue, now)
+    head = head_of(state, queue, room, now)
     if head is not None and (try_to_place(state, head, picture, now) or head.is_over):
         return None
     state.queues.disabled[queue] = None
     return head
 
 
-def head_of(state: State, queue: QueueName, now: Instant) -> Job | None:
+def head_of(state: State, queue: QueueName, room: Room, now: Instant) -> Job | None:
     """The first job of a queue whose turn it can be."""
     for job in state.queues.lines.get(queue, NOBODY).values():
-        if job.not_before <= now and can_take(state, job):
+        if job.not_before <= now and room.can_take(job):
             return job
     return None
 
 
-def visiting(state: State, now: Instant) -> Visiting[QueueName]:
+def visiting(state: State, room: Room, now: Instant) -> Visiting[QueueName]:
     """The queues as the discipline sees them: one in which nobody's turn can be is empty."""
     names = [name for name in state.queues.lines if name != GLOBAL]
     local = sorted({*names, *(QueueName(site) for site in state.sites)})
     lines = state.queues.lines
     seen = {
-        name: lines[name] if head_of(state, name, now) is not None else NOBODY
+        name: lines[name] if head_of(state, name, room, now) is not None else NOBODY
         for name in (*local, GLOBAL)
     }
 
     def waited_s(queue: QueueName) -> Seconds:
-        head = head_of(state, queue, now)
+        head = head_of(state, queue, room, now)
         return 0.0 if head is None else now - queued_at(head)
 
     policy = state.policies.queueing
