@@ -66,8 +66,8 @@ swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000
 	@$(BIN)/python -m tests.sim.swarm --seeds $(SEEDS) $(ARGS)
 
 .PHONY: bench-sim
-bench-sim: $(STAMP)  ## Measure the simulator beside plain loops that do the same
-	@$(BIN)/python -m tests.bench --only multiqueue $(ARGS)
+bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FILE")
+	@$(BIN)/python -m tests.bench --only multiqueue --only traces $(ARGS)
 
 .PHONY: bench
 bench: $(STAMP)  ## Measure the core, the journal and the live path

@@ -11,9 +11,10 @@ import json
 import sys
 import tempfile
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from tests.bench import core, live, multiqueue, references
+from tests.bench import core, live, multiqueue, references, traces
 from tests.bench.figures import Figure, Measurement, document, machine, table
 
 MEASUREMENTS: dict[str, Measurement] = {
@@ -24,6 +25,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "latency": live.latency,
     "thousand": live.thousand,
     "multiqueue": multiqueue.measure,
+    "traces": traces.measure,
 }
 OUT = Path("bench-out") / "bench.json"
 
@@ -34,14 +36,21 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="smaller numbers, about a minute")
     parser.add_argument("--only", choices=tuple(MEASUREMENTS), action="append", help="just these")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE", help=f"({OUT})")
+    parser.add_argument(
+        "--log", type=Path, action="append", help="replay these logs, not a synthetic one"
+    )
     options = parser.parse_args()
+    measurements: dict[str, Measurement] = {
+        **MEASUREMENTS,
+        "traces": partial(traces.measure, logs=options.log or ()),
+    }
     at = datetime.now(UTC).isoformat(timespec="seconds")  # the machine's load, too, is of now
     before = machine()
     figures: list[Figure] = []
     for name in options.only or MEASUREMENTS:
         sys.stderr.write(f"bench: {name}\n")
         with tempfile.TemporaryDirectory(prefix="koala-bench-") as folder:
-            figures += MEASUREMENTS[name](Path(folder), options.quick)
+            figures += measurements[name](Path(folder), options.quick)
     result = {**document(figures, at=at, is_quick=options.quick), "machine": before}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
