@@ -50,7 +50,8 @@ COMMANDS: dict[str, str] = {
 """Every command and where its function is, in the order of the help text."""
 
 GROUPS = ("sites", "simulate")
-"""Commands with commands of their own: the function makes their typer application."""
+"""Commands with commands of their own: the function makes their typer application, from the words
+that follow."""
 
 DEBUG_VARIABLE = "KOALA_DEBUG"
 
@@ -113,7 +114,8 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         module, _, attribute = COMMANDS[name].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         if name in GROUPS:
-            app.add_typer(command(), name=name)
+            after = list(words)[list(words).index(name) + 1 :] if name in words else []
+            app.add_typer(command(after), name=name)
         else:
             app.command(name)(command)
     return app

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import typer
@@ -17,14 +19,18 @@ SIMULATIONS: dict[str, str] = {
 """Every simulation and where its function is, in the order of the help text."""
 
 
-def simulate_commands() -> typer.Typer:
-    """`koala simulate NAME`. The modules import what is heavy late, so all of them can be named."""
+def simulate_commands(words: Sequence[str] = ()) -> typer.Typer:
+    """`koala simulate NAME`; with `words` that begin with a name, that simulation alone: to make the
+    options of all of them takes longer than some replays."""
     group = typer.Typer(
         help="Replay the papers' workloads and real traces in simulated time.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
+    named = words[0] if words and "_KOALA_COMPLETE" not in os.environ else ""
     for name, place in SIMULATIONS.items():
+        if named in SIMULATIONS and name != named:
+            continue
         module, _, attribute = place.partition(":")
         if find_spec(module) is None:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from koala.cli.inputs import Address, Json
 SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="The site's name.")]
 
 
-def sites_commands() -> typer.Typer:
+def sites_commands(_words: Sequence[str] = ()) -> typer.Typer:
     """`koala sites`, which lists, and `koala sites lost`."""
     group = typer.Typer(
         help="List the sites, or give one up (lost).",

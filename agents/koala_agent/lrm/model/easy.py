@@ -22,7 +22,7 @@ class EASYQueue(LocalQueue[Key]):
     Cost. Between two completions idle processors, extra and what is left until the shadow can only
     shrink, so a job that was passed over once stays passed over: a pass looks at newcomers only
     unless something ended or the head changed. No pass sorts; releases are kept in order as jobs
-    start; a deep queue is searched a block at a time (`line`).
+    start; a deep queue is searched a block at a time, or a group of blocks (`line`).
     """
 
     discipline = Discipline.EASY
@@ -41,7 +41,7 @@ class EASYQueue(LocalQueue[Key]):
         started: list[Key] = []
         waiting = self._waiting
         if self.idle and waiting:
-            if self._line.blocks[0].jobs[0][1] <= self.idle:
+            if self._line.head[1] <= self.idle:
                 self._start_from_head(now, started)
             if self.idle and len(waiting) > 1:
                 kept = self._reservation
@@ -69,9 +69,8 @@ class EASYQueue(LocalQueue[Key]):
     # How --------------------------------------------------------------------------------------
 
     def _start_from_head(self, now: float, started: list[Key]) -> None:
-        blocks = self._line.blocks
-        while blocks:
-            job = blocks[0].jobs[0]
+        while self._waiting:
+            job = self._line.head
             if job[1] > self.idle:
                 break
             self._line.behead()
@@ -99,31 +98,14 @@ class EASYQueue(LocalQueue[Key]):
     def _choose_from_all(self, now: float, started: list[Key]) -> None:
         """Starts what may start of the whole queue. The head is looked at, too: it does not fit."""
         shadow_at, extra = self._reserve(now)
-        idle = self.idle
-        blocks = self._line.blocks
-        emptied: list[tuple[int, list[Waiting[Key]]]] = []
-        last = len(blocks) - 1
-        for index, block in enumerate(blocks):
-            # The first and the last block change all the time: looking is quicker than summing up.
-            if 0 < index < last and not block.may_start(
-                idle=idle, extra=extra, now=now, shadow_at=shadow_at
-            ):
-                continue
-            chosen, idle, extra = _choose(block.jobs, idle, extra, now, shadow_at)
-            if chosen:
-                emptied.append((index, chosen))
-            if not idle:
-                break
-        for _, chosen in emptied:
-            for job in chosen:
-                self._start(job, now, started)
-        for index, chosen in reversed(emptied):
-            self._line.remove_from(index, chosen)
+        chosen, extra = self._line.take(idle=self.idle, extra=extra, now=now, shadow_at=shadow_at)
+        for job in chosen:
+            self._start(job, now, started)
         self._reservation = (shadow_at, extra)
 
     def _reserve(self, now: float) -> tuple[float, int]:
         """Shadow and extra of the head of the queue, which does not fit now."""
-        needed = self._line.blocks[0].jobs[0][1]
+        needed = self._line.head[1]
         free = self.idle
         releases = self._releases
         passed = 0
@@ -161,7 +143,7 @@ class EASYQueue(LocalQueue[Key]):
         self._reservation = None
 
     def _unqueue(self, job: Waiting[Key]) -> None:
-        if job is self._line.blocks[0].jobs[0]:
+        if job is self._line.head:
             self._reservation = None
         self._line.remove(job)
 
@@ -175,23 +157,3 @@ class EASYQueue(LocalQueue[Key]):
 
     def _disturb(self) -> None:
         self._reservation = None
-
-
-def _choose(
-    jobs: list[Waiting[Key]], idle: int, extra: int, now: float, shadow_at: float
-) -> tuple[list[Waiting[Key]], int, int]:
-    """The jobs that may start, in order; what is left of the idle and of the extra processors."""
-    chosen = []
-    for job in jobs:
-        processors = job[1]
-        if processors > idle:
-            continue
-        if now + job[2] > shadow_at:
-            if processors > extra:
-                continue
-            extra -= processors
-        chosen.append(job)
-        idle -= processors
-        if not idle:
-            break
-    return chosen, idle, extra
