@@ -17,6 +17,7 @@ from koala_agent.values import (
     ClaimId,
     End,
     Hold,
+    Hosts,
     KvAnswer,
     Leases,
     Pong,
@@ -62,6 +63,8 @@ class CheckedIn:
     armed: ArmNumber | None = None
     passed_at: float | None = None
     end: End | None = None
+    address: str = ""
+    hosts: Hosts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

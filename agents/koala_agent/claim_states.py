@@ -8,6 +8,7 @@ CLOCK_BOOTTIME but for `passed_at`, which is in the daemon's time.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
@@ -17,6 +18,7 @@ from koala_agent.values import (
     ClaimId,
     End,
     Hold,
+    Hosts,
     KvPut,
     Release,
     Report,
@@ -108,13 +110,16 @@ BOUND = (Granted, Armed, Passed)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One claim as it is stored. `values` are what its processes have put for the others."""
+    """One claim as it is stored. `values` are what its processes have put for the others, `address`
+    and `hosts` where its starter checked in."""
 
     hold: Hold
     secret: str
     state: State
     release: Release | None = None
     values: dict[str, str] = {}
+    address: str = ""
+    hosts: Hosts = ()
 
     @property
     def id(self) -> ClaimId:
@@ -124,6 +129,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 def report_of(claim: Claim) -> Report:
     """What the daemon is told of a claim in its present state."""
+    report = _state_of(claim)
+    if report.state in (ReportState.ASKED, ReportState.GONE):
+        return report
+    return replace(report, address=claim.address, hosts=claim.hosts)
+
+
+def _state_of(claim: Claim) -> Report:
     match claim.state:
         case Asked() | Withdrawing():
             return Report(claim=claim.id, state=ReportState.ASKED)

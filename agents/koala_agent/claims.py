@@ -325,7 +325,8 @@ class ClaimTable:
         match claim.state:
             case Asked():
                 self._connected[claim.id] = event.nonce
-                claim = self._put(claim, Granted(nonce=event.nonce))
+                found = msgspec.structs.replace(claim, address=event.address, hosts=event.hosts)
+                claim = self._put(found, Granted(nonce=event.nonce))
                 self._tell(claim)
                 self._adopt(claim, event)
             case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):

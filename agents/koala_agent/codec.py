@@ -169,6 +169,8 @@ def _peer(peer: link_pb2.Peer) -> values.Peer:
         processes=peer.processes,
         address=peer.address,
         claim=_claim(peer.claim),
+        hosts=tuple((host.name, host.processors) for host in peer.hosts),
+        job_type=peer.job_type or "multiple",
     )
 
 
@@ -371,6 +373,8 @@ def _report(report: values.Report) -> link_pb2.ClaimReport:
         passed_at=report.passed_at or 0.0,
         end=_end(report.end) if report.end else None,
         batch_job=report.batch_job,
+        address=report.address,
+        hosts=[link_pb2.Host(name=name, processors=count) for name, count in report.hosts],
     )
 
 

@@ -52,13 +52,14 @@ class AgentTable(Table, frozen=True):
 class SiteTable(Table, frozen=True):
     """What the site offers, and its owner's limits.
 
-    `address` is where programs of this site are reached from other sites. With `owner`, only this
+    `address` is where programs of this site are reached from other sites; empty means where their
+    starters check in from, and this machine for an emulated site. With `owner`, only this
     user's jobs see the site.
     """
 
     processors: Count
     grace_s: Positive = 5.0
-    address: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
+    address: str = ""
     owner: str = ""
     longest_hold_s: Positive = math.inf
     largest_claim: Count | None = None
@@ -72,7 +73,7 @@ class LRMTable(Table, frozen=True):
     purpose, `seed` draws both; with `may_kill_local` the youngest local jobs are killed when a job
     with a deadline finds no other room. A batch system is asked every `poll_s`; a command of it may
     take `command_limit_s`; `environment` says which one (SLURM_CONF; SGE_ROOT, SGE_CELL, ...);
-    `options` are added to each submission.
+    `options` are added to each submission; `launcher` starts the ranks of an MPI program.
     """
 
     kind: Literal["emulated", "slurm", "gridengine"] = "emulated"
@@ -88,12 +89,13 @@ class LRMTable(Table, frozen=True):
     parallel_environment: str = ""
     project: str = ""
     options: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     poll_s: Annotated[float, msgspec.Meta(ge=0.05, le=3600)] = 1.0
     command_limit_s: Annotated[float, msgspec.Meta(ge=0.1, le=600)] = 15.0
 
 
-_BATCH = ("options", "environment", "poll_s", "command_limit_s")
+_BATCH = ("options", "launcher", "environment", "poll_s", "command_limit_s")
 LRM_KEYS: dict[str, tuple[str, ...]] = {
     "emulated": ("discipline", "speed", "fault_rate", "seed", "may_kill_local"),
     "slurm": ("account", "partition", "qos", *_BATCH),

@@ -35,7 +35,8 @@ class Place:
     """Where claims live at this site, and how their starters find the agent.
 
     `root` holds a folder for each claim and must be seen by the compute nodes. `python` None means
-    the interpreter of this agent, for which the starter is compiled ahead.
+    the interpreter of this agent, for which the starter is compiled ahead. `manager` says what kind
+    of allocation starters find themselves in, `launcher` how the site starts an MPI program.
     """
 
     root: Path
@@ -43,6 +44,8 @@ class Place:
     address: str = "127.0.0.1"
     agents: tuple[str, ...] = ("127.0.0.1",)
     python: str | None = None
+    manager: str = ""
+    launcher: tuple[str, ...] = ()
 
     def folder(self, claim: ClaimId) -> Path:
         """The claim's folder."""
@@ -50,18 +53,24 @@ class Place:
 
 
 def install_starter(place: Place) -> tuple[str, ...]:
-    """Puts the starter where compute nodes see it; answers the beginning of its command."""
+    """Puts the starter, and what it runs, where compute nodes see it; answers the beginning of its
+    command."""
     place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target = place.root / "starter.py"
-    with resources.as_file(resources.files("koala_agent") / "starter.py") as source:
+    _runners, starter = (_install(place, name) for name in ("runners.py", "starter.py"))
+    return (place.python or sys.executable, "-I", "-S", str(starter))
+
+
+def _install(place: Place, name: str) -> Path:
+    target = place.root / name
+    with resources.as_file(resources.files("koala_agent") / name) as source:
         new = target.with_suffix(".new")
         shutil.copyfile(source, new)
         new.replace(target)
     if place.python is not None:
-        return (place.python, "-I", "-S", str(target))
+        return target
     compiled = target.with_suffix(".pyc")
     py_compile.compile(str(target), cfile=str(compiled), doraise=True)
-    return (sys.executable, "-I", "-S", str(compiled))
+    return compiled
 
 
 def prepare(
@@ -115,6 +124,7 @@ def specification(
         processes=program.processes,
         address=place.address,
         claim=claim.id,
+        job_type=program.job_type,
     )
     return {
         "version": 1,
@@ -130,6 +140,9 @@ def specification(
         "stdout": program.stdout,
         "stderr": program.stderr,
         "processes": program.processes,
+        "job_type": program.job_type,
+        "manager": place.manager,
+        "launcher": place.launcher,
         "wall_time_s": program.wall_time_s,
         "cpu_time_s": program.cpu_time_s,
         "memory_max_mb": program.memory_max_mb,

@@ -71,9 +71,11 @@ class Site:
         place = Place(
             root=state / "claims",
             site=config.agent.site,
-            address=config.site.address,
+            address=_address(config),
             agents=_agent_addresses(config.starter.listen),
             python=config.starter.python,
+            manager=config.lrm.kind,
+            launcher=config.lrm.launcher,
         )
         self._inputs = Inputs(
             replica=self._files.local_path,
@@ -371,7 +373,7 @@ class Site:
             processors=config.site.processors,
             grace_s=config.site.grace_s,
             starts_after_stop=self._manager.starts_after_stop,
-            address=config.site.address,
+            address=_address(config) if config.lrm.kind == "emulated" else config.site.address,
             serves=self._serves(),
             owner=config.site.owner,
             honours=self._manager.honours,
@@ -384,8 +386,12 @@ class Site:
             return ""
         host = self._config.files.serve.rpartition(":")[0]
         if host in WILDCARDS:
-            host = self._config.site.address
+            host = _address(self._config)
         return f"{host}:{self._files.port}"
+
+
+def _address(config: Config) -> str:
+    return config.site.address or "127.0.0.1"
 
 
 def _agent_addresses(listen: str) -> tuple[str, ...]:

@@ -16,12 +16,15 @@ and the clock. The rules are those of the design ("Attempts, barrier and fence")
   daemons that left their session included, is ended in the same way.
 - Its end is written down in its folder, told until it is noted, and then it exits, always with 0.
 
+A component on several machines, or with jobType=mpi, has helpers as its main processes
+(`runners.py`, beside this file); all that is said here of processes is then true of those.
+
 The programs of all processes are forked at check-in and wait on a pipe each, so that opening the
 barrier is one write a process. All instants are CLOCK_BOOTTIME but those in the daemon's time
 (`release_at`, `passed_at`, `ended_at`); durations are seconds.
 """
 # Without pathlib: it takes as long to import as all the rest.
-# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH113, PTH118, PTH123, PTH208
+# ruff: noqa: PTH100, PTH102, PTH105, PTH106, PTH108, PTH112, PTH113, PTH118, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from dataclasses import dataclass
     from typing import NoReturn, TypeAlias
 else:
@@ -113,6 +116,7 @@ class Settings:
     kill_s: float
     wall_time_s: float = 0.0
     no_barrier: bool = False
+    hosts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -444,6 +448,7 @@ class StarterMachine:
             "claim": self._settings.claim,
             "secret": self._settings.secret,
             "nonce": self._settings.nonce,
+            "hosts": [list(host) for host in self._settings.hosts],
             "armed": list(arming.number) if arming is not None and is_armed else None,
             "passed_at": None if self.passed_at is None else self.to_daemons(self.passed_at),
             "end": self._told_end() if isinstance(self.phase, Over) else None,
@@ -880,6 +885,9 @@ class Program:
         self.directory = os.path.join(self.folder, str(spec["directory"]))
         self.arguments = _texts(spec["arguments"])
         self.processes = _count(spec["processes"])
+        self.hosts = allocation(str(spec["manager"]), os.environ)
+        self.helpers = helpers(spec, self.hosts)
+        self.mains = len(self.helpers) or self.processes
         self.cpu_time_s = _number(spec, "cpu_time_s")
         self.memory_max_mb = _number(spec, "memory_max_mb")
         self.environment = dict(os.environ)
@@ -909,6 +917,16 @@ class Program:
             return f"standard input {stdin} cannot be read"
         return ""
 
+    def command(self, main: int) -> list[str]:
+        """What a main process becomes."""
+        if self.helpers and self.helpers[main]:
+            return [*_runners(), self.helpers[main][0], self.state_folder, *self.helpers[main][1:]]
+        return [self.path, *self.arguments]
+
+    def process_of(self, main: int) -> int:
+        """Whose environment and files a main process has."""
+        return main if self.mains == self.processes else 0
+
     def stream(self, number: int, process: int) -> str:
         """The file of a process's standard input (0), output (1) or error (2)."""
         name = self._streams[number]
@@ -931,12 +949,98 @@ class Program:
         return ""
 
 
+def allocation(manager: str, environment: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """The machines of this batch job, ours first, each with its processors; none where the manager
+    does not tell. An emulated one may itself run inside somebody's batch job: it tells nothing."""
+    if manager == "slurm":
+        names = expand_names(environment.get("SLURM_JOB_NODELIST", ""))
+        counts = expand_counts(environment.get("SLURM_TASKS_PER_NODE", ""))
+        return tuple(zip(names, counts, strict=True)) if len(names) == len(counts) else ()
+    if manager == "gridengine":
+        rows = _read_quietly(environment.get("PE_HOSTFILE", "")).decode("utf-8", "replace")
+        fields = [row.split() for row in rows.splitlines()]
+        return tuple((row[0], int(row[1])) for row in fields if len(row) > 1 and row[1].isdigit())
+    return ()
+
+
+def expand_names(text: str) -> list[str]:
+    """Slurm's short form of names: `a[1-3,07],b` are a1, a2, a3, a07 and b."""
+    words = [""]
+    depth = 0
+    for letter in text:
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            words.append("")
+        else:
+            words[-1] += letter
+    names: list[str] = []
+    for word in words:
+        start, bracket, rest = word.partition("[")
+        ranges, _bracket, end = rest.partition("]")
+        if not bracket:
+            names += [word] if word else []
+            continue
+        for part in ranges.split(","):
+            low, _dash, high = part.partition("-")
+            numbers = range(int(low), int(high or low) + 1)
+            for number in numbers:
+                names += expand_names(f"{start}{number:0{len(low)}d}{end}")
+    return names
+
+
+def expand_counts(text: str) -> list[int]:
+    """Slurm's short form of numbers: `4(x2),3` are 4, 4 and 3."""
+    counts: list[int] = []
+    for word in text.split(",") if text else []:
+        count, _bracket, times = word.partition("(x")
+        counts += [int(count)] * int(times.rstrip(")") or 1)
+    return counts
+
+
+def helpers(spec: dict[str, object], hosts: tuple[tuple[str, int], ...]) -> list[tuple[str, ...]]:
+    """What runs as main processes instead of the program: verbs of `runners.py`, empty ones being
+    the program after all. None where all processes are forked here.
+
+    One `srun` starts all ranks of a component; Grid Engine starts one process at a time.
+    """
+    processes = _count(spec["processes"])
+    if spec["job_type"] == "mpi":
+        nodes = len(hosts) or 1
+        return [("lead",), *(("node", str(node)) for node in range(nodes))]
+    if processes == 1 or len(hosts) < 2:
+        return []
+    if spec["manager"] == "slurm":
+        return [("spread",)]
+    here = min(processes, hosts[0][1])
+    return [()] * here + [("remote", str(process)) for process in range(here, processes)]
+
+
+def machines(member: dict[str, object]) -> list[int]:
+    """How many processes of a member run on each machine that has any, filled one by one."""
+    left = _count(member["processes"])
+    counts = []
+    for slots in _list(member["slots"]):
+        count = min(left, _count(slots))
+        if count > 0:
+            counts.append(count)
+        left -= count
+    if left:  # more processes than processors: the last machine has them
+        counts = [*counts[:-1], (counts[-1] if counts else 0) + left]
+    return counts
+
+
 def rendezvous(bundle: dict[str, object], process: int) -> dict[str, str]:
-    """What a process learns of the bundle from its environment."""
+    """What a process learns of the bundle from its environment. A node is a machine that runs
+    processes of the job."""
     members = [_object(member) for member in _list(bundle["members"])]
     index = _count(bundle["index"])
     master = _object(bundle["master"])
     first = sum(_count(member["processes"]) for member in members[:index])
+    nodes = [machines(member) for member in members]
+    local, node = process, 0
+    while node + 1 < len(nodes[index]) and local >= nodes[index][node]:
+        local -= nodes[index][node]
+        node += 1
     return {
         "KOALA_JOB": str(bundle["job"]),
         "KOALA_ATTEMPT": str(bundle["attempt"]),
@@ -945,11 +1049,12 @@ def rendezvous(bundle: dict[str, object], process: int) -> dict[str, str]:
         "KOALA_PROCESS": str(process),
         "MASTER_ADDR": str(master["address"]),
         "MASTER_PORT": str(master["port"]),
-        "NNODES": str(len(members)),
-        "NODE_RANK": str(index),
+        "NNODES": str(sum(len(counts) for counts in nodes)),
+        "NODE_RANK": str(sum(len(counts) for counts in nodes[:index]) + node),
         "WORLD_SIZE": str(bundle["world_size"]),
         "RANK": str(first + process),
-        "LOCAL_RANK": str(process),
+        "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(nodes[index][node]),
     }
 
 
@@ -976,8 +1081,8 @@ class Processes:
         """Forks what is missing. Raises OSError when the machine has no room for a process."""
         if not self._is_subreaper:
             self._is_subreaper = _become_subreaper()
-            self._program.open_files = _raise_open_files(2 * self._program.processes + 1024)
-        for index in range(self._program.processes):
+            self._program.open_files = _raise_open_files(2 * self._program.mains + 1024)
+        for index in range(self._program.mains):
             if index in self._go:
                 continue
             reading, writing = os.pipe()
@@ -1062,15 +1167,17 @@ def _child(program: Program, index: int, reading: int, trouble: int) -> NoReturn
         what = program.directory
         os.chdir(what)
         for number, flags in ((0, os.O_RDONLY), (1, _OUTPUT), (2, _OUTPUT)):
-            what = program.stream(number, index)
+            what = program.stream(number, program.process_of(index))
             opened = os.open(what, flags, 0o666)
             os.dup2(opened, number)
             os.close(opened)
-        what = program.path
+        command = program.command(index)
+        what = command[0]
         environment = dict(program.environment)
         if _wait_for_go(reading, environment):
-            _limit(program)
-            os.execve(what, [program.path, *program.arguments], environment)
+            if what == program.path:
+                limit(program)
+            os.execve(what, command, environment)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         text = f"{what}: {why}".replace("\n", " ")
@@ -1107,7 +1214,7 @@ def _wait_for_go(reading: int, environment: dict[str, str]) -> bool:
             environment.update(json.loads(line)["environment"])
 
 
-def _limit(program: Program) -> None:
+def limit(program: Program) -> None:
     """Limits of a process, last thing before the program. Memory is what it may have for itself
     (RLIMIT_DATA): address space would forbid programs that only reserve it."""
     import resource  # noqa: PLC0415 - late: the check-in does not wait for it
@@ -1486,7 +1593,7 @@ class Carrier:
         self._nonce = nonce
         self._program = Program(spec)
         self._machine = StarterMachine(
-            _settings(spec, nonce), now=now, wall_offset_s=time.time() - now
+            _settings(spec, nonce, self._program), now=now, wall_offset_s=time.time() - now
         )
         self._watch = Watch()
         agents = [_list(agent) for agent in _list(spec["agents"])]
@@ -1593,12 +1700,26 @@ class Carrier:
         assert self._exchange is not None
         shared = {"KOALA_BUNDLE": path, "KOALA_KV": self._exchange.path}
         environments = [
-            {**rendezvous(bundle, process), **shared} for process in range(self._program.processes)
+            {**rendezvous(bundle, self._program.process_of(main)), **shared}
+            for main in range(self._program.mains)
         ]
+        if self._program.helpers:
+            self._prepare_helpers()
         self._processes.prepare(environments)
         if self._passing < 0:
             path = os.path.join(self._program.state_folder, "passed.json")
             self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
+    def _prepare_helpers(self) -> None:
+        """What helpers on other machines cannot have from our environment."""
+        assert self._exchange is not None
+        launch: dict[str, object] = {
+            "environment": self._program.environment,
+            "path": os.environ.get("PATH", os.defpath),
+            "kv": self._exchange.path,
+            "host": socket.gethostname(),
+        }
+        self._write("launch.json", launch)
 
     def _open(self, not_after: float) -> list[Event]:
         """The one look at the clock, the word in the file, and the barrier opens."""
@@ -1655,12 +1776,13 @@ class Carrier:
         return events + [ProcessEnded(index=index, status=status) for index, status in ended]
 
 
-def _settings(spec: dict[str, object], nonce: str) -> Settings:
+def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings:
     return Settings(
         claim=str(spec["claim"]),
         secret=str(spec["secret"]),
         nonce=nonce,
-        processes=_count(spec["processes"]),
+        processes=program.mains,
+        hosts=program.hosts,
         hold_s=_number(spec, "hold_s"),
         hold_lease_s=_number(spec, "hold_lease_s"),
         run_lease_s=_number(spec, "run_lease_s"),
@@ -1668,6 +1790,12 @@ def _settings(spec: dict[str, object], nonce: str) -> Settings:
         wall_time_s=_number(spec, "wall_time_s"),
         no_barrier=bool(spec["no_barrier"]),
     )
+
+
+def _runners() -> list[str]:
+    """How the file beside this one is run: as this one was."""
+    folder, name = os.path.split(os.path.abspath(sys.argv[0]))
+    return [sys.executable, "-I", "-S", os.path.join(folder, name.replace("starter", "runners"))]
 
 
 def _object(value: object) -> dict[str, object]:

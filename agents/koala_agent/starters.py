@@ -15,6 +15,7 @@ import hmac
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
@@ -39,6 +40,7 @@ from koala_agent.values import ArmNumber, ClaimId
 
 LINE_MAX_BYTES = 256 * 1024
 UNSENT_MAX_BYTES = 8 * 1024 * 1024
+HOSTS_MAX = 4096
 CONNECTIONS_MAX = 20_000
 HELLO_LIMIT_S = 10.0
 
@@ -97,7 +99,7 @@ class Starters:
 
     def hello(self, connection: _Connection, message: Message) -> tuple[ClaimId, str] | None:
         """Who a connection is; None when the secret is not the claim's. Raises ValueError."""
-        event = _checked_in(message)
+        event = replace(_checked_in(message), address=connection.address())
         known = self._secret(event.claim)
         shown = _text(message, "secret", most=256)
         if known is not None and not hmac.compare_digest(known.encode(), shown.encode()):
@@ -167,6 +169,13 @@ class _Connection(asyncio.Protocol):
             self._transport.write(json.dumps(message).encode() + b"\n")
             if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
                 self._refuse("it does not read")
+
+    def address(self) -> str:
+        """Where the other end is."""
+        if self._transport is None:
+            return ""
+        host, *_rest = self._transport.get_extra_info("peername") or ("",)
+        return str(host)
 
     def close(self) -> None:
         """Hangs up after what is queued is sent."""
@@ -279,6 +288,7 @@ def _checked_in(message: Message) -> CheckedIn:
     return CheckedIn(
         claim=ClaimId(claim),
         nonce=nonce,
+        hosts=_hosts(message.get("hosts", [])),
         armed=None if armed is None else _arm_number(armed),
         passed_at=None if passed_at is None else _number(message, "passed_at"),
         end=None if end is None else end_of(end),
@@ -291,6 +301,20 @@ def _arm_number(value: object) -> ArmNumber:
             return ArmNumber(epoch=epoch, counter=counter)
         case _:
             raise ValueError(f"number = {value!r}: allowed is [epoch, counter]")
+
+
+def _hosts(value: object) -> values.Hosts:
+    """The machines of an allocation: pairs of name and processors."""
+    if not isinstance(value, list) or len(value) > HOSTS_MAX:
+        raise ValueError(f"hosts = {str(value)[:80]!r}: allowed are up to {HOSTS_MAX} pairs")
+    hosts = []
+    for pair in value:
+        match pair:
+            case [str() as name, int() as count] if 0 < count < 2**31 and 0 < len(name) <= 253:
+                hosts.append((name, count))
+            case _:
+                raise ValueError(f"{str(pair)[:80]!r} among hosts: allowed is [name, processors]")
+    return tuple(hosts)
 
 
 def _number(message: Message, key: str) -> float:

@@ -11,7 +11,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from typing import NewType, TypeAlias
 
 ClaimId = NewType("ClaimId", str)
 """job/attempt/component/n, unique for ever."""
@@ -78,6 +78,10 @@ class End:
         return self.kind is EndKind.EXITED and all(status == 0 for status in self.statuses)
 
 
+Hosts: TypeAlias = tuple[tuple[str, int], ...]
+"""Machines of an allocation, the starter's own first: names, and processors on each."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """What a claim runs. A `wall_time_s` or `cpu_time_s` of 0 and a memory of 0 mean no limit."""
@@ -104,7 +108,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One member of the attempt, as seen from this site."""
+    """One member of the attempt, as seen from this site. `hosts` are those of its allocation, with
+    the processors that it has on each; none where the site does not tell."""
 
     component: int
     label: str
@@ -113,6 +118,8 @@ class Peer:
     processes: int
     address: str
     claim: ClaimId
+    hosts: Hosts = ()
+    job_type: str = "multiple"
 
 
 # Orders of the daemon -----------------------------------------------------------------------
@@ -219,6 +226,8 @@ class Report:
     passed_at: float | None = None
     end: End | None = None
     batch_job: str = ""
+    address: str = ""
+    hosts: Hosts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +313,9 @@ def bundle(claim: ClaimId, peers: tuple[Peer, ...]) -> dict[str, object]:
             "site": peer.site,
             "processors": peer.processors,
             "processes": peer.processes,
-            "hosts": [peer.address],
+            "job_type": peer.job_type,
+            "hosts": [name for name, _count in peer.hosts] or [peer.address],
+            "slots": [count for _name, count in peer.hosts] or [peer.processors],
             "address": peer.address,
         }
         for i, peer in enumerate(peers)

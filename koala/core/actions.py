@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from koala.core.job import ArmNumber, ComponentSpec, StartType
+from koala.core.job import ArmNumber, ComponentSpec, JobType, StartType
 from koala.core.values import (
     ClaimId,
     FileName,
@@ -63,6 +63,8 @@ class Peer:
     processes: int
     address: str
     claim: ClaimId
+    hosts: tuple[tuple[str, int], ...] = ()  # names and processors, where the site tells
+    job_type: JobType = JobType.MULTIPLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -365,6 +365,7 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     claim.phase = ClaimPhase.GRANTED
     claim.nonce = event.nonce
     claim.batch_job = event.batch_job
+    claim.address, claim.hosts = event.address, event.hosts
     claim.granted_at = now
     found = member_of(state, claim)
     if found is None:

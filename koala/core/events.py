@@ -142,6 +142,8 @@ class ClaimGranted:
     claim: ClaimId
     nonce: str
     batch_job: str = ""
+    address: str = ""  # where its starter is, as its agent sees it
+    hosts: tuple[tuple[str, int], ...] = ()  # of its allocation: names and processors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

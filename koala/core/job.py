@@ -31,10 +31,12 @@ from koala.core.values import (
 
 
 class JobType(StrEnum):
-    """How a component's program is started: one process, or one for each processor."""
+    """How a component's program is started: one process, or one for each processor; with `mpi` as
+    ranks of one world, which those of all its components share."""
 
     SINGLE = "single"
     MULTIPLE = "multiple"
+    MPI = "mpi"
 
 
 class StartType(StrEnum):
@@ -371,6 +373,8 @@ class Claim:
     phase: ClaimPhase = ClaimPhase.ASKED
     nonce: str = ""
     batch_job: str = ""  # the number that the site's batch system gave it
+    address: str = ""
+    hosts: tuple[tuple[str, int], ...] = ()
     granted_at: Instant | None = None
     is_preempting: bool = False  # low-priority jobs are stopped for it
     may_kill: bool = False  # local jobs may be killed for it

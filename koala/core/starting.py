@@ -107,6 +107,7 @@ def peers_of(state: State, job: Job) -> tuple[Peer, ...]:
         if member.site is None or member.claim is None:
             continue
         component = job.spec.components[member.component]
+        claim = state.ledger[member.claim]
         peers.append(
             Peer(
                 component=member.component,
@@ -114,8 +115,10 @@ def peers_of(state: State, job: Job) -> tuple[Peer, ...]:
                 site=member.site,
                 processors=component.processors,
                 processes=component.processes,
-                address=state.sites[member.site].facts.address,
+                address=state.sites[member.site].facts.address or claim.address,
                 claim=member.claim,
+                hosts=claim.hosts,
+                job_type=component.job_type,
             )
         )
     return tuple(peers)

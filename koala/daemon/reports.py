@@ -65,7 +65,13 @@ def is_foreign(news: ClaimNews, site: SiteName, scheduler: Scheduler) -> bool:
 def _of_claim(news: ClaimNews, claim: Claim) -> Iterator[ev.Event]:
     is_held = news.phase in (ClaimPhase.GRANTED, ClaimPhase.ARMED, ClaimPhase.PASSED)
     if (is_held or news.passed_at is not None) and claim.phase is ClaimPhase.ASKED:
-        yield ev.ClaimGranted(claim=claim.id, nonce=news.nonce, batch_job=news.batch_job)
+        yield ev.ClaimGranted(
+            claim=claim.id,
+            nonce=news.nonce,
+            batch_job=news.batch_job,
+            address=news.address,
+            hosts=news.hosts,
+        )
     if news.phase is ClaimPhase.ARMED and news.armed is not None:
         yield ev.ClaimArmed(claim=claim.id, number=news.armed)
     if news.passed_at is not None and claim.passed_at is None:

@@ -90,8 +90,9 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     _honoured(
         "jobType",
-        "single or multiple",
-        "one process, or count processes (default); mpi and condor are refused",
+        "single, multiple or mpi",
+        "one process, count processes (default), or count ranks of one MPI_COMM_WORLD with those of"
+        " the job's other mpi components; condor is refused",
     ),
     _honoured(
         "maxTime", "integer, minutes", "limit on wall-clock time, where maxWallTime is absent"

@@ -34,11 +34,8 @@ def _processors(given: Given) -> int:
 
 
 def _job_type(given: Given) -> JobType:
-    text = fields.string(given).text.lower()
-    if text in ("mpi", "condor"):
-        message = f"{text} is not there yet, expected single or multiple"
-        if text == "mpi":
-            message += " (start mpirun as the executable of a component with jobType=single)"
+    if fields.string(given).text.lower() == "condor":
+        message = "condor is not there yet, expected single, multiple or mpi"
         raise given.error(message, given.relation.values[0])
     return fields.choice(given, _JOB_TYPES)
 

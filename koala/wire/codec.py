@@ -31,6 +31,7 @@ from koala.wire import PROTOCOL
 from koala.wire.v1 import link_pb2 as pb
 
 HONOURS_MAX = 100
+HOSTS_MAX = 4096
 NAME_MAX = 256
 REASON_MAX = 2_000
 STATUSES_MAX = 65_536
@@ -75,6 +76,8 @@ class ClaimNews:
     passed_at: Instant | None = None
     end: ClaimEnd | None = None
     batch_job: str = ""
+    address: str = ""
+    hosts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +253,10 @@ def _claim_news(message: pb.FromAgent) -> ClaimNews:
         claim=_claim(report.claim),
         phase=phase,
         nonce=_text("nonce", report.nonce),
+        address=_text("address", report.address),
+        hosts=tuple(
+            (_text("hosts", host.name), host.processors) for host in report.hosts[:HOSTS_MAX]
+        ),
         armed=armed,
         passed_at=passed_at if passed_at > 0 else None,
         end=_end(report.end) if phase is ClaimPhase.GONE else None,
@@ -423,6 +430,8 @@ def arm(action: ac.ArmClaim) -> pb.ToAgent:
                     processes=peer.processes,
                     address=peer.address,
                     claim=peer.claim,
+                    hosts=[pb.Host(name=name, processors=count) for name, count in peer.hosts],
+                    job_type=peer.job_type,
                 )
                 for peer in action.peers
             ],

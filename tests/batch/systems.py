@@ -129,9 +129,13 @@ def slurm_clusters(folder: Path, clusters: str) -> Iterator[dict[str, System]]:
 
 
 @contextmanager
-def grid_engine_cells(folder: Path, cells: str) -> Iterator[dict[str, System]]:
-    """Cells by name; `cells` as in "gamma:1x16". Needs root."""
-    with _up("gridengine-cells.sh", folder, {"KOALA_DEV_CELLS": cells}):
+def grid_engine_cells(
+    folder: Path, cells: str, *, first_group: int = 65_000
+) -> Iterator[dict[str, System]]:
+    """Cells by name; `cells` as in "gamma:1x16". Needs root. Cells that are up at the same time
+    need group ids of their own."""
+    variables = {"KOALA_DEV_CELLS": cells, "KOALA_DEV_GID_BASE": str(first_group)}
+    with _up("gridengine-cells.sh", folder, variables):
         yield {
             name: System(
                 kind="gridengine",

@@ -7,35 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.batch.conftest import grid_over
 from tests.batch.systems import System
-from tests.live.grid import CALM, MARK, Grid
+from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
-
-PARAMETERS = {**CALM, "hold_s": 60.0}
 
 
 @pytest.fixture
 def grid(
     tmp_path: Path, slurm: dict[str, System], cell: dict[str, System]
 ) -> Iterator[tuple[Grid, dict[str, System]]]:
-    """Daemon and agents in front of alpha, beta and gamma; nothing may be left of their jobs."""
+    """Daemon and agents in front of alpha, beta and gamma."""
     systems = {**slurm, **cell}
-    sizes = {name: system.processors for name, system in systems.items()}
-    grid = Grid(tmp_path, sites=sizes, parameters=PARAMETERS, grace_s=8.0)
-    for name, system in systems.items():
-        with grid.config(name).open("a", encoding="utf-8") as config:
-            config.write(system.lrm_table(f"{MARK}={grid.mark}"))
-    try:
-        grid.start()
+    with grid_over(tmp_path, systems) as grid:
         yield grid, systems
-    finally:
-        grid.stop()
-        left = {name: system.numbers("koala-") for name, system in systems.items()}
-        for system in systems.values():
-            system.clear()
-    grid.check()
-    assert left == {name: [] for name in systems}
 
 
 def job(program: str, *sites: str, count: int = 2) -> str:

@@ -189,6 +189,14 @@ def test_a_claims_end_is_read_whole() -> None:
     assert (news.end.kind, news.end.statuses) == (EndKind.WALL_TIME, (-15, 0))
 
 
+def test_the_machines_of_an_allocation_are_read() -> None:
+    report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GRANTED, address="10.0.0.7")
+    report.hosts.add(name="n7", processors=2)
+    news = codec.read(pb.FromAgent(claim=report))
+    assert isinstance(news, codec.ClaimNews)
+    assert (news.address, news.hosts) == ("10.0.0.7", (("n7", 2),))
+
+
 def test_an_agent_cannot_say_that_a_claim_was_fenced() -> None:
     """Only the daemon concludes that from silence."""
     report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GONE, end=pb.End(kind="fenced"))

@@ -754,6 +754,8 @@ class Peer(_message.Message):
     PROCESSES_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     CLAIM_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    JOB_TYPE_FIELD_NUMBER: _builtins.int
     component: _builtins.int
     label: _builtins.str
     site: _builtins.str
@@ -761,6 +763,11 @@ class Peer(_message.Message):
     processes: _builtins.int
     address: _builtins.str
     claim: _builtins.str
+    job_type: _builtins.str
+    @_builtins.property
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Host]:
+        """of its allocation, where the site tells; the first one runs its starter"""
+
     def __init__(
         self,
         *,
@@ -771,14 +778,38 @@ class Peer(_message.Message):
         processes: _builtins.int = ...,
         address: _builtins.str = ...,
         claim: _builtins.str = ...,
+        hosts: _abc.Iterable[Global___Host] | None = ...,
+        job_type: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "claim", b"claim", "component", b"component", "label", b"label", "processes", b"processes", "processors", b"processors", "site", b"site"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "claim", b"claim", "component", b"component", "hosts", b"hosts", "job_type", b"job_type", "label", b"label", "processes", b"processes", "processors", b"processors", "site", b"site"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Peer: _TypeAlias = Peer  # noqa: Y015
+
+@_typing.final
+class Host(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PROCESSORS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    processors: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        processors: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "processors", b"processors"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Host: _TypeAlias = Host  # noqa: Y015
 
 @_typing.final
 class Release(_message.Message):
@@ -857,6 +888,8 @@ class ClaimReport(_message.Message):
     PASSED_AT_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     BATCH_JOB_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
     claim: _builtins.str
     state: Global___ClaimState.ValueType
     nonce: _builtins.str
@@ -864,10 +897,16 @@ class ClaimReport(_message.Message):
     """daemon's time; 0: not passed"""
     batch_job: _builtins.str
     """the number that the site's batch system gave it; empty: none, or not known yet"""
+    address: _builtins.str
+    """where its starter is, as the agent sees it"""
     @_builtins.property
     def armed(self) -> Global___ArmNumber: ...
     @_builtins.property
     def end(self) -> Global___End: ...
+    @_builtins.property
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Host]:
+        """of its allocation"""
+
     def __init__(
         self,
         *,
@@ -878,10 +917,12 @@ class ClaimReport(_message.Message):
         passed_at: _builtins.float = ...,
         end: Global___End | None = ...,
         batch_job: _builtins.str = ...,
+        address: _builtins.str = ...,
+        hosts: _abc.Iterable[Global___Host] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["armed", b"armed", "end", b"end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["armed", b"armed", "batch_job", b"batch_job", "claim", b"claim", "end", b"end", "nonce", b"nonce", "passed_at", b"passed_at", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "armed", b"armed", "batch_job", b"batch_job", "claim", b"claim", "end", b"end", "hosts", b"hosts", "nonce", b"nonce", "passed_at", b"passed_at", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -231,6 +233,17 @@ def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
         end = gone(Script(**limits).tell(a_hold()))
         assert end.kind is EndKind.REFUSED
         assert "this site allows" in end.reason
+
+
+def test_where_a_starter_checked_in_is_told_for_as_long_as_it_may_matter(script: Script) -> None:
+    """The daemon puts the machines of an allocation into the bundles of all members."""
+    hosts = (("n7", 2), ("n8", 1))
+    first = CheckedIn(claim=CLAIM, nonce="n", address="10.0.0.7", hosts=hosts)
+    found = reports(script.tell(a_hold(), first))
+    # A connection that is made anew comes from wherever it comes from.
+    script.tell(replace(first, address="192.168.0.1", hosts=()))
+    found += [said for said in script.table.inventory() if isinstance(said, Report)]
+    assert [(said.address, said.hosts) for said in found] == [("10.0.0.7", hosts)] * 2
 
 
 # Unknown claims -----------------------------------------------------------------------------------

@@ -88,14 +88,16 @@ def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
 
 def test_arm_and_release_arrive_with_their_number() -> None:
     peer = link_pb2.Peer(
-        component=0, label="l", site="delft", processors=4, processes=2, address="a", claim=CLAIM
-    )
+        component=0, label="l", site="delft", processors=4, processes=2, address="a", claim=CLAIM,
+        hosts=[link_pb2.Host(name="n7", processors=4)], job_type="mpi",
+    )  # fmt: skip
     number = link_pb2.ArmNumber(epoch=2, counter=7)
     arm = link_pb2.Arm(claim=CLAIM, number=number, release_at=10.0, late_s=2.5, peers=[peer])
     body = order_in(arm=arm).body
     assert isinstance(body, values.Arm)
     assert body.number == values.ArmNumber(epoch=2, counter=7)
     assert body.peers[0].claim == CLAIM
+    assert (body.peers[0].hosts, body.peers[0].job_type) == ((("n7", 4),), "mpi")
     release = order_in(release=link_pb2.Release(claim=CLAIM, number=number, release_at=10.0))
     assert release.body == values.Release(claim=CLAIM, number=body.number, release_at=10.0)
 

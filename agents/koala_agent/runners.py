@@ -1,0 +1,341 @@
+"""What a starter runs where the program is not its own child: on several machines, and for MPI.
+
+Sent to compute nodes beside `starter.py` and like it standard library only: `python runners.py VERB
+STATE ...`, STATE being the claim's `.koala` folder. A starter forks the helpers before the barrier
+and lets them go when it opens, so the barrier is that of any other program.
+
+- `spread`: one `srun` that starts `rank` for all processes on all machines of the allocation.
+- `remote N`: `qrsh -inherit` that starts `rank N` on the machine that process N belongs to.
+- `rank [N]`: becomes the program as process N, by default the one that the launcher says.
+- `lead`: on the first member with jobType=mpi the launcher of all ranks, elsewhere nothing.
+- `node N`: the launcher's proxy for machine N of this component.
+
+One MPI_COMM_WORLD over components at different sites is MPICH's: `mpiexec -launcher manual` starts
+nothing, but prints a command for each machine, which dials back to it. The lead puts these
+into the key-value exchange, and each component runs its own. Nothing of a component's environment
+or paths is known at another: a rank begins with a shell that runs `rank` as its own site needs.
+"""
+# Without pathlib: it takes as long to import as all the rest.
+# ruff: noqa: PTH100, PTH118, PTH119, PTH123
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from koala_agent import starter
+else:
+    import importlib.util as _import
+
+    _own = os.path.abspath(__file__)
+    _folder, _name = os.path.split(_own)
+    _path = os.path.join(_folder, _name.replace("runners", "starter"))
+    _spec = _import.spec_from_file_location("koala_starter", _path)
+    starter = _import.module_from_spec(_spec)
+    _spec.loader.exec_module(starter)
+
+WAIT_S = 120.0
+"""How long a component waits for the commands of the lead: until then all have passed, or one has
+failed and the others are being stopped."""
+MPIEXEC = ("mpiexec.hydra", "mpiexec.mpich", "mpiexec")
+RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+"""Who says which rank a process is; the launchers of MPI before the batch system's own."""
+FIRST = "KOALA_MPI_FIRST"
+"""The rank in MPI_COMM_WORLD of the component's first process."""
+RANK = 'eval "$KOALA_RANK"'
+
+Json = dict[str, object]
+
+
+class Place:
+    """What the starter left in the claim's folder."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+        self.spec = self.read("spec.json")
+        self.bundle = self.read("bundle.json")
+        self.launch = self.read("launch.json")
+        self.index = _count(self.bundle["index"])
+        self.members = [dict(_object(member)) for member in _list(self.bundle["members"])]
+        self.member = self.members[self.index]
+        self.world = [i for i, member in enumerate(self.members) if member["job_type"] == "mpi"]
+
+    def read(self, name: str) -> Json:
+        """One of its files. Raises OSError."""
+        with open(os.path.join(self.state, name), "rb") as file:
+            return _object(json.load(file))
+
+    def rank_command(self, *number: str) -> list[str]:
+        """Becomes the program, on any machine of this site."""
+        return [sys.executable, "-I", "-S", os.path.abspath(__file__), "rank", self.state, *number]
+
+    def program(self, name: str) -> str:
+        """A program of the site, whatever the job made of PATH. Raises FileNotFoundError."""
+        places = (os.environ.get("PATH"), str(self.launch["path"]))
+        for path in places:
+            if found := shutil.which(name, path=path):
+                return found
+        raise FileNotFoundError(f"{name}: not found in PATH={places[0]}")
+
+    def before(self, index: int) -> int:
+        """Ranks of MPI_COMM_WORLD before this member's."""
+        return sum(_count(self.members[i]["processes"]) for i in self.world if i < index)
+
+    def nodes_before(self, index: int) -> int:
+        """Machines of MPI_COMM_WORLD before this member's."""
+        return sum(len(starter.machines(self.members[i])) for i in self.world if i < index)
+
+
+# Processes on several machines -------------------------------------------------------------------
+
+
+def spread(place: Place) -> int:
+    """The first rank that fails ends all, as on one machine; and its status counts, where that of
+    `srun` would be the largest of all."""
+    nodes = starter.machines(place.member)
+    options = ["--kill-on-bad-exit=1", "--export=ALL", "--input=none", "--mpi=none"]
+    where = [f"--ntasks={place.member['processes']}", f"--nodes={len(nodes)}"]
+    command = [place.program("srun"), *where, *options, *place.rank_command()]
+    srun = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert srun.stderr is not None
+    first = 0
+    for line in srun.stderr:
+        os.write(2, line)
+        _before, said, code = line.decode("utf-8", "replace").partition("Exited with exit code ")
+        if said and first == 0 and code.strip().isdigit():
+            first = int(code)
+    return first or _status(srun.wait())
+
+
+def remote(place: Place, process: int) -> NoReturn:
+    """Grid Engine starts one process a call."""
+    hosts, node = _texts(place.member["hosts"]), 0
+    for node, count in enumerate(starter.machines(place.member)):  # noqa: B007 - used below
+        if process < count:
+            break
+        process -= count
+    _become(_on(place, hosts[node], place.rank_command(sys.argv[3])))
+
+
+def _on(place: Place, host: str, command: list[str]) -> list[str]:
+    """A command that runs another one on a machine of this allocation."""
+    if place.spec["manager"] == "slurm":
+        where = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--overlap", "--cpu-bind=none"]
+        return [
+            place.program("srun"),
+            *where,
+            "--export=ALL",
+            "--input=none",
+            "--mpi=none",
+            *command,
+        ]
+    if place.spec["manager"] == "gridengine":
+        return [place.program("qrsh"), "-inherit", "-nostdin", host, *_quoted(command)]
+    raise OSError(f"{host}: no way is known to start a process there")
+
+
+def _quoted(command: list[str]) -> list[str]:
+    """Grid Engine hands arguments to a shell once more."""
+    return [shlex.quote(word) for word in command]
+
+
+def rank(place: Place, number: str) -> NoReturn:
+    """Becomes the program: its environment, directory, files and limits are those that it has when
+    the starter runs it itself."""
+    process = int(number) if number else _own_rank()
+    own, given = dict(os.environ), _pairs(place.launch["environment"])
+    # A launcher of the site has handed the environment on, and knows better what changed.
+    os.environ.update({**own, **given} if number else {**given, **own})
+    program = starter.Program(place.spec)
+    environment = {**program.environment, **starter.rendezvous(place.bundle, process)}
+    environment["KOALA_BUNDLE"] = os.path.join(place.state, "bundle.json")
+    for name in ("KOALA_KV", "KOALA_RANK", FIRST):
+        environment.pop(name, None)
+    if socket.gethostname() == place.launch["host"]:  # a UNIX socket goes no further
+        environment["KOALA_KV"] = str(place.launch["kv"])
+    os.chdir(program.directory)
+    for descriptor in range(3):
+        flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        opened = os.open(program.stream(descriptor, process), flags, 0o666)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    starter.limit(program)
+    os.execve(program.path, [program.path, *program.arguments], environment)
+
+
+def _own_rank() -> int:
+    for name in RANKS:
+        if name in os.environ:
+            return int(os.environ[name]) - int(os.environ.get(FIRST, "0"))
+    raise OSError(f"no launcher says which rank this is: none of {', '.join(RANKS)} is set")
+
+
+# MPI ---------------------------------------------------------------------------------------------
+
+
+def lead(place: Place) -> int:
+    """The launcher of all ranks."""
+    if place.index != place.world[0]:
+        return 0
+    launcher = _texts(place.spec["launcher"])
+    if launcher and len(place.world) == 1:
+        _become([*_fill(launcher, place), *place.rank_command()])
+    hosts = [
+        f"m{i}n{node}:{count}"  # never resolved, only to be different
+        for i in place.world
+        for node, count in enumerate(starter.machines(place.members[i]))
+    ]
+    ranks = sum(_count(place.members[i]["processes"]) for i in place.world)
+    mpiexec = subprocess.Popen(
+        [
+            *(_mpiexec(place), "-launcher", "manual", "-rmk", "user", "-genvnone", "-wdir", "/"),
+            *("-hosts", ",".join(hosts), "-n", str(ranks), "/bin/sh", "-c", RANK),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert mpiexec.stdout is not None
+    node = 0
+    for line in mpiexec.stdout:
+        word, _colon, command = line.decode("utf-8", "replace").strip().partition(":")
+        if word == "HYDRA_LAUNCH":
+            _ask({"op": "put", "name": f"koala.mpi/{node}", "value": command.strip()})
+            node += 1
+        elif word != "HYDRA_LAUNCH_END":
+            os.write(1, line)
+    return _status(mpiexec.wait())
+
+
+def _status(status: int) -> int:
+    """As a shell says it."""
+    return status if status >= 0 else 128 - status
+
+
+def _mpiexec(place: Place) -> str:
+    for name in MPIEXEC:
+        try:
+            return place.program(name)
+        except FileNotFoundError:
+            continue
+    return place.program(MPIEXEC[-1])
+
+
+def _fill(launcher: list[str], place: Place) -> list[str]:
+    """The site's launcher, with what it wants to know of this component."""
+    counts = starter.machines(place.member)
+    hosts = ",".join(
+        f"{h}:{n}" for h, n in zip(_texts(place.member["hosts"]), counts, strict=False)
+    )
+    known = {"{processes}": str(place.member["processes"]), "{hosts}": hosts}
+    filled = []
+    for word in launcher:
+        for name, value in known.items():
+            word = word.replace(name, value)  # noqa: PLW2901
+        filled.append(word)
+    return [place.program(filled[0]), *filled[1:]]
+
+
+def node(place: Place, number: int) -> None:
+    """The proxy of one machine, by the command that the lead got for it."""
+    if len(place.world) == 1 and place.spec["launcher"]:
+        return
+    if number >= len(starter.machines(place.member)):
+        return
+    name = f"koala.mpi/{place.nodes_before(place.index) + number}"
+    answer = _ask({"op": "get", "name": name, "wait_s": WAIT_S})
+    command = shlex.split(str(answer["value"]))
+    if not os.access(command[0], os.X_OK):  # it is elsewhere at this site
+        command[0] = place.program(os.path.basename(command[0]))
+    if place.index != place.world[0]:
+        leader = str(place.members[place.world[0]]["address"])
+        _redirect(command, leader)
+    variables = {
+        "KOALA_RANK": shlex.join(["exec", *place.rank_command()]),
+        FIRST: str(place.before(place.index)),
+    }
+    if number == 0:
+        os.environ.update(variables)
+        _become(command)
+    given = [f"{name}={value}" for name, value in variables.items()]
+    _become(_on(place, _texts(place.member["hosts"])[number], ["/usr/bin/env", *given, *command]))
+
+
+def _redirect(command: list[str], address: str) -> None:
+    """The lead names itself as its own site knows it; others reach it where the bundle says."""
+    at = command.index("--control-port") + 1
+    port = command[at].rpartition(":")[2]
+    command[at] = f"{address}:{port}"
+
+
+def _ask(request: Json) -> Json:
+    """One question to the key-value exchange. Raises OSError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(os.environ["KOALA_KV"])
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("rb") as lines:
+            answer = _object(json.loads(lines.readline() or b"{}"))
+    if not answer.get("ok"):
+        raise OSError(f"{request['op']} {request['name']}: {answer.get('error', 'no answer')}")
+    return answer
+
+
+def _become(command: list[str]) -> NoReturn:
+    os.execv(command[0], command)
+
+
+def _object(value: object) -> Json:
+    assert isinstance(value, dict), value
+    return value
+
+
+def _list(value: object) -> list[object]:
+    assert isinstance(value, list), value
+    return value
+
+
+def _texts(value: object) -> list[str]:
+    return [str(text) for text in _list(value)]
+
+
+def _pairs(value: object) -> dict[str, str]:
+    return {str(name): str(text) for name, text in _object(value).items()}
+
+
+def _count(value: object) -> int:
+    assert isinstance(value, int), value
+    return value
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one verb; what goes wrong is said on standard error, which the user sees."""
+    verb, state, *rest = arguments[1:]
+    number = rest[0] if rest else ""
+    try:
+        place = Place(state)
+        if verb == "spread":
+            return spread(place)
+        if verb == "remote":
+            remote(place, int(number))
+        elif verb == "rank":
+            rank(place, number)
+        elif verb == "lead":
+            return lead(place)
+        elif verb == "node":
+            node(place, int(number))
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"koala {verb}: {error}\n")
+        return 127
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

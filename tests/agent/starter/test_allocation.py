@@ -1,0 +1,118 @@
+"""What a starter makes of the allocation that it finds itself in, and who runs where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala_agent import starter, values
+from koala_agent.values import ClaimId, Peer
+
+
+@pytest.mark.parametrize(
+    ("short", "names"),
+    [
+        ("", []),
+        ("alpha", ["alpha"]),
+        ("a1,b2", ["a1", "b2"]),
+        ("a[1-3,07]", ["a1", "a2", "a3", "a07"]),
+        ("n[009-011]-ib,z", ["n009-ib", "n010-ib", "n011-ib", "z"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+    ],
+)
+def test_slurms_short_form_of_names(short: str, names: list[str]) -> None:
+    """As `scontrol show hostnames` writes them out."""
+    assert starter.expand_names(short) == names
+
+
+@pytest.mark.parametrize(
+    ("short", "counts"), [("", []), ("4", [4]), ("4(x2),3", [4, 4, 3]), ("1,2(x3)", [1, 2, 2, 2])]
+)
+def test_slurms_short_form_of_numbers(short: str, counts: list[int]) -> None:
+    assert starter.expand_counts(short) == counts
+
+
+def test_the_machines_of_an_allocation(tmp_path: Path) -> None:
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("n7 2 batch@n7 UNDEFINED\nn8 4 batch@n8 UNDEFINED\n")
+    environment = {
+        "SLURM_JOB_NODELIST": "a[1-2]",
+        "SLURM_TASKS_PER_NODE": "8,4",
+        "PE_HOSTFILE": str(hostfile),
+    }
+    assert starter.allocation("slurm", environment) == (("a1", 8), ("a2", 4))
+    assert starter.allocation("gridengine", environment) == (("n7", 2), ("n8", 4))
+    # An emulated site may itself be in somebody's batch job, whose machines are not its own.
+    assert starter.allocation("emulated", environment) == ()
+    assert starter.allocation("slurm", {}) == starter.allocation("gridengine", {}) == ()
+
+
+def spec(job_type: str, processes: int, manager: str) -> dict[str, object]:
+    return {"job_type": job_type, "processes": processes, "manager": manager}
+
+
+TWO = (("a1", 2), ("a2", 2))
+
+
+def test_who_is_a_main_process() -> None:
+    assert starter.helpers(spec("multiple", 4, "slurm"), ()) == []
+    assert starter.helpers(spec("multiple", 2, "slurm"), TWO[:1]) == []
+    assert starter.helpers(spec("single", 1, "slurm"), TWO) == []
+    assert starter.helpers(spec("multiple", 4, "slurm"), TWO) == [("spread",)]
+    assert starter.helpers(spec("multiple", 4, "gridengine"), TWO) == [
+        (),
+        (),
+        ("remote", "2"),
+        ("remote", "3"),
+    ]
+    assert starter.helpers(spec("mpi", 4, "slurm"), TWO) == [
+        ("lead",),
+        ("node", "0"),
+        ("node", "1"),
+    ]
+    assert starter.helpers(spec("mpi", 4, "emulated"), ()) == [("lead",), ("node", "0")]
+
+
+def peer(component: int, processes: int, *hosts: tuple[str, int], processors: int = 0) -> Peer:
+    return Peer(
+        component=component,
+        label=str(component),
+        site="delft",
+        processors=processors or processes,
+        processes=processes,
+        address=f"10.0.0.{component}",
+        claim=ClaimId(f"j1/1/{component}/1"),
+        hosts=hosts,
+    )
+
+
+def told(process: int, component: int, *peers: Peer) -> list[int]:
+    bundle: dict[str, Any] = values.bundle(ClaimId(f"j1/1/{component}/1"), peers)
+    variables = starter.rendezvous(bundle, process)
+    names = ("RANK", "WORLD_SIZE", "NODE_RANK", "NNODES", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    return [int(variables[name]) for name in names]
+
+
+def test_nodes_are_machines_that_run_processes() -> None:
+    """What torch.distributed expects of its environment."""
+    wide, narrow = peer(0, 3, ("a1", 2), ("a2", 1)), peer(1, 2)
+    assert told(0, 0, wide, narrow) == [0, 5, 0, 3, 0, 2]
+    assert told(1, 0, wide, narrow) == [1, 5, 0, 3, 1, 2]
+    assert told(2, 0, wide, narrow) == [2, 5, 1, 3, 0, 1]
+    assert told(1, 1, wide, narrow) == [4, 5, 2, 3, 1, 2]
+
+
+def test_a_single_process_is_on_one_machine_whatever_the_allocation() -> None:
+    """`torchrun` would wait for nodes on which nobody starts it."""
+    single = peer(0, 1, ("a1", 2), ("a2", 2), processors=4)
+    assert told(0, 0, single, peer(1, 1)) == [0, 2, 0, 2, 0, 1]
+
+
+def test_the_bundle_has_the_machines_of_all_members() -> None:
+    bundle: Any = values.bundle(ClaimId("j1/1/1/1"), (peer(0, 3, ("a1", 2), ("a2", 1)), peer(1, 2)))
+    assert [(m["hosts"], m["slots"]) for m in bundle["members"]] == [
+        (["a1", "a2"], [2, 1]),
+        (["10.0.0.1"], [2]),
+    ]

@@ -1,0 +1,172 @@
+"""How programs are started on several machines of real batch systems, by jobType."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import SkipTest
+
+import pytest
+
+from tests.batch.conftest import grid_over
+from tests.batch.systems import System
+from tests.live.grid import Grid
+
+pytestmark = pytest.mark.lrm
+
+
+@pytest.fixture
+def grid(
+    tmp_path: Path, slurm: dict[str, System], wide_cell: dict[str, System]
+) -> Iterator[tuple[Grid, dict[str, System]]]:
+    """Daemon and agents in front of alpha, beta and delta, two machines each."""
+    systems = {**slurm, **wide_cell}
+    with grid_over(tmp_path, systems) as grid:
+        yield grid, systems
+
+
+async def finished(grid: Grid, job: str) -> None:
+    """Submit it and wait for its good end."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        submitted = await client.submit(job)
+        phase = await client.wait(submitted.job)
+        assert phase == "Finished", (await client.show(submitted.job))["parts"]
+        await grid.at_rest(client)
+
+
+def component(site: str, program: str, *, count: int, more: str = "") -> str:
+    return (
+        f'(&(executable=/bin/sh)(arguments=-c "{program}")(count={count})(maxWallTime=5)'
+        f"(resourceManagerContact={site}){more})"
+    )
+
+
+async def test_a_process_for_each_processor_of_all_machines(
+    grid: tuple[Grid, dict[str, System]], tmp_path: Path
+) -> None:
+    """12 of alpha's 8 + 8, 6 of delta's 4 + 4: what a process learns is where it is."""
+    live, _ = grid
+    told = "$RANK $KOALA_PROCESS $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK $NNODES $WORLD_SIZE"
+    where = "${SLURM_NODEID-}${PE_HOSTFILE:+g}"
+    program = f"echo {told} {where} > {tmp_path}/rank.$RANK"
+    await finished(
+        live,
+        "+" + component("alpha", program, count=12) + component("delta", program, count=6),
+    )
+    said = [(tmp_path / f"rank.{rank}").read_text().split() for rank in range(18)]
+    assert [int(words[1]) for words in said] == [*range(12), *range(6)]
+    assert all(words[5:7] == ["4", "18"] for words in said)
+    nodes = [[words for words in said if words[4] == str(node)] for node in range(4)]
+    assert sorted(len(node) for node in nodes[:2]) == [4, 8]
+    assert sorted(len(node) for node in nodes[2:]) == [2, 4]
+    assert [words for node in nodes for words in node] == said
+    for number, node in enumerate(nodes):
+        assert [int(words[2]) for words in node] == list(range(len(node)))
+        assert {int(words[3]) for words in node} == {len(node)}
+        assert {words[7] for words in node} == ({str(number)} if number < 2 else {"g"})
+
+
+@pytest.mark.parametrize("site", ["alpha", "delta"])
+async def test_a_process_that_fails_on_another_machine_ends_all(
+    grid: tuple[Grid, dict[str, System]], site: str
+) -> None:
+    live, systems = grid
+    count = systems[site].processors
+    program = f"if test $RANK = {count - 1}; then exit 7; fi; sleep 600"
+    async with live.client() as client:
+        await live.ready(client)
+        submitted = await client.submit("+" + component(site, program, count=count))
+        assert await client.wait(submitted.job) == "Failed", await client.show(submitted.job)
+        (shown,) = (await client.show(submitted.job))["parts"]
+        assert 7 in shown["end"]["statuses"], shown
+        await live.at_rest(client)
+
+
+async def test_a_single_process_on_several_machines_is_told_of_all(
+    grid: tuple[Grid, dict[str, System]], tmp_path: Path
+) -> None:
+    live, _ = grid
+    program = f"cp $KOALA_BUNDLE {tmp_path}/bundle; echo $NNODES $WORLD_SIZE > {tmp_path}/told"
+    single = "(jobType=single)(hostCount=2)"
+    job = component("alpha", program, count=4, more=single)
+    await finished(live, "+" + job)
+    (member,) = json.loads((tmp_path / "bundle").read_text())["members"]
+    assert (member["hosts"], sum(member["slots"])) == (["alpha1", "alpha2"], 4)
+    assert (tmp_path / "told").read_text() == "1 1\n"
+
+
+# MPI -----------------------------------------------------------------------------------------
+
+PROGRAM = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv) {
+    int rank, size, sum = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("%d of %d: %d %s %s\n", rank, size, sum, getenv("KOALA_LABEL"), getenv("RANK"));
+    MPI_Finalize();
+    return argc > 1 && rank == atoi(argv[1]) ? 9 : 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def mpi_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sum over all ranks, compiled here; it knows nothing of Koala but two variables."""
+    compiler = shutil.which("mpicc.mpich")
+    if compiler is None or shutil.which("mpiexec.mpich") is None:
+        raise SkipTest("MPICH is not installed (Debian: apt install mpich libmpich-dev)")
+    folder = tmp_path_factory.mktemp("mpi")
+    source, program = folder / "sum.c", folder / "sum"
+    source.write_text(PROGRAM)
+    subprocess.run([compiler, "-o", program, source], check=True)
+    return program
+
+
+def ranks(site: str, program: Path, *, count: int, argument: str = "", more: str = "") -> str:
+    arguments = f"(arguments={argument})" if argument else ""
+    return (
+        f"(&(executable={program}){arguments}(jobType=mpi)(count={count})(maxWallTime=5)(label=at-{site})"
+        f"(stdout={program.parent}/out-{site})(resourceManagerContact={site}){more})"
+    )
+
+
+async def test_one_mpi_world_over_three_batch_systems(
+    grid: tuple[Grid, dict[str, System]], mpi_program: Path
+) -> None:
+    """Unmodified programs, two machines at each site but beta."""
+    live, _ = grid
+    sizes = {"alpha": 10, "beta": 2, "delta": 6}
+    await finished(
+        live, "+" + "".join(ranks(site, mpi_program, count=n) for site, n in sizes.items())
+    )
+    first = 0
+    for site, size in sizes.items():
+        for process in range(size):
+            said = (mpi_program.parent / f"out-{site}.{process}").read_text().splitlines()
+            rank = first + process
+            assert f"{rank} of 18: {17 * 18 // 2} at-{site} {rank}" in said
+        first += size
+
+
+async def test_a_rank_that_fails_fails_the_job(
+    grid: tuple[Grid, dict[str, System]], mpi_program: Path
+) -> None:
+    live, _ = grid
+    async with live.client() as client:
+        await live.ready(client)
+        job = "+" + "".join(
+            ranks(site, mpi_program, count=2, argument="3") for site in ("alpha", "beta")
+        )
+        submitted = await client.submit(job)
+        assert await client.wait(submitted.job) == "Failed", await client.show(submitted.job)
+        await live.at_rest(client)
