@@ -6,7 +6,7 @@ and lets them go when it opens, so the barrier is that of any other program.
 
 - `spread`: one `srun` that starts `rank` for all processes on all machines of the allocation.
 - `remote N`: `qrsh -inherit` that starts `rank N` on the machine that process N belongs to.
-- `rank [N]`: becomes the program as process N, by default the one that the launcher says.
+- `rank [N]`: runs the program as process N, by default the one that the launcher says.
 - `lead`: on the first member with jobType=mpi the launcher of all ranks, elsewhere nothing.
 - `node N`: the launcher's proxy for machine N of this component.
 
@@ -24,6 +24,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -51,6 +52,7 @@ RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 """Who says which rank a process is; the launchers of MPI before the batch system's own."""
 FIRST = "KOALA_MPI_FIRST"
 """The rank in MPI_COMM_WORLD of the component's first process."""
+WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 RANK = 'eval "$KOALA_RANK"'
 
 Json = dict[str, object]
@@ -75,7 +77,7 @@ class Place:
             return _object(json.load(file))
 
     def rank_command(self, *number: str) -> list[str]:
-        """Becomes the program, on any machine of this site."""
+        """Runs the program, on any machine of this site."""
         return [sys.executable, "-I", "-S", os.path.abspath(__file__), "rank", self.state, *number]
 
     def program(self, name: str) -> str:
@@ -148,9 +150,9 @@ def _quoted(command: list[str]) -> list[str]:
     return [shlex.quote(word) for word in command]
 
 
-def rank(place: Place, number: str) -> NoReturn:
-    """Becomes the program: its environment, directory, files and limits are those that it has when
-    the starter runs it itself."""
+def rank(place: Place, number: str) -> int:
+    """Runs the program: its environment, directory, files and limits are those that it has when
+    the starter runs it itself, and nothing of it outlives it here, either."""
     process = int(number) if number else _own_rank()
     own, given = dict(os.environ), _pairs(place.launch["environment"])
     # A launcher of the site has handed the environment on, and knows better what changed.
@@ -168,8 +170,50 @@ def rank(place: Place, number: str) -> NoReturn:
         opened = os.open(program.stream(descriptor, process), flags, 0o666)
         os.dup2(opened, descriptor)
         os.close(opened)
-    starter.limit(program)
-    os.execve(program.path, [program.path, *program.arguments], environment)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+    starter.become_subreaper()
+    pid = os.fork()
+    if pid == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        starter.limit(program)
+        os.execve(program.path, [program.path, *program.arguments], environment)
+    os.closerange(3, 4096)  # a launcher's own pipes are the program's alone
+    kill_s = place.spec["kill_s"]
+    assert isinstance(kill_s, (int, float))
+    return _guard(pid, kill_s)
+
+
+def _guard(pid: int, kill_s: float) -> int:
+    """Until the program and all that it started are gone; what is left when it ends, or when the
+    site wants the end, gets TERM, and KILL after `kill_s`."""
+    status = None
+    kill_at = None
+    while True:
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == pid:
+                    status = os.waitstatus_to_exitcode(ended[1])
+        except ChildProcessError:
+            break
+        if status is not None and kill_at is None:
+            _signal_all(signal.SIGTERM)
+            kill_at = starter.boot_now() + kill_s
+        elif kill_at is not None and starter.boot_now() >= kill_at:
+            _signal_all(signal.SIGKILL)
+        wait_s = starter.LOOK_S if kill_at is not None else 3600.0
+        told = signal.sigtimedwait(WATCHED, wait_s)
+        if told is not None and told.si_signo != signal.SIGCHLD and kill_at is None:
+            _signal_all(signal.SIGTERM)
+            kill_at = starter.boot_now() + kill_s
+    return _status(status if status is not None else -signal.SIGKILL)
+
+
+def _signal_all(number: int) -> None:
+    for pid in starter.descendants():
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
 
 
 def _own_rank() -> int:
@@ -326,7 +370,7 @@ def main(arguments: list[str]) -> int:
         if verb == "remote":
             remote(place, int(number))
         elif verb == "rank":
-            rank(place, number)
+            return rank(place, number)
         elif verb == "lead":
             return lead(place)
         elif verb == "node":

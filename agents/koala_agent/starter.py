@@ -1080,7 +1080,7 @@ class Processes:
     def fork(self) -> None:
         """Forks what is missing. Raises OSError when the machine has no room for a process."""
         if not self._is_subreaper:
-            self._is_subreaper = _become_subreaper()
+            self._is_subreaper = become_subreaper()
             self._program.open_files = _raise_open_files(2 * self._program.mains + 1024)
         for index in range(self._program.mains):
             if index in self._go:
@@ -1139,8 +1139,8 @@ class Processes:
 
     def left(self) -> list[int]:
         """All living processes that were started here, however they left the tree."""
-        if self._is_subreaper and _has_no_child():
-            return []
+        if self._is_subreaper and not self._program.helpers and _has_no_child():
+            return []  # what a batch system started for helpers is nobody's child here
         return _find_tree(self._nonce)
 
     def signal(self, number: int) -> None:
@@ -1243,7 +1243,7 @@ def _raise_open_files(wanted: int) -> int:
     return soft
 
 
-def _become_subreaper() -> bool:
+def become_subreaper() -> bool:
     """Orphans of our tree become our children; False where that is not to be had."""
     try:
         import ctypes  # noqa: PLC0415 - late: 5 ms, and the check-in does not wait for it
@@ -1267,13 +1267,7 @@ def _find_tree(nonce: str) -> list[int]:
 
     Not the claim: another daemon on this machine gives the same names to claims of its own.
     """
-    parents = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            stat = _read_quietly(f"/proc/{name}/stat")
-            fields = stat[stat.rfind(b")") + 2 :].split()
-            if len(fields) > 1 and fields[0] not in (b"Z", b"X"):
-                parents[int(name)] = int(fields[1])
+    parents = _parents()
     own = os.getpid()
     above = {own}
     pid = own
@@ -1283,6 +1277,23 @@ def _find_tree(nonce: str) -> list[int]:
     mark = f"{MARK}={nonce}\0".encode()
     others = [pid for pid in sorted(parents) if pid not in above]
     return [pid for pid in others if _descends(pid, own, parents) or _carries(pid, mark)]
+
+
+def descendants() -> list[int]:
+    """All living processes below this one."""
+    parents, own = _parents(), os.getpid()
+    return [pid for pid in sorted(parents) if pid != own and _descends(pid, own, parents)]
+
+
+def _parents() -> dict[int, int]:
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            stat = _read_quietly(f"/proc/{name}/stat")
+            fields = stat[stat.rfind(b")") + 2 :].split()
+            if len(fields) > 1 and fields[0] not in (b"Z", b"X"):
+                parents[int(name)] = int(fields[1])
+    return parents
 
 
 def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:

@@ -16,15 +16,16 @@ install() {
   apt-get update -qq
   # RUNLEVEL=1 keeps the packages from starting services of their own.
   RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
-    slurm-wlm slurm-client munge gridengine-master gridengine-exec gridengine-client msmtp-mta >/dev/null
+    slurm-wlm slurm-client munge gridengine-master gridengine-exec gridengine-client msmtp-mta \
+    mpich libmpich-dev gcc libc6-dev >/dev/null
 }
 
-if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null; then
+if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null || ! command -v mpicc.mpich >/dev/null; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && command -v debconf-set-selections >/dev/null; then
-    say "installing Slurm and Grid Engine from Debian's packages"
+    say "installing Slurm, Grid Engine and MPICH from Debian's packages"
     install
   else
-    say "slurmctld or sge_qmaster is missing, and only root on a Debian can install them here"
+    say "slurmctld, sge_qmaster or mpicc.mpich is missing, and only root on a Debian can install them here"
   fi
 fi
 exec "$python" -m pytest -q -m lrm -n 0 tests/batch "$@"

@@ -1,0 +1,144 @@
+"""What helpers of a starter do on other machines, each run as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from koala_agent import runners, values
+from koala_agent.values import ClaimId, Peer
+
+OWN = ClaimId("j1/1/1/1")
+RUNNERS = Path(runners.__file__)
+
+
+def peer(component: int, processes: int, *hosts: tuple[str, int]) -> Peer:
+    return Peer(
+        component=component,
+        label=str(component),
+        site="delft",
+        processors=processes,
+        processes=processes,
+        address=f"10.0.0.{component}",
+        claim=ClaimId(f"j1/1/{component}/1"),
+        hosts=hosts,
+        job_type="mpi",
+    )
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A claim's state folder; `program` beside it is what runs, as a shell script."""
+    folder = tmp_path / ".koala"
+    folder.mkdir()
+    peers = (peer(0, 3, ("a1", 2), ("a2", 1)), peer(1, 2, ("b1", 1), ("b2", 1)))
+    spec = {
+        "claim": OWN,
+        "folder": str(tmp_path),
+        "executable": "/bin/sh",
+        "arguments": [str(tmp_path / "program")],
+        "environment": [["FLAVOUR", "sweet and sour"]],
+        "directory": "",
+        "stdin": "",
+        "stdout": "",
+        "stderr": "",
+        "processes": 2,
+        "job_type": "mpi",
+        "manager": "slurm",
+        "launcher": [],
+        "cpu_time_s": 0,
+        "memory_max_mb": 0,
+        "kill_s": 0.3,
+        "input": "",
+        "bundle": {},
+    }
+    launch = {
+        "environment": {"PATH": os.environ["PATH"], "ONLY_THERE": "yes"},
+        "path": os.environ["PATH"],
+        "kv": "/there/kv",
+        "host": socket.gethostname(),
+    }
+    for name, content in (
+        ("spec", spec),
+        ("bundle", values.bundle(OWN, peers)),
+        ("launch", launch),
+    ):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def run(
+    state: Path, script: str, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    (state.parent / "program").write_text(script)
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(RUNNERS), "rank", str(state), *arguments],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+SAY = 'echo "$RANK $KOALA_PROCESS $LOCAL_RANK $NODE_RANK $FLAVOUR $ONLY_THERE"'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (("1",), {}),
+        ((), {"SLURM_PROCID": "1"}),
+        ((), {"SLURM_PROCID": "0", "PMI_RANK": "1"}),
+        ((), {"OMPI_COMM_WORLD_RANK": "1"}),
+        ((), {"PMI_RANK": "4", "KOALA_MPI_FIRST": "3"}),
+    ],
+)
+def test_a_process_is_what_its_launcher_says(
+    state: Path, arguments: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    done = run(state, SAY, *arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    assert (state.parent / "stdout.1").read_text() == "4 1 0 3 sweet and sour yes\n"
+
+
+def test_a_process_without_a_launcher_is_refused(state: Path) -> None:
+    done = run(state, SAY)
+    assert done.returncode == 127
+    assert "no launcher says which rank this is" in done.stderr
+
+
+def test_nothing_outlives_a_process_on_another_machine(state: Path) -> None:
+    """Also what left its session, lost its parent and is deaf to TERM."""
+    (state.parent / "deaf").write_text(
+        "trap '' TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 600; done"
+    )
+    script = "setsid sh deaf & until test -e pid; do :; done; exit 3"
+    done = run(state, script, "0")
+    assert done.returncode == 3, done.stderr
+    pid = int((state.parent / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_signal_that_ended_a_process_is_told_as_a_shell_tells_it(state: Path) -> None:
+    assert run(state, "kill -SEGV $$", "0").returncode == 128 + 11
+
+
+def test_the_sites_launcher_is_told_processes_and_hosts(state: Path) -> None:
+    place = runners.Place(str(state))
+    filled = runners._fill(["env", "-n", "{processes}", "-hosts={hosts}"], place)
+    assert filled[1:] == ["-n", "2", "-hosts=b1:1,b2:1"]
+    assert (place.before(1), place.nodes_before(1)) == (3, 2)
+
+
+def test_a_proxy_dials_the_lead_where_its_own_site_reaches_it() -> None:
+    command = ["hydra_pmi_proxy", "--control-port", "a1.inside:4711", "--proxy-id", "2"]
+    runners._redirect(command, "10.0.0.1")
+    assert command[2] == "10.0.0.1:4711"
