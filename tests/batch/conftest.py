@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import SkipTest
@@ -57,13 +57,17 @@ def wide_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sy
 
 
 @contextmanager
-def grid_over(folder: Path, systems: dict[str, System]) -> Iterator[Grid]:
-    """Daemon and agents in front of these systems; nothing may be left of their jobs."""
+def grid_over(
+    folder: Path, systems: dict[str, System], *, more: Mapping[str, str] | None = None
+) -> Iterator[Grid]:
+    """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
+    their tables `[lrm]`."""
     sizes = {name: system.processors for name, system in systems.items()}
     grid = Grid(folder, sites=sizes, parameters={**CALM, "hold_s": 60.0}, grace_s=8.0)
     for name, system in systems.items():
         with grid.config(name).open("a", encoding="utf-8") as config:
             config.write(system.lrm_table(f"{MARK}={grid.mark}"))
+            config.write((more or {}).get(name, ""))
     try:
         grid.start()
         yield grid

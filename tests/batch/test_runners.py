@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import SkipTest
@@ -16,6 +19,8 @@ from tests.batch.systems import System
 from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -101,33 +106,16 @@ async def test_a_single_process_on_several_machines_is_told_of_all(
 
 # MPI -----------------------------------------------------------------------------------------
 
-PROGRAM = r"""
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-int main(int argc, char **argv) {
-    int rank, size, sum = 0;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    printf("%d of %d: %d %s %s\n", rank, size, sum, getenv("KOALA_LABEL"), getenv("RANK"));
-    MPI_Finalize();
-    return argc > 1 && rank == atoi(argv[1]) ? 9 : 0;
-}
-"""
-
 
 @pytest.fixture(scope="session")
 def mpi_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sum over all ranks, compiled here; it knows nothing of Koala but two variables."""
+    """The example's sum over all ranks, compiled here."""
     compiler = shutil.which("mpicc.mpich")
     if compiler is None or shutil.which("mpiexec.mpich") is None:
         raise SkipTest("MPICH is not installed (Debian: apt install mpich libmpich-dev)")
     folder = tmp_path_factory.mktemp("mpi")
-    source, program = folder / "sum.c", folder / "sum"
-    source.write_text(PROGRAM)
+    program = folder / "sum"
+    source = EXAMPLES / "mpi" / "sum.c"
     subprocess.run([compiler, "-o", program, source], check=True)
     return program
 
@@ -152,9 +140,9 @@ async def test_one_mpi_world_over_three_batch_systems(
     first = 0
     for site, size in sizes.items():
         for process in range(size):
-            said = (mpi_program.parent / f"out-{site}.{process}").read_text().splitlines()
-            rank = first + process
-            assert f"{rank} of 18: {17 * 18 // 2} at-{site} {rank}" in said
+            said = (mpi_program.parent / f"out-{site}.{process}").read_text()
+            rank = rf"rank {first + process} of 18 on \S+: the sum is {17 * 18 // 2}\n"
+            assert re.fullmatch(rank, said), said
         first += size
 
 
@@ -170,3 +158,46 @@ async def test_a_rank_that_fails_fails_the_job(
         submitted = await client.submit(job)
         assert await client.wait(submitted.job) == "Failed", await client.show(submitted.job)
         await live.at_rest(client)
+
+
+async def test_one_component_by_the_sites_own_launcher(
+    tmp_path: Path, slurm: dict[str, System], mpi_program: Path
+) -> None:
+    """Slurm starts the ranks itself where the site says so; no mpiexec runs."""
+    systems = {"alpha": slurm["alpha"]}
+    launcher = 'launcher = ["srun", "--mpi=pmi2", "-n", "{processes}"]\n'
+    with grid_over(tmp_path, systems, more={"alpha": launcher}) as live:
+        await finished(live, "+" + ranks("alpha", mpi_program, count=12))
+    outputs = [mpi_program.parent / f"out-alpha.{process}" for process in range(12)]
+    assert all("of 12 on" in output.read_text() for output in outputs)
+
+
+# Programs that meet by themselves ------------------------------------------------------------
+
+
+async def example(grid: Grid, name: str, *, sites: tuple[str, ...]) -> None:
+    """An example's description, its components at these sites in turn."""
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    text = re.sub(r"\(resourceManagerContact = \w+\)", "", text)
+    parts = text.split("(maxWallTime")
+    text = parts[0] + "".join(
+        f"(resourceManagerContact = {site})(maxWallTime{part}"
+        for site, part in zip(itertools.cycle(sites), parts[1:], strict=False)
+    )
+    definitions = {"EXAMPLES": str(EXAMPLES), "PYTHON": sys.executable}
+    for variable, value in definitions.items():
+        text = re.sub(rf"\$\({variable}[^)]*\)", value, text)
+    await finished(grid, text)
+
+
+async def test_federated_averaging_over_two_slurm_clusters(
+    grid: tuple[Grid, dict[str, System]],
+) -> None:
+    await example(grid[0], "fedavg/fedavg.rsl", sites=("alpha", "beta"))
+
+
+async def test_an_all_reduce_by_the_environment_of_torch(
+    grid: tuple[Grid, dict[str, System]],
+) -> None:
+    """Eight processes over a Slurm cluster and a Grid Engine cell."""
+    await example(grid[0], "allreduce/allreduce.rsl", sites=("alpha", "delta"))

@@ -22,4 +22,5 @@ def _load(name: str, path: str) -> ModuleType:
 
 RENDEZVOUS = _load("rendezvous", "rendezvous.py")
 POISSON = _load("poisson", "poisson/poisson.py")
+ALLREDUCE = _load("allreduce", "allreduce/allreduce.py")
 FEDAVG = _load("fedavg", "fedavg/fedavg.py")

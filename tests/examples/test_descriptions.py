@@ -9,14 +9,20 @@ import pytest
 from koala.rsl.evaluation import canonical_name, evaluate
 from koala.rsl.parser import parse
 from koala.rsl.tree import canonical_json
-from tests.examples.programs import FEDAVG, POISSON
+from tests.examples.programs import ALLREDUCE, FEDAVG, POISSON
 from tests.examples.stage import EXAMPLES
 
+DEFINITIONS = {"EXAMPLES": str(EXAMPLES), "PROGRAM": "/home/user/sum"}
 DESCRIPTIONS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.rsl"))
 SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
 """The grid that the descriptions are written for (KOALA 2.1): the DAS."""
-SHELL = ("deadline.rsl", "hello.rsl")
-"""They start programs that every site has."""
+SHELL = ("deadline.rsl", "hello.rsl", "mpi/mpi.rsl")
+"""They start programs that every site has, or that their user compiles."""
+PROGRAMS: dict[str, Any] = {
+    "allreduce.py": ALLREDUCE,
+    "fedavg.py": FEDAVG,
+    "poisson.py": POISSON,
+}
 JOB_WIDE = {"deadline", "priority", "inputfile", "inputmode", "maxhold", "quorum", "retry"}
 OF_A_COMPONENT = {
     *("executable", "arguments", "environment", "count", "jobtype", "maxwalltime", "label"),
@@ -27,7 +33,7 @@ OF_A_COMPONENT = {
 def _clauses(name: str) -> tuple[dict[str, list[Any]], list[dict[str, list[Any]]]]:
     """The job-wide relations and those of each component, by canonical attribute name."""
     text = (EXAMPLES / name).read_text(encoding="utf-8")
-    tree = json.loads(canonical_json(evaluate(parse(text), {"EXAMPLES": str(EXAMPLES)})))
+    tree = json.loads(canonical_json(evaluate(parse(text), DEFINITIONS)))
     assert tree["bool"] == "+"
     wide, components = {}, []
     for operand in tree["operands"]:
@@ -41,10 +47,12 @@ def _clauses(name: str) -> tuple[dict[str, list[Any]], list[dict[str, list[Any]]
 
 def test_all_descriptions_are_here() -> None:
     assert DESCRIPTIONS == [
+        "allreduce/allreduce.rsl",
         "deadline.rsl",
         "fedavg/fedavg.rsl",
         "hello.rsl",
         "high-priority.rsl",
+        "mpi/mpi.rsl",
         "ordered.rsl",
         "poisson/poisson-five.rsl",
         "poisson/poisson.rsl",
@@ -61,7 +69,7 @@ def test_a_description_uses_known_attributes_and_fits_the_grid(name: str) -> Non
         assert set(component) <= OF_A_COMPONENT
         (site,) = component.get("resourcemanagercontact", ["delft"])
         assert 1 <= int(component["count"][0]) <= SITES[site]
-        assert component["jobtype"][0] in {"single", "multiple"}
+        assert component["jobtype"][0] in {"single", "multiple", "mpi"}
         assert int(component["maxwalltime"][0]) >= 1
 
 
@@ -71,8 +79,7 @@ def test_a_program_understands_the_arguments_that_its_description_gives(name: st
         path, *arguments = component["arguments"]
         assert Path(path).is_file()
         assert component["executable"] == ["python3"]
-        program = POISSON if Path(path).name == "poisson.py" else FEDAVG
-        program._options(arguments)
+        PROGRAMS[Path(path).name]._options(arguments)
 
 
 def test_the_numbers_of_components_are_those_of_the_readme() -> None:
@@ -81,10 +88,12 @@ def test_the_numbers_of_components_are_those_of_the_readme() -> None:
         for name in DESCRIPTIONS
     }
     assert shapes == {
+        "allreduce/allreduce.rsl": [4] * 2,
         "deadline.rsl": [2] * 2,
         "fedavg/fedavg.rsl": [1] * 4,
         "hello.rsl": [1] * 2,
         "high-priority.rsl": [48] * 3,
+        "mpi/mpi.rsl": [6, 4],
         "ordered.rsl": [2] * 2,
         "poisson/poisson-five.rsl": [2] * 5,
         "poisson/poisson.rsl": [4] * 3,
