@@ -538,7 +538,7 @@ class ClaimTable:
     def _batch_over(self, claim: Claim, event: BatchEnded) -> None:
         match claim.state:
             case Asked():
-                self._go(claim, _end_unbound(event))
+                self._go(claim, _end_unbound(event, claim))
             case Withdrawing(end=end):
                 self._go(claim, end)
             case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
@@ -697,8 +697,13 @@ def _was_killed(end: End) -> bool:
     return end.kind is EndKind.EXITED and bool(bad) and all(s in _SITE_SIGNALS for s in bad)
 
 
-def _end_unbound(event: BatchEnded) -> End:
-    """The end of a claim whose batch job was over before a starter checked in."""
+def _end_unbound(event: BatchEnded, claim: Claim) -> End:
+    """The end of a claim whose batch job was over before a starter checked in. A local manager that
+    takes it out of the queue by itself has seen that it never starts."""
+    program = claim.hold.program
+    wishes = (program.queue, program.project, program.hosts, program.memory_min_mb)
+    if event.cause is EndCause.WITHDRAWN and any(wishes):
+        return End(kind=EndKind.REFUSED, reason=event.reason)
     if event.cause is EndCause.CANCELLED_BY_SITE:
         return End(kind=EndKind.SITE, reason=event.reason)
     status = "" if event.exit_status is None else f" with status {event.exit_status}"

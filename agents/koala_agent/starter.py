@@ -894,6 +894,10 @@ class Program:
         self.environment.update(_pairs(spec["environment"]))
         self.environment["KOALA_CLAIM"] = str(spec["claim"])
         self.solo = _object(spec["bundle"])
+        if self.hosts:  # nobody tells it when it meets nobody
+            for member in _list(self.solo["members"]):
+                names, counts = ([host[i] for host in self.hosts] for i in (0, 1))
+                _object(member).update(hosts=names, slots=counts)
         self.open_files = 1024
         self._executable = str(spec["executable"])
         self._streams = [str(spec[name]) for name in ("stdin", "stdout", "stderr")]
@@ -953,8 +957,12 @@ def allocation(manager: str, environment: Mapping[str, str]) -> tuple[tuple[str,
     """The machines of this batch job, ours first, each with its processors; none where the manager
     does not tell. An emulated one may itself run inside somebody's batch job: it tells nothing."""
     if manager == "slurm":
-        names = expand_names(environment.get("SLURM_JOB_NODELIST", ""))
-        counts = expand_counts(environment.get("SLURM_TASKS_PER_NODE", ""))
+        try:
+            names = expand_names(environment.get("SLURM_JOB_NODELIST", ""))
+            counts = expand_counts(environment.get("SLURM_TASKS_PER_NODE", ""))
+        except ValueError as error:  # words of a version to come: all runs here, as it can
+            _log(f"the machines of this batch job cannot be read: {error}")
+            return ()
         return tuple(zip(names, counts, strict=True)) if len(names) == len(counts) else ()
     if manager == "gridengine":
         rows = _read_quietly(environment.get("PE_HOSTFILE", "")).decode("utf-8", "replace")

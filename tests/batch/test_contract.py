@@ -260,7 +260,9 @@ async def test_wishes_are_granted_or_come_to_nothing_soon(
             except LocalManagerError as error:
                 assert not error.transient, error  # noqa: PT017 - some are taken
             else:
-                assert (await witness.ended(claim)).cause is EndCause.WITHDRAWN
+                end = await witness.ended(claim)
+                assert end.cause is EndCause.WITHDRAWN
+                assert end.reason.startswith("it would never start: Partition"), end
 
 
 async def test_a_request_that_could_never_run_is_refused_for_good(serve: Serve, ask: Ask) -> None:

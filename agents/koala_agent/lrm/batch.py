@@ -73,6 +73,7 @@ class _Known:
     state: JobState = JobState.QUEUED
     told: type[Listed] | None = None
     missing_since: float | None = None
+    never: str = ""  # why it cannot start
     is_asked: bool = False  # its submission is under way
 
     def is_settled(self) -> bool:
@@ -254,6 +255,7 @@ class BatchManager:
             self._end(known, own)
         elif own.state is JobState.STUCK and not known.row.is_unwanted:
             log.warning("claim.never_starts", claim=claim, reason=own.reason)
+            known.never = f"it would never start: {own.reason}"
             self._change(known, is_unwanted=True)
 
     def _refuse(self, jobs: list[BatchJob]) -> None:
@@ -291,7 +293,7 @@ class BatchManager:
             cause = job.cause
             if known.row.is_unwanted and cause is EndCause.CANCELLED_BY_SITE:
                 cause = EndCause.WITHDRAWN
-            end = (cause, job.exit_status, job.reason)
+            end = (cause, job.exit_status, known.never or job.reason)
         known.state = JobState.ENDED
         self._change(known, end=end)
         ended = [claim for claim, other in self._known.items() if other.row.end is not None]

@@ -282,6 +282,11 @@ def test_a_wish_that_the_local_manager_does_not_grant_is_no_error_of_the_site(
     assert (end.kind, end.reason) == (EndKind.REFUSED, reason)
 
 
+def test_a_wish_with_which_a_job_never_starts_is_no_error_of_the_site(script: Script) -> None:
+    end = gone(script.tell(a_hold(hosts=9), batch_ended(EndCause.WITHDRAWN)))
+    assert end.kind is EndKind.REFUSED
+
+
 def test_a_transient_error_is_tried_again_until_the_grace_time_ends(script: Script) -> None:
     script.tell(a_hold())
     failed = SubmitFailed(claim=CLAIM, reason="controller down", is_transient=True)

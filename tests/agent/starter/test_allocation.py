@@ -49,6 +49,35 @@ def test_the_machines_of_an_allocation(tmp_path: Path) -> None:
     assert starter.allocation("slurm", {}) == starter.allocation("gridengine", {}) == ()
 
 
+def test_machines_that_cannot_be_read_are_none() -> None:
+    odd = {"SLURM_JOB_NODELIST": "a[1-x]", "SLURM_TASKS_PER_NODE": "2"}
+    assert starter.allocation("slurm", odd) == ()
+
+
+def test_a_component_without_a_barrier_knows_its_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bundle was written before they were known, and no Arm ever brings another one."""
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "a[1-2]")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2)")
+    itself = peer(0, 4)
+    given: dict[str, Any] = {
+        **spec("multiple", 4, "slurm"),
+        **dict.fromkeys(("directory", "stdin", "stdout", "stderr", "input"), ""),
+        "claim": itself.claim,
+        "folder": str(tmp_path),
+        "executable": "/bin/true",
+        "arguments": [],
+        "environment": [],
+        "cpu_time_s": 0,
+        "memory_max_mb": 0,
+        "bundle": values.bundle(itself.claim, (itself,)),
+    }
+    program = starter.Program(given)
+    assert program.mains == 1
+    assert starter.rendezvous(program.solo, 3)["NODE_RANK"] == "1"
+
+
 def spec(job_type: str, processes: int, manager: str) -> dict[str, object]:
     return {"job_type": job_type, "processes": processes, "manager": manager}
 
