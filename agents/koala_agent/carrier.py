@@ -63,6 +63,7 @@ from koala_agent.values import (
     Report,
     Stop,
     ToDaemon,
+    TryPaths,
     folder_name,
 )
 
@@ -80,7 +81,7 @@ SWEEP_S = 60.0
 
 log = structlog.get_logger()
 
-Order = Hold | Arm | Release | Stop | Acknowledge | Pong | KvAnswer
+Order = Hold | TryPaths | Arm | Release | Stop | Acknowledge | Pong | KvAnswer
 
 
 def no_input(_hold: Hold) -> str:

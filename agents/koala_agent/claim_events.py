@@ -25,6 +25,7 @@ from koala_agent.values import (
     StarterRecord,
     Stop,
     ToDaemon,
+    TryPaths,
 )
 
 # Events, besides the daemon's orders --------------------------------------------------------
@@ -74,6 +75,15 @@ class StarterArmed:
     claim: ClaimId
     nonce: str
     number: ArmNumber
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterTried:
+    """The starter has tried its TCP paths; `problem` is empty when all are open."""
+
+    claim: ClaimId
+    nonce: str
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +195,7 @@ class Woken:
 
 Event: TypeAlias = (
     HoldOrdered
+    | TryPaths
     | Arm
     | Release
     | Stop
@@ -194,6 +205,7 @@ Event: TypeAlias = (
     | WantedComplete
     | LeasesSet
     | CheckedIn
+    | StarterTried
     | StarterArmed
     | StarterPassed
     | StarterEnded
@@ -273,7 +285,9 @@ class EndNoted:
     """To a starter: your end is written down here; exit."""
 
 
-ToStarter: TypeAlias = Adopted | Dismissed | EndNoted | Arm | Release | Stop | Pong | KvAnswer
+ToStarter: TypeAlias = (
+    Adopted | Dismissed | EndNoted | TryPaths | Arm | Release | Stop | Pong | KvAnswer
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,7 @@ from koala_agent.claim_events import (
     StarterPassed,
     StarterPinged,
     StarterPut,
+    StarterTried,
     Submit,
     SubmitFailed,
     TellDaemon,
@@ -91,6 +92,7 @@ from koala_agent.values import (
     KvPut,
     Leases,
     Limits,
+    PathsReport,
     Ping,
     Pong,
     Program,
@@ -99,6 +101,7 @@ from koala_agent.values import (
     ReportState,
     StarterRecord,
     Stop,
+    TryPaths,
     is_claim_id,
 )
 
@@ -138,6 +141,7 @@ class ClaimTable:
         self._questions: dict[int, _Question] = {}
         self._asked = 0
         self._connected: dict[ClaimId, str] = {}
+        self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon says them again
         self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
         self.claims: dict[ClaimId, Claim] = {claim.id: self._rebased(claim) for claim in restored}
 
@@ -169,7 +173,7 @@ class ClaimTable:
 
     def _dispatch(self, event: Event) -> None:
         match event:
-            case HoldOrdered() | Arm() | Release() | Stop() | Acknowledge():
+            case HoldOrdered() | TryPaths() | Arm() | Release() | Stop() | Acknowledge():
                 self._on_order(event)
             case WantedComplete() | LeasesSet():
                 self._on_session(event)
@@ -177,8 +181,10 @@ class ClaimTable:
                 self._check_in(event)
             case StarterArmed() | StarterPassed() | StarterEnded() | StarterLost():
                 self._on_starter(event)
-            case StarterPinged() | StarterPut() | StarterGet() | Pong() | KvAnswer():
+            case StarterPinged() | StarterTried() | StarterPut() | StarterGet():
                 self._pass_on(event)
+            case Pong() | KvAnswer():
+                self._pass_back(event)
             case SubmitFailed() | BatchUnlisted() | BatchFound() | BatchEnded() | Collected():
                 self._on_site(event)
             case Woken():
@@ -194,7 +200,7 @@ class ClaimTable:
             case LeasesSet(leases=leases):
                 self._set_leases(leases)
 
-    def _on_order(self, order: HoldOrdered | Arm | Release | Stop | Acknowledge) -> None:
+    def _on_order(self, order: HoldOrdered | TryPaths | Arm | Release | Stop | Acknowledge) -> None:
         if isinstance(order, HoldOrdered):
             self._hold(order)
             return
@@ -205,6 +211,8 @@ class ClaimTable:
                     self._forget(claim)
             case _ if claim is None:
                 self._tell_unknown(order.claim)
+            case TryPaths():
+                self._try_paths(claim, order)
             case Arm():
                 self._arm(claim, order)
             case Release():
@@ -243,6 +251,16 @@ class ClaimTable:
         if hold.hold_s > limits.hold_max_s:
             return f"a hold of {hold.hold_s:g} s: this site allows {limits.hold_max_s:g} s"
         return ""
+
+    def _try_paths(self, claim: Claim, order: TryPaths) -> None:
+        match claim.state:
+            case Granted(nonce=nonce):
+                self._paths[claim.id] = order
+                self._say(TellStarter(claim=claim.id, nonce=nonce, message=order))
+            case Gone() | Passed():
+                self._tell(claim)
+            case Asked() | Withdrawing() | Armed() | Stopping() | Ended() | Collecting():
+                pass
 
     def _arm(self, claim: Claim, arm: Arm) -> None:
         match claim.state:
@@ -350,6 +368,9 @@ class ClaimTable:
         self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=adopted))
         self._merge(claim, event)
         now = self.claims[claim.id]
+        paths = self._paths.get(claim.id)
+        if paths is not None and isinstance(now.state, Granted):
+            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=paths))
         if now.release is not None and isinstance(now.state, Granted | Armed):
             self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=now.release))
 
@@ -428,22 +449,22 @@ class ClaimTable:
 
     # Pings and values ------------------------------------------------------------------------
 
-    def _pass_on(self, event: StarterPinged | StarterPut | StarterGet | Pong | KvAnswer) -> None:
+    def _pass_back(self, event: Pong | KvAnswer) -> None:
         match event:
             case KvAnswer():
                 self._answer(event)
-                return
             case Pong(claim=claim_id, nonce=nonce):
                 self._say(TellStarter(claim=claim_id, nonce=nonce, message=event))
-                return
-            case _:
-                pass
+
+    def _pass_on(self, event: StarterPinged | StarterTried | StarterPut | StarterGet) -> None:
         claim = self.claims.get(event.claim)
         if claim is None or not isinstance(claim.state, BOUND) or claim.state.nonce != event.nonce:
             return
         match event:
             case StarterPinged(nonce=nonce, sent_at=sent_at):
                 self._say(TellDaemon(message=Ping(claim=claim.id, nonce=nonce, sent_at=sent_at)))
+            case StarterTried(problem=problem):
+                self._say(TellDaemon(message=PathsReport(claim=claim.id, problem=problem)))
             case StarterPut(name=name, value=value, request=request, nonce=nonce):
                 if name not in claim.values:
                     values = {**claim.values, name: value}
@@ -648,6 +669,7 @@ class ClaimTable:
             passed_at=passed_at_of(claim.state),
         )
         self._connected.pop(claim.id, None)
+        self._paths.pop(claim.id, None)
         gone = [n for n, question in self._questions.items() if question.message.claim == claim.id]
         for number in gone:
             del self._questions[number]

@@ -16,6 +16,8 @@ from koala_agent import session, values
 from koala_agent.files import orders
 from koala_agent.logs import LogChunk, LogRequest
 
+PORT_MAX = 65_535
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -59,8 +61,12 @@ def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
             return session.Beat(number=message.beat.number, sent_at=message.beat.sent_at)
         case "goodbye":
             return session.Goodbye(reason=message.goodbye.reason)
-        case "hold" | "arm" | "release" | "stop" | "acknowledge" | "pong" | "kv_answer":
+        case "hold" | "try_paths" | "arm" | "release" | "stop" | "acknowledge":
             return _claim_order(kind, message)
+        case "pong" | "kv_answer":
+            is_pong = kind == "pong"
+            body = _pong(message.pong) if is_pong else _kv_answer(message.kv_answer)
+            return session.Order(body=body)
         case "fetch" | "serve" | "cancel_transfer":
             return _transfer_order(kind, message)
         case "log_request":
@@ -86,18 +92,16 @@ def _claim_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
     match kind:
         case "hold":
             body = _hold(message.hold)
+        case "try_paths":
+            body = _try_paths(message.try_paths)
         case "arm":
             body = _arm(message.arm)
         case "release":
             body = _release(message.release)
         case "stop":
             body = values.Stop(claim=_claim(message.stop.claim))
-        case "acknowledge":
-            body = values.Acknowledge(claim=_claim(message.acknowledge.claim))
-        case "pong":
-            return session.Order(body=_pong(message.pong))
         case _:
-            return session.Order(body=_kv_answer(message.kv_answer))
+            body = values.Acknowledge(claim=_claim(message.acknowledge.claim))
     return session.Order(body=body, claim=body.claim)
 
 
@@ -144,6 +148,31 @@ def _program(program: link_pb2.Program) -> values.Program:
         output_files=tuple(program.output_files),
         job_type=program.job_type or "multiple",
     )
+
+
+def _try_paths(order: link_pb2.TryPaths) -> values.TryPaths:
+    return values.TryPaths(
+        claim=_claim(order.claim),
+        label=order.label,
+        address=order.address,
+        listens=tuple(_port(port) for port in order.listens),
+        targets=tuple(
+            values.PathTarget(
+                label=target.label,
+                address=target.address,
+                port=_port(target.port),
+                claim=_claim(target.claim),
+            )
+            for target in order.targets
+        ),
+        limit_s=_duration("limit_s", order.limit_s),
+    )
+
+
+def _port(port: int) -> int:
+    if not 1 <= port <= PORT_MAX:
+        raise SpecError(f"port = {port}: allowed are 1 to {PORT_MAX}")
+    return port
 
 
 def _arm(arm: link_pb2.Arm) -> values.Arm:
@@ -285,6 +314,9 @@ def encode(message: object, facts: Facts) -> link_pb2.FromAgent:
             return link_pb2.FromAgent(site=_site_report(message))
         case LogChunk():
             return link_pb2.FromAgent(log=_log_chunk(message))
+        case values.PathsReport(claim=claim, problem=problem):
+            paths = link_pb2.PathsReport(claim=claim, problem=problem)
+            return link_pb2.FromAgent(paths=paths)
         case values.Report() | values.Ping() | values.KvPut() | values.KvGet():
             return _claim_message(message)
         case (
@@ -339,7 +371,9 @@ def _log_chunk(chunk: LogChunk) -> link_pb2.LogChunk:
     )
 
 
-def _claim_message(message: values.ToDaemon) -> link_pb2.FromAgent:
+def _claim_message(
+    message: values.Report | values.Ping | values.KvPut | values.KvGet,
+) -> link_pb2.FromAgent:
     match message:
         case values.Report():
             return link_pb2.FromAgent(claim=_report(message))

@@ -188,7 +188,8 @@ class Site:
                 self._drop_inputs(acknowledge.claim)
                 self._claims.order(acknowledge)
             case (
-                values.Arm()
+                values.TryPaths()
+                | values.Arm()
                 | values.Release()
                 | values.Stop()
                 | values.Pong()

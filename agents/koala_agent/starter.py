@@ -35,6 +35,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 
@@ -81,6 +82,8 @@ DRIFT = 1e-4
 DIAL_MIN_S, DIAL_MAX_S = 0.1, 2.0
 DIAL_LIMIT_S = 3.0
 LOOK_S = 0.05
+PATH_AGAIN_S = 0.1
+"""How soon a TCP path that was closed is tried again."""
 LINGER_S = 60.0
 """How long an end is told to nobody before the starter exits; it is written down anyway."""
 LEASE_LINGER_S = 1.0
@@ -204,6 +207,13 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tried:
+    """The TCP paths were tried: what is in the way, empty when all are open."""
+
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Woken:
     """`wake_at` has come."""
 
@@ -233,6 +243,23 @@ class Prepare:
     """Write the bundle and hand the environment to the blocked processes."""
 
     bundle: dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryPaths:
+    """Listen on these ports, reach each target within `limit_s`, and answer Tried. A target is
+    (label, address, port, claim)."""
+
+    label: str
+    address: str
+    listens: list[int]
+    targets: list[tuple[str, str, int, str]]
+    limit_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosePaths:
+    """Listen no more: the ports are the program's from here on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,10 +345,11 @@ if TYPE_CHECKING:
     Phase: TypeAlias = "Holding | Running | Ending | Over | Exited"
     Event: TypeAlias = (
         "Connected | Disconnected | Received | Unexecutable | ProcessEnded | Opened | TooLate"
-        " | SiteSignalled | Looked | Asked | Woken"
+        " | SiteSignalled | Looked | Asked | Tried | Woken"
     )
     Action: TypeAlias = (
-        "Dial | Send | Fork | Prepare | Open | Signal | Look | WriteEnd | Answer | Exit"
+        "Dial | Send | Fork | Prepare | TryPaths | ClosePaths | Open | Signal | Look | WriteEnd"
+        " | Answer | Exit"
     )
 
 
@@ -379,6 +407,8 @@ class StarterMachine:
         self._ping_at = now
         self._burst = 0
         self._promised_until: float | None = None
+        self._is_listening = False
+        self._tried: str | None = None
         self._open_at: float | None = None
         self._is_open_due = True
         self._problem = ""
@@ -454,12 +484,14 @@ class StarterMachine:
             "end": self._told_end() if isinstance(self.phase, Over) else None,
         }
 
-    def _receive(self, message: dict[str, object]) -> None:
+    def _receive(self, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
         kind = message.get("kind")
         if kind == "pong":
             self._pong(_number(message, "sent_at"), _number(message, "now"))
         elif kind == "adopted":
             self._adopt(message)
+        elif kind == "paths":
+            self._try_paths(message)
         elif kind == "arm":
             self._arm(message)
         elif kind == "release":
@@ -498,6 +530,22 @@ class StarterMachine:
             self._say(Prepare(bundle={}))
             self._open_at = self._now
 
+    def _try_paths(self, message: dict[str, object]) -> None:
+        """Once; whoever asks again gets the same answer."""
+        if not isinstance(self.phase, Holding) or not self.phase.is_adopted or self.arming:
+            return
+        if self._tried is not None:
+            self._tell({"kind": "tried", "problem": self._tried})
+        elif not self._is_listening:
+            order = _paths(message)
+            self._is_listening = True
+            self._say(order)
+
+    def _close_paths(self) -> None:
+        if self._is_listening:
+            self._is_listening = False
+            self._say(ClosePaths())
+
     def _arm(self, message: dict[str, object]) -> None:
         """Promises when lease and hold deadline both outlast D from now."""
         number = _arm_number(message)
@@ -509,6 +557,7 @@ class StarterMachine:
         if arming is not None and number == arming.number and arming.is_promised:
             self._say(Send(message={"kind": "armed", "number": list(number)}))
             return
+        self._close_paths()
         late_s = _number(message, "late_s")
         until = self._now + late_s
         is_promised = min(self.lease_until(), self._hold_until) > until
@@ -613,6 +662,9 @@ class StarterMachine:
             self._signalled_by_site(event.reason)
         elif isinstance(event, Looked):
             self._looked(event)
+        elif isinstance(event, Tried):
+            self._tried = event.problem
+            self._tell({"kind": "tried", "problem": event.problem})
 
     def _signalled_by_site(self, reason: str) -> None:
         phase = self.phase
@@ -687,6 +739,7 @@ class StarterMachine:
     # The end -------------------------------------------------------------------------------------
 
     def _begin_end(self, kind: str, reason: str, *, is_dismissed: bool = False) -> None:
+        self._close_paths()
         self._say(Signal(number=signal.SIGTERM))
         self.phase = Ending(
             kind=kind,
@@ -857,6 +910,31 @@ def _arm_number(message: dict[str, object]) -> tuple[int, int]:
         if isinstance(epoch, int) and isinstance(counter, int):
             return epoch, counter
     raise ValueError(f"number = {value!r} is not [epoch, counter]")
+
+
+def _paths(message: dict[str, object]) -> TryPaths:
+    """Raises ValueError for anything but ports and targets."""
+    listens, targets = message.get("listens"), message.get("targets")
+    if not isinstance(listens, list) or not isinstance(targets, list):
+        raise ValueError(f"{listens!r} and {targets!r} are no lists")  # noqa: TRY004 - as all here
+    for port in [*listens, *(target[2] for target in targets if _is_target(target))]:
+        if not isinstance(port, int) or not 1 <= port <= 65_535:
+            raise ValueError(f"{port!r} is no port")
+    if not all(_is_target(target) for target in targets):
+        raise ValueError(f"targets = {targets!r}: allowed are [label, address, port, claim]")
+    return TryPaths(
+        label=str(message.get("label", "")),
+        address=str(message.get("address", "")),
+        listens=listens,
+        targets=[(label, address, port, claim) for label, address, port, claim in targets],
+        limit_s=_number(message, "limit_s"),
+    )
+
+
+def _is_target(value: object) -> bool:
+    if not isinstance(value, list) or len(value) != 4:
+        return False
+    return all(isinstance(value[index], str) for index in (0, 1, 3))
 
 
 # The carrier -------------------------------------------------------------------------------------
@@ -1604,12 +1682,171 @@ class Line:
         self.events.append(Disconnected())
 
 
+class Paths:
+    """TCP paths that are tried: ports on which this component is to be reached, and others' ports.
+
+    A listener says its claim as a line, so that nobody takes a stranger for it. A refusal is tried
+    again until the limit, because the other end may not listen yet. Whoever dials hangs up first,
+    and what is left is reset: else the program would find its port waiting for a closed connection.
+    """
+
+    def __init__(self, order: TryPaths, claim: str, watch: Watch) -> None:
+        self.events: list[Event] = []
+        self._order = order
+        self._word = f"koala {claim}\n".encode()
+        self._watch = watch
+        self._until = boot_now() + order.limit_s
+        self._again_at: dict[int, float] = {}  # by target, when it is dialled
+        self._open = dict.fromkeys(range(len(order.targets)), f"no answer in {order.limit_s:g} s")
+        self._sockets: dict[int, socket.socket] = {}
+        self._is_over = False
+        for port in order.listens:
+            try:
+                self._listen(port)
+            except OSError as error:
+                taken = error.errno == errno.EADDRINUSE
+                why = "is taken" if taken else f"cannot be listened on: {error.strerror or error}"
+                self._over(f"{order.label}: port {port} {why}")
+                return
+        for index in self._open:
+            self._again_at[index] = 0.0
+        self.tick()
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `tick` is wanted."""
+        return min([self._until, *self._again_at.values()]) if self._open else None
+
+    def tick(self) -> None:
+        """Dials what is due; gives up at the limit."""
+        now = boot_now()
+        for index in [i for i, at in self._again_at.items() if at <= now]:
+            del self._again_at[index]
+            self._dial(index)
+        if self._open and now >= self._until:
+            self._over(self._reason(*next(iter(self._open.items()))))
+        elif not self._open and not self._is_over:
+            self._over("")
+
+    def close(self) -> None:
+        """Nothing is left of it."""
+        for descriptor in list(self._sockets):
+            self._hang_up(descriptor, is_reset=True)
+        self._open.clear()
+        self._again_at.clear()
+
+    def _over(self, problem: str) -> None:
+        """Tells what came of it, once; the ports of one whose paths are open stay open."""
+        if problem:
+            self.close()
+        self._is_over = True
+        self._open.clear()
+        self._again_at.clear()
+        self.events.append(Tried(problem=problem))
+
+    def _reason(self, index: int, why: str) -> str:
+        label, _address, port, _claim = self._order.targets[index]
+        return f"{self._order.label} -> {label}:{port} {why}"
+
+    # The ports of this component
+
+    def _listen(self, port: int) -> None:
+        listener = _listener(self._order.address, port)
+        listener.settimeout(0)
+        self._sockets[listener.fileno()] = listener
+        self._watch.add(listener.fileno(), select.POLLIN, lambda _events: self._accept(listener))
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            caller, _address = listener.accept()
+            caller.settimeout(0)
+            self._sockets[caller.fileno()] = caller
+            caller.send(self._word)
+        except OSError:  # it is gone already; or too many are here, and it will try again
+            return
+        self._watch.add(caller.fileno(), select.POLLIN, lambda _events: self._left(caller))
+
+    def _left(self, caller: socket.socket) -> None:
+        """It hung up; what it may have said means nothing."""
+        self._hang_up(caller.fileno())
+
+    # The ports of others
+
+    def _dial(self, index: int) -> None:
+        _label, host, port, _claim = self._order.targets[index]
+        try:
+            family, kind, _proto, _name, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )[0]
+            dialled = socket.socket(family, kind)
+        except OSError as error:
+            self._missed(index, str(error.strerror or error))
+            return
+        dialled.settimeout(0)
+        self._sockets[dialled.fileno()] = dialled
+        dialled.connect_ex(address)
+        self._watch.add(
+            dialled.fileno(), select.POLLIN, lambda _events: self._answered(index, dialled)
+        )
+
+    def _answered(self, index: int, dialled: socket.socket) -> None:
+        """A listener speaks first, so one word is all that there is to wait for."""
+        try:
+            said = dialled.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            refused = error.errno == errno.ECONNREFUSED
+            self._hang_up(dialled.fileno())
+            self._missed(index, "refused" if refused else str(error.strerror or error).lower())
+            return
+        self._hang_up(dialled.fileno())
+        if not said:
+            self._missed(index, "was hung up")
+        elif said == f"koala {self._order.targets[index][3]}\n".encode():
+            self._open.pop(index, None)
+            self.tick()
+        elif said.startswith(b"koala "):  # of an earlier attempt, perhaps, and about to go
+            self._missed(index, "was answered by another component")
+        else:
+            self._over(self._reason(index, "was answered by somebody else"))
+
+    def _missed(self, index: int, why: str) -> None:
+        if index in self._open:
+            self._open[index] = why
+            self._again_at[index] = boot_now() + PATH_AGAIN_S
+
+    def _hang_up(self, descriptor: int, *, is_reset: bool = False) -> None:
+        connection = self._sockets.pop(descriptor)
+        self._watch.remove(descriptor)
+        if is_reset:
+            linger = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        connection.close()
+
+
+def _listener(address: str, port: int) -> socket.socket:
+    """At the component's own address where that is a number of this machine, as the program may be
+    reached there beside others; else at all of them."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, address)
+            return socket.create_server((address, port), family=family)
+        except OSError as error:
+            if error.errno not in (None, errno.EADDRNOTAVAIL):
+                raise
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
+
+
 class Carrier:
     """The world around the machine: carries its actions out and tells it what comes of them."""
 
     def __init__(self, spec: dict[str, object], nonce: str) -> None:
         now = boot_now()
         self._nonce = nonce
+        self._claim = str(spec["claim"])
         self._program = Program(spec)
         self._machine = StarterMachine(
             _settings(spec, nonce, self._program), now=now, wall_offset_s=time.time() - now
@@ -1621,6 +1858,7 @@ class Carrier:
         self._program.environment[MARK] = nonce
         self._processes = Processes(self._program, nonce)
         self._exchange: Exchange | None = None
+        self._paths: Paths | None = None
         self._passing = -1
         self._events: list[Event] = []
         self._is_over = False
@@ -1635,6 +1873,8 @@ class Carrier:
             self._handle(Woken())
         while not self._is_over:
             wake_at = self._machine.wake_at
+            if self._paths is not None and self._paths.wake_at is not None:
+                wake_at = min(wake_at or math.inf, self._paths.wake_at)
             self._watch.wait(None if wake_at is None else wake_at - boot_now())
             self._take_events()
         self._line.close()
@@ -1646,6 +1886,10 @@ class Carrier:
         if self._exchange is not None:
             self._events += self._exchange.asked
             self._exchange.asked.clear()
+        if self._paths is not None:
+            self._paths.tick()
+            self._events += self._paths.events
+            self._paths.events.clear()
         self._events += self._line.events
         self._line.events.clear()
         events, self._events = self._events, []
@@ -1677,6 +1921,12 @@ class Carrier:
         elif isinstance(action, Answer):
             if self._exchange is not None:
                 self._exchange.answer(action.question, action.answer)
+        elif isinstance(action, TryPaths):
+            self._paths = Paths(action, self._claim, self._watch)
+        elif isinstance(action, ClosePaths):
+            if self._paths is not None:
+                self._paths.close()
+            self._paths = None
         elif isinstance(action, Exit):
             self._is_over = True
         elif isinstance(action, WriteEnd):

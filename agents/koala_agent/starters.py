@@ -33,6 +33,7 @@ from koala_agent.claim_events import (
     StarterPassed,
     StarterPinged,
     StarterPut,
+    StarterTried,
     ToStarter,
 )
 from koala_agent.placeholders import end_of
@@ -222,6 +223,16 @@ def encode(message: ToStarter) -> Message:
             return {"kind": "dismissed", "reason": reason}
         case EndNoted():
             return {"kind": "noted"}
+        case values.TryPaths(label=label, address=address, listens=listens, limit_s=limit_s):
+            targets = [[t.label, t.address, t.port, t.claim] for t in message.targets]
+            return {
+                "kind": "paths",
+                "label": label,
+                "address": address,
+                "listens": listens,
+                "targets": targets,
+                "limit_s": limit_s,
+            }
         case values.Arm(claim=claim, number=number, peers=peers):
             return {
                 "kind": "arm",
@@ -250,6 +261,9 @@ def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
         case "armed":
             number = _arm_number(message.get("number"))
             return StarterArmed(claim=claim, nonce=nonce, number=number)
+        case "tried":
+            problem = _text(message, "problem", most=2000)
+            return StarterTried(claim=claim, nonce=nonce, problem=problem)
         case "passed":
             passed_at = _number(message, "passed_at")
             return StarterPassed(claim=claim, nonce=nonce, passed_at=passed_at)

@@ -147,6 +147,28 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathTarget:
+    """A starter that must be reached; it says its claim there."""
+
+    label: str
+    address: str
+    port: int
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryPaths:
+    """Listen on these ports until armed, and reach each target within `limit_s`."""
+
+    claim: ClaimId
+    label: str
+    address: str
+    listens: tuple[int, ...]
+    targets: tuple[PathTarget, ...]
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """Promise not to abort for `late_s` (D) from receipt; T is `release_at`, daemon's time."""
 
@@ -231,6 +253,14 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathsReport:
+    """The starter has tried its TCP paths; `problem` is empty when all are open."""
+
+    claim: ClaimId
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     """A starter asks whether it is still wanted."""
 
@@ -259,7 +289,7 @@ class KvGet:
     wait_s: float
 
 
-ToDaemon = Report | Ping | KvPut | KvGet
+ToDaemon = Report | PathsReport | Ping | KvPut | KvGet
 
 # What the agent is told at start and by Welcome -----------------------------------------------
 

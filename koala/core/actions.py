@@ -53,6 +53,31 @@ class ClaimProcessors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathTarget:
+    """Where a starter is to find another one: it answers with its claim's name."""
+
+    label: str
+    address: str
+    port: int
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryPaths:
+    """Have the starter listen on `listens` until it is armed or ends, and connect to each target
+    within `limit_s`; answered with PathsTried, always in the same way.
+    """
+
+    claim: ClaimId
+    site: SiteName
+    label: str
+    address: str
+    listens: tuple[int, ...]
+    targets: tuple[PathTarget, ...]
+    limit_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """One member of the attempt, as all members are told (the rendezvous bundle)."""
 
@@ -152,6 +177,7 @@ class Announce:
 
 Action: TypeAlias = (
     ClaimProcessors
+    | TryPaths
     | ArmClaim
     | ReleaseClaim
     | StopClaim
@@ -165,11 +191,12 @@ Action: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """All that a site must know: claims held, released and to be stopped; copies to fetch and to
-    serve.
+    """All that a site must know: claims held, with paths to try, released and to be stopped; copies
+    to fetch and to serve.
     """
 
     holds: tuple[ClaimProcessors, ...] = ()
+    paths: tuple[TryPaths, ...] = ()
     releases: tuple[ReleaseClaim, ...] = ()
     stops: tuple[StopClaim, ...] = ()
     fetches: tuple[StartTransfer, ...] = ()

@@ -147,6 +147,16 @@ class ClaimGranted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathsTried:
+    """The claim's starter listens on its ports and reached all its targets, or says what is in the
+    way (`problem`).
+    """
+
+    claim: ClaimId
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimArmed:
     """The starter promised not to abort until D after its receipt of this Arm."""
 
@@ -219,6 +229,7 @@ Event: TypeAlias = (
     | ReplicaAdded
     | ReplicaRemoved
     | ClaimGranted
+    | PathsTried
     | ClaimArmed
     | ClaimPassed
     | ClaimGone
@@ -243,6 +254,7 @@ EVENTS: dict[str, type[Event]] = {
         ReplicaAdded,
         ReplicaRemoved,
         ClaimGranted,
+        PathsTried,
         ClaimArmed,
         ClaimPassed,
         ClaimGone,

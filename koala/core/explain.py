@@ -20,6 +20,7 @@ from koala.core.job import (
     Stopping,
 )
 from koala.core.placing import whole_request
+from koala.core.preflight import untried_members
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.tries import tries_left
@@ -162,6 +163,10 @@ def _starting(state: State, job: Job, now: Instant) -> list[str]:
     fetching = _fetching(state, job, attempt)
     if fetching:
         return ["all components claimed; the barrier waits for files", *fetching]
+    untried = untried_members(state, job)
+    if untried:
+        labels = ", ".join(job.spec.label(member.component) for member in untried)
+        return [f"all components claimed; pre-flight: waits until {labels} tried their TCP paths"]
     if attempt.arming is None:
         return [f"all components claimed; starts in {_span(attempt.start_at - now)}"]
     waiting = ", ".join(attempt.arming.waiting)

@@ -94,6 +94,7 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
         case Starting():
             assert all(phase in _HELD for phase in phases), f"{job.id} {phases}: {job.story}"
             assert attempt.released is None, f"{job.id} is released and Starting"
+            _check_paths(job, attempt)
         case Releasing() | Running():
             assert attempt.released is not None or not barrier, f"{job.id} runs unreleased"
             if not attempt.is_stopped:
@@ -104,6 +105,14 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
             assert attempt.may_run, f"{job.id} waits for no fence: {job.story}"
         case _:
             pass
+
+
+def _check_paths(job: Job, attempt: Attempt) -> None:
+    """Who is armed has tried the paths that the job needs."""
+    armed = () if attempt.arming is None or not job.spec.connect else attempt.arming.waiting
+    assert not armed or attempt.untried is not None, f"{job.id} is armed untried: {job.story}"
+    untried = [claim for claim in armed if claim in (attempt.untried or ())]
+    assert not untried, f"{untried} are armed before their paths were tried: {job.story}"
 
 
 def _phase(state: State, member: Member) -> ClaimPhase | None:

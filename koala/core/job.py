@@ -23,6 +23,7 @@ from koala.core.values import (
     QueueName,
     Seconds,
     SiteName,
+    TcpPath,
     TransferId,
     UserName,
 )
@@ -134,7 +135,7 @@ class JobSpec:
     retries: int = 0
     rerun: bool = True
     progress: str | None = None
-    connect: tuple[str, ...] = ()
+    connect: tuple[TcpPath, ...] = ()
 
     def deadline_at(self, submitted_at: Instant) -> Instant | None:
         """D of a job submitted then."""
@@ -440,6 +441,8 @@ class Attempt:
     may_run: bool = (
         False  # released, or a component without barrier was asked for: the fence counts
     )
+    untried: list[ClaimId] | None = None  # whose TCP paths are not tried; None: not begun
+    tried_by: Instant = 0.0  # when that must be over
     granted_at: Instant | None = None
     fetched_at: Instant | None = None
     fetch_s: Seconds = 0.0
@@ -473,6 +476,7 @@ class Job:
     claiming_tries: int = 0
     retries: int = 0
     failures: int = 0  # attempts that a site's fault ended (KOALA 5.2)
+    blocked: int = 0  # attempts that ended because a TCP path was not open
     preemptions: int = 0  # attempts that were given up for a job of high priority
     tried_at: Instant | None = None  # its newest claiming try, when it has a deadline
     not_before: Instant = 0.0  # no placement try before: a setback is no reason for one

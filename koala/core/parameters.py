@@ -46,6 +46,8 @@ class Parameters:
     hold_budget_user_s: float = FOREVER  # processor-seconds in 24 h
     hold_budget_site_s: float = FOREVER
     # barrier
+    paths_limit_s: Seconds = 5.0  # for a component to try the TCP paths it needs
+    blocked_max: int = 3  # attempts that end because a path was not open
     late_max_s: Seconds = 2.0
     lead_min_s: Seconds = 0.05
     lead_max_s: Seconds = 2.0
@@ -127,6 +129,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "preempt_rest_s": (0.0, FOREVER),
     "hold_budget_user_s": (0.0, FOREVER),
     "hold_budget_site_s": (0.0, FOREVER),
+    "paths_limit_s": (0.1, 600.0),
+    "blocked_max": (1, 1_000_000),
     "late_max_s": (0.05, 600.0),
     "lead_min_s": (0.0, 60.0),
     "lead_max_s": (0.001, 60.0),

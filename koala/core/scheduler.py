@@ -24,7 +24,7 @@ from koala.core.parameters import Parameters
 from koala.core.placing import on_try_due
 from koala.core.queueing import SCANS, TURNS, adopt_discipline, on_scan_due, on_submitted
 from koala.core.slots import Policies
-from koala.core.starting import advance_start, on_armed, on_passed
+from koala.core.starting import advance_start, on_armed, on_passed, on_paths_tried
 from koala.core.state import State
 from koala.core.timers import Bell, Timer
 from koala.core.values import Instant, JobId, SiteName
@@ -96,6 +96,8 @@ class Scheduler(State):
                 on_cancel(self, event, now)
             case ev.ClaimGranted():
                 on_granted(self, event, now)
+            case ev.PathsTried():
+                on_paths_tried(self, event, now)
             case ev.ClaimArmed():
                 on_armed(self, event, now)
             case ev.ClaimPassed():
@@ -172,7 +174,7 @@ class Scheduler(State):
                 on_try_due(self, self.jobs[JobId(timer.key)], now)
             case Bell.MISS:
                 on_missed(self, self.jobs[JobId(timer.key)], now)
-            case Bell.CLAIM | Bell.JUDGE | Bell.ARM | Bell.RELEASE:
+            case Bell.CLAIM | Bell.JUDGE | Bell.ARM | Bell.PATHS | Bell.RELEASE:
                 job = self.placed.get(JobId(timer.key))
                 if job is not None:
                     self._on_job_due(job, timer.bell, now)

@@ -21,6 +21,7 @@ from koala.core.job import (
     StartType,
     Stopping,
 )
+from koala.core.preflight import on_tried, paths_are_open
 from koala.core.state import State
 from koala.core.timeline import (
     lead_s,
@@ -41,7 +42,8 @@ def advance_start(state: State, job: Job, now: Instant) -> None:
         state.enter(job, Running(since=now), "running without a barrier", now)
         finish_if_over(state, job, now)
         return
-    if not all(member.is_fetched for member in attempt.present):
+    is_open = paths_are_open(state, job, now)
+    if not is_open or not all(member.is_fetched for member in attempt.present):
         return
     rtt_s = max((state.sites[m.site].rtt_s for m in members if m.site is not None), default=0.0)
     lead = lead_s(
@@ -122,6 +124,12 @@ def peers_of(state: State, job: Job) -> tuple[Peer, ...]:
             )
         )
     return tuple(peers)
+
+
+def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
+    job = on_tried(state, event, now)
+    if job is not None:
+        advance_start(state, job, now)
 
 
 def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:

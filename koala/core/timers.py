@@ -21,6 +21,7 @@ class Bell(StrEnum):
     TRY = "try"  # a job with a deadline that is not placed yet
     MISS = "miss"  # such a job's deadline and the time by which it may be missed
     ARM = "arm"  # a job whose JST is near
+    PATHS = "paths"  # the time by which a job's TCP paths must have been tried
     RELEASE = "release"  # T of an arming: released by then, or armed anew
     SILENT = "silent"  # a site that may have come back
     PROBE = "probe"  # a site that has rested

@@ -6,6 +6,7 @@ made once, outside the core or by the functions here, and is never made again fo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
@@ -28,6 +29,21 @@ class Priority(StrEnum):
 
     HIGH = "high"
     LOW = "low"
+
+
+ALL = "all"
+"""In a TcpPath: each component."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpPath:
+    """A TCP path that a job needs. `source` and `target` are each the label or index of a
+    component, or `ALL`.
+    """
+
+    source: str
+    target: str
+    port: int
 
 
 def claim_id(job: JobId, *, attempt: int, component: int, n: int) -> ClaimId:

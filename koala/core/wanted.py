@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from koala.core.actions import (
     ClaimProcessors,
+    PathTarget,
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
     Wanted,
 )
-from koala.core.facts import part_of_file
+from koala.core.facts import barrier_members, part_of_file
 from koala.core.files import Transfer
 from koala.core.job import (
     ArmNumber,
@@ -18,6 +20,7 @@ from koala.core.job import (
     InputMode,
     StartType,
 )
+from koala.core.paths import paths_of
 from koala.core.state import State
 from koala.core.values import (
     Instant,
@@ -30,6 +33,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
     wanted).
     """
     holds: list[ClaimProcessors] = []
+    paths: list[TryPaths] = []
     releases: list[ReleaseClaim] = []
     stops: list[StopClaim] = []
     for claim in state.ledger.values():
@@ -44,9 +48,12 @@ def wanted(state: State, site: SiteName) -> Wanted:
             continue
         if attempt.released is not None and attempt.release_at is not None:
             releases.append(release_claim(claim, attempt.released, attempt.release_at))
+        elif claim.id in (attempt.untried or ()):
+            paths.append(try_paths(state, claim))
     transfers = state.files.transfers.values()
     return Wanted(
         holds=tuple(holds),
+        paths=tuple(paths),
         releases=tuple(releases),
         stops=tuple(stops),
         fetches=tuple(start_transfer(t) for t in transfers if t.target == site),
@@ -78,6 +85,34 @@ def hold(state: State, claim: Claim) -> ClaimProcessors:
         chunk=part_of_file(state, job, claim.component)
         if is_local and job.spec.input_mode is InputMode.CHUNK
         else None,
+    )
+
+
+def try_paths(state: State, claim: Claim) -> TryPaths:
+    """Which ports the claim's component listens on, and whom it connects to."""
+    job = state.jobs[claim.job]
+    reached = paths_of(job.spec)
+    targets = []
+    for member in barrier_members(state, job):
+        if member.site is None or member.claim is None:
+            continue
+        targets += [
+            PathTarget(
+                label=job.spec.label(member.component),
+                address=state.sites[member.site].facts.address,
+                port=port,
+                claim=member.claim,
+            )
+            for port in reached.targets(claim.component, member.component)
+        ]
+    return TryPaths(
+        claim=claim.id,
+        site=claim.site,
+        label=job.spec.label(claim.component),
+        address=state.sites[claim.site].facts.address,
+        listens=reached.listens(claim.component),
+        targets=tuple(targets),
+        limit_s=state.parameters.paths_limit_s,
     )
 
 

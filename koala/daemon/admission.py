@@ -118,7 +118,6 @@ def _check_not_yet(spec: JobSpec) -> None:
     wanted = {
         "hint": spec.hint,
         "progress": spec.progress,
-        "connect": spec.connect,
     }
     for name, value in wanted.items():
         if value:

@@ -21,6 +21,7 @@ from koala.core.actions import (
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
     Wanted,
 )
 from koala.core.grid import Site
@@ -55,6 +56,8 @@ class Effects:
         match action:
             case ClaimProcessors():
                 self._send(action.site, self.hold(action))
+            case TryPaths():
+                self._send(action.site, codec.try_paths(action))
             case ArmClaim():
                 self._send(action.site, codec.arm(action))
             case ReleaseClaim():
@@ -78,6 +81,7 @@ class Effects:
     def messages(self, wanted: Wanted) -> Iterable[pb.ToAgent]:
         """All that is wanted of a site."""
         yield from map(self.hold, wanted.holds)
+        yield from map(codec.try_paths, wanted.paths)
         yield from map(codec.release, wanted.releases)
         yield from (codec.stop(action.claim) for action in wanted.stops)
         yield from map(self.fetch, wanted.fetches)

@@ -13,7 +13,15 @@ from koala.core import events as ev
 from koala.core.job import Claim, ClaimPhase
 from koala.core.scheduler import Scheduler
 from koala.core.values import Seconds, SiteName
-from koala.wire.codec import ClaimNews, FileNews, News, Registration, SiteNews, TransferNews
+from koala.wire.codec import (
+    ClaimNews,
+    FileNews,
+    News,
+    PathsNews,
+    Registration,
+    SiteNews,
+    TransferNews,
+)
 
 
 def of_registration(
@@ -46,6 +54,10 @@ def of_news(
             claim = scheduler.ledger.get(news.claim)
             if claim is not None and claim.site == site:
                 yield from _of_claim(news, claim)
+        case PathsNews():
+            claim = scheduler.ledger.get(news.claim)
+            if claim is not None and claim.site == site:
+                yield ev.PathsTried(claim=claim.id, problem=news.problem)
         case SiteNews():
             yield from _of_site(news, site, scheduler, rtt_s)
         case TransferNews():

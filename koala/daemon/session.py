@@ -31,6 +31,7 @@ from koala.wire.codec import (
     KvPut,
     LogPart,
     News,
+    PathsNews,
     Ping,
     Registration,
     SiteNews,
@@ -41,7 +42,9 @@ from koala.wire.v1 import link_pb2 as pb
 INVENTORY_MAX = 1_000_000
 RTT_WEIGHT = 0.3  # of the newest beat in the estimate
 
-Tidings: TypeAlias = ClaimNews | SiteNews | TransferNews | FileNews | KvPut | KvGet | Ping | LogPart
+Tidings: TypeAlias = (
+    ClaimNews | PathsNews | SiteNews | TransferNews | FileNews | KvPut | KvGet | Ping | LogPart
+)
 """What an agent may say in an inventory and afterwards."""
 
 

@@ -172,7 +172,11 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _of_job("retry", "integer", "times that a failed job goes back to its queue, 0 to 1000"),
     _of_job("rerun", "yes or no", "may be placed again after it has started (default: yes)"),
     _of_job("progress", "string", "name of the progress control", Treatment.LATER),
-    _of_job("connect", "list", "what the components must be able to connect to", Treatment.LATER),
+    _of_job(
+        "connect",
+        "(all PORT) or (FROM TO PORT) ...",
+        "TCP paths that are tried before the start; FROM and TO are labels, indices or all",
+    ),
     _refused(
         "totalCount", "splitting a total over sites is not there yet: name components", "Koala"
     ),

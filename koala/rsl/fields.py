@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from koala.core.job import Deadline, Hint, InputFile
-from koala.core.values import FileName, Instant, Seconds
+from koala.core.values import ALL, FileName, Instant, Seconds, TcpPath
 from koala.errors import SpecError
 from koala.rsl.tree import AnyNode, Literal, Relation, Sequence, Source
 
@@ -26,6 +26,7 @@ PATH_BYTES_MAX = 4096
 WORD_CHARACTERS_MAX = 256
 OUTPUT_FILES_MAX = 1000
 MINUTES_MAX = 5_256_000  # ten years
+PORT_MAX = 65_535
 FILE_BYTES_MAX = 2**63 - 1
 SIZE_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -137,14 +138,6 @@ def word(given: Given) -> str:
         expected = f"a name of 1 to {limit} printable characters, no white space, no leading `-`"
         raise given.wrong(literal, expected)
     return literal.text
-
-
-def words(given: Given) -> tuple[str, ...]:
-    """Several such names."""
-    for literal in strings(given):
-        if not _is_word(literal.text):
-            raise given.wrong(literal, "names without white space")
-    return tuple(literal.text for literal in strings(given))
 
 
 def _is_word(text: str) -> bool:
@@ -270,6 +263,29 @@ def instant_at(instant: datetime) -> Instant:
     since = instant - datetime(1970, 1, 1, tzinfo=UTC)
     microseconds = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
     return microseconds / 10**6
+
+
+def connect(given: Given) -> tuple[TcpPath, ...]:
+    """(all PORT) and (FROM TO PORT), any number of them; whom they name is looked at later."""
+    paths: dict[TcpPath, None] = {}
+    for value in given.relation.values:
+        match value:
+            case Sequence(values=(Literal(text="all"), Literal() as port)):
+                path = TcpPath(source=ALL, target=ALL, port=_port(given, port))
+            case Sequence(values=(Literal() as source, Literal() as target, Literal() as port)):
+                path = TcpPath(source=source.text, target=target.text, port=_port(given, port))
+            case _:
+                raise given.error(
+                    "found another form, expected (all PORT) or (FROM TO PORT)", value
+                )
+        paths[path] = None
+    return tuple(paths)
+
+
+def _port(given: Given, literal: Literal) -> int:
+    if not _WHOLE.fullmatch(literal.text) or not 1 <= int(literal.text) <= PORT_MAX:
+        raise given.wrong(literal, f"a port from 1 to {PORT_MAX}")
+    return int(literal.text)
 
 
 def hint(given: Given) -> Hint:

@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from koala.core.job import ComponentSpec, JobSpec
-from koala.core.values import SiteName, UserName
+from koala.core.job import ComponentSpec, JobSpec, StartType
+from koala.core.paths import count_of, names_of
+from koala.core.values import ALL, SiteName, UserName
 from koala.errors import SpecError
 from koala.rsl import fields
 from koala.rsl.attributes import KNOWN, Attribute, Scope, Treatment, known_names_near
@@ -29,6 +30,7 @@ from koala.rsl.readers import (
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Tree
 
 JOB_CHARACTERS_MAX = 4 * 1024 * 1024
+PATHS_MAX = 20_000
 
 _CONTACT = re.compile(r"(?:https?://)?(?P<host>[A-Za-z0-9_][A-Za-z0-9._\-]*)(?P<rest>[:/].*)?")
 
@@ -80,8 +82,30 @@ class _JobReader:
         if spec.quorum is not None and spec.quorum > len(components):
             message = f"quorum is {spec.quorum}, expected at most the number of components"
             raise self._error(f"{message}, {len(components)}", self._job_relations["quorum"])
+        self._check_paths(spec)
         warnings = tuple(self._warnings.values())
         return JobReading(spec=spec, warnings=warnings, is_dry_run=self._is_dry_run)
+
+    def _check_paths(self, spec: JobSpec) -> None:
+        """That declared TCP paths lead from one component that starts at the barrier to another."""
+        names = names_of(spec)
+        for path in spec.connect:
+            at = self._job_relations["connect"]
+            ends = [path.source, path.target]
+            for word in ends:
+                if word != ALL and word not in names:
+                    known = ", ".join(spec.label(index) for index in range(len(spec.components)))
+                    message = f"connect: found {shown(word)}, expected all or a component"
+                    raise self._error(f"{message}: {known}", at)
+                if word != ALL and spec.components[names[word]].start_type is StartType.NONE:
+                    message = f"connect: component {shown(word)} has no barrier to wait at"
+                    raise self._error(f"{message}, so its paths cannot be tried before", at)
+            if ALL not in ends and names[path.source] == names[path.target]:
+                message = f"connect: found a path from {shown(path.source)} to itself"
+                raise self._error(f"{message}, expected two components", at)
+        if count_of(spec) > PATHS_MAX:
+            message = f"connect: found {count_of(spec)} paths, at most {PATHS_MAX} are allowed"
+            raise self._error(message, self._job_relations["connect"])
 
     # The shape of a job
 

@@ -69,7 +69,8 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
         number = [] if deviation is None else [f"{Decimal(repr(float(deviation))):f}"]
         relations.append(_relation("hint", [spec.hint.kind, *number]))
     if spec.connect:
-        relations.append(_relation("connect", spec.connect))
+        paths = [(path.source, path.target, str(path.port)) for path in spec.connect]
+        relations.append(_relation("connect", paths))
     return relations
 
 
@@ -104,12 +105,12 @@ def _component_relations(spec: ComponentSpec) -> list[Relation]:
     return relations
 
 
-def _relation(name: str, values: AbstractSequence[str | tuple[str, str]]) -> Relation:
+def _relation(name: str, values: AbstractSequence[str | tuple[str, ...]]) -> Relation:
     nodes = tuple(_value(value) for value in values)
     return Relation(attribute=name, operator=Operator.EQ, values=nodes)
 
 
-def _value(value: str | tuple[str, str]) -> Value:
+def _value(value: str | tuple[str, ...]) -> Value:
     if isinstance(value, str):
         return Literal(text=value)
     return Sequence(values=tuple(Literal(text=text) for text in value))

@@ -84,7 +84,7 @@ JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
     ),
     "rerun": lambda spec, given: replace(spec, rerun=fields.is_yes(given)),
     "progress": lambda spec, given: replace(spec, progress=fields.word(given).lower()),
-    "connect": lambda spec, given: replace(spec, connect=fields.words(given)),
+    "connect": lambda spec, given: replace(spec, connect=fields.connect(given)),
 }
 
 SPECIAL = ("maxtime", "dryrun", "resourcemanagercontact", "rslsubstitution")

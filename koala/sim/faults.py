@@ -54,6 +54,7 @@ class Chances:
     pause: float = 0.0
     slow_commit: float = 0.0
     requeue: float = 0.0
+    closed_path: float = 0.0
     incidents_per_s: float = 0.0
 
 
@@ -158,6 +159,11 @@ class FaultPlan:
         if self._strikes(self._chances.slow_commit, now):
             return self._random.choice((0.05, 0.5, 3.0))
         return 0.001
+
+    def paths(self, now: Instant, limit_s: Seconds) -> tuple[Seconds, str]:
+        """How long a starter takes to try its TCP paths, and what is in the way."""
+        took_s = limit_s * self._random.choice((0.001, 0.05, 1.0))
+        return took_s, "a path is closed" if self._strikes(self._chances.closed_path, now) else ""
 
     def is_requeued(self, now: Instant) -> bool:
         """The local manager starts a killed placeholder once more."""

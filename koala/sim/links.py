@@ -19,6 +19,7 @@ from koala.core.actions import (
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
     Wanted,
 )
 from koala.core.events import (
@@ -26,6 +27,7 @@ from koala.core.events import (
     ClaimGone,
     ClaimGranted,
     ClaimPassed,
+    PathsTried,
     SiteReported,
     TransferFailed,
     TransferFinished,
@@ -69,6 +71,7 @@ class Pong:
 
 Report: TypeAlias = (
     ClaimGranted
+    | PathsTried
     | ClaimArmed
     | ClaimPassed
     | ClaimGone
@@ -77,7 +80,9 @@ Report: TypeAlias = (
     | SiteReported
 )
 FromAgent: TypeAlias = Register | InventoryEnd | Ping | Report
-Order: TypeAlias = ClaimProcessors | ArmClaim | ReleaseClaim | StopClaim | AcknowledgeClaim
+Order: TypeAlias = (
+    ClaimProcessors | TryPaths | ArmClaim | ReleaseClaim | StopClaim | AcknowledgeClaim
+)
 ToAgent: TypeAlias = Order | StartTransfer | CancelTransfer | Wanted | Pong
 
 

@@ -23,6 +23,7 @@ from koala.core.actions import (
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
 )
 from koala.core.events import (
     ClaimFenced,
@@ -224,7 +225,14 @@ class Daemon:
 
     def _carry_out(self, action: Action) -> None:
         match action:
-            case ClaimProcessors() | ArmClaim() | ReleaseClaim() | StopClaim() | AcknowledgeClaim():
+            case (
+                ClaimProcessors()
+                | TryPaths()
+                | ArmClaim()
+                | ReleaseClaim()
+                | StopClaim()
+                | AcknowledgeClaim()
+            ):
                 self._send(action.site, action)
             case StartTransfer() | CancelTransfer():
                 self._send(action.target, action)

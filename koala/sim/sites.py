@@ -21,6 +21,7 @@ from koala.core.actions import (
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
     Wanted,
 )
 from koala.core.events import (
@@ -28,6 +29,7 @@ from koala.core.events import (
     ClaimGone,
     ClaimGranted,
     ClaimPassed,
+    PathsTried,
     SiteReported,
     TransferFailed,
     TransferFinished,
@@ -84,6 +86,7 @@ class Held:
     nonce: str = ""
     armed: ArmNumber | None = None
     arm: ArmClaim | None = None
+    paths: TryPaths | None = None  # in the agent's memory only
     release: ReleaseClaim | None = None
     is_stopping: bool = False
     passed_at: Instant | None = None
@@ -269,6 +272,8 @@ class Site:
             starter.stop()
         elif entry.release is not None:
             self._release(starter, entry.release)
+        elif entry.paths is not None and starter.armed is None:
+            starter.try_paths(entry.paths)
 
     def _release(self, starter: Starter, order: ReleaseClaim) -> None:
         starter.release(order, order.release_at + self.setting.offset_s)
@@ -277,6 +282,11 @@ class Site:
         """Pass it on; without a session it is lost."""
         if self.is_up and self.link is not None and starter.is_reachable:
             self.link.to_daemon(ping)
+
+    def has_tried(self, starter: Starter, tried: PathsTried) -> None:
+        """Said on, if there is a way; else the daemon asks again."""
+        if self.is_up and starter.is_reachable:
+            self._tell(tried)
 
     def has_armed(self, starter: Starter, number: ArmNumber) -> None:
         """The promise is made; the agent tells it in `_arm`."""
@@ -359,7 +369,9 @@ class Site:
             self._tell(ClaimPassed(claim=claim, passed_at=entry.passed_at))
         self._tell(ClaimGone(claim=claim, end=entry.end))
 
-    def _tell(self, report: ClaimGranted | ClaimArmed | ClaimPassed | ClaimGone) -> None:
+    def _tell(
+        self, report: ClaimGranted | PathsTried | ClaimArmed | ClaimPassed | ClaimGone
+    ) -> None:
         if self.link is not None:
             self.link.to_daemon(report)
 
@@ -401,6 +413,8 @@ class Site:
         if self.is_up:
             return
         self.is_up = True
+        for entry in self.table.values():
+            entry.paths = None
         for claim in list(self.table):
             self._grace_over(claim)
             self._look(claim)
@@ -437,11 +451,13 @@ class Site:
             if entry.passed_at is not None:
                 self._tell(ClaimPassed(claim=claim, passed_at=entry.passed_at))
 
-    def receive(self, message: ToAgent) -> None:
+    def receive(self, message: ToAgent) -> None:  # noqa: C901 - a line a kind
         """What the daemon says."""
         match message:
             case ClaimProcessors():
                 self._hold(message)
+            case TryPaths():
+                self._try_paths(message)
             case ArmClaim():
                 self._arm(message)
             case ReleaseClaim():
@@ -463,6 +479,8 @@ class Site:
         """What is here and not wanted is stopped."""
         for hold in wanted.holds:
             self._hold(hold)
+        for paths in wanted.paths:
+            self._try_paths(paths)
         for release in wanted.releases:
             self._on_release(release)
         for stop in wanted.stops:
@@ -512,6 +530,15 @@ class Site:
         if entry is None or starter is None or not starter.is_bound or not starter.is_reachable:
             return None
         return starter if entry.nonce == starter.nonce else None
+
+    def _try_paths(self, order: TryPaths) -> None:
+        starter = self._bound_starter(order.claim)
+        entry = self.table.get(order.claim)
+        if entry is None or entry.end is not None or entry.is_stopping:
+            return
+        entry.paths = order
+        if starter is not None:
+            starter.try_paths(order)
 
     def _arm(self, order: ArmClaim) -> None:
         starter = self._bound_starter(order.claim)

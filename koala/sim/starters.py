@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from koala.core.actions import ArmClaim, ClaimProcessors, ReleaseClaim
+from koala.core.actions import ArmClaim, ClaimProcessors, ReleaseClaim, TryPaths
+from koala.core.events import PathsTried
 from koala.core.job import ArmNumber, ClaimEnd, EndKind, StartType
 from koala.core.values import Instant, Seconds
 from koala.sim.engine import Engine, Entry
@@ -49,6 +50,9 @@ class Surroundings(Protocol):
     def ping(self, starter: Starter, ping: Ping) -> None:
         """Pass a ping on to the daemon, if there is a way."""
 
+    def has_tried(self, starter: Starter, tried: PathsTried) -> None:
+        """The starter has tried its TCP paths, now or before."""
+
     def has_armed(self, starter: Starter, number: ArmNumber) -> None:
         """The starter has promised."""
 
@@ -76,6 +80,8 @@ class Starter:
         self.is_alive = True
         self.is_bound = False
         self.deaf_until: Instant = 0.0
+        self.asked_paths: TryPaths | None = None
+        self.tried: PathsTried | None = None
         self.armed: ArmNumber | None = None
         self.peers: tuple[str, ...] = ()
         self.passed_at: Instant | None = None
@@ -189,6 +195,23 @@ class Starter:
             self._end(ClaimEnd(kind=EndKind.HOLD, reason="its hold deadline came"))
 
     # --- the barrier ---
+
+    def try_paths(self, order: TryPaths) -> None:
+        """Once; the answer is always the same."""
+        if not self.is_alive or self._is_ending or self.passed_at is not None:
+            return
+        if self.tried is not None:
+            self._site.has_tried(self, self.tried)
+        elif self.asked_paths is None:
+            self.asked_paths = order
+            took_s, problem = self._site.plan.paths(self._now, order.limit_s)
+            tried = PathsTried(claim=order.claim, problem=problem)
+            self._after(took_s, lambda: self._have_tried(tried))
+
+    def _have_tried(self, tried: PathsTried) -> None:
+        self.tried = tried
+        if self.is_alive and not self._is_ending:
+            self._site.has_tried(self, tried)
 
     def arm(self, order: ArmClaim) -> bool:
         """Promise, if lease and hold deadline both outlast D. True: promised."""

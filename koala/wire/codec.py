@@ -81,6 +81,14 @@ class ClaimNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathsNews:
+    """The claim's starter has tried its TCP paths; `problem` is empty when all are open."""
+
+    claim: ClaimId
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteNews:
     """The site's figures; they include all asks up to number `through`."""
 
@@ -171,6 +179,7 @@ News: TypeAlias = (
     Registration
     | InventoryEnd
     | ClaimNews
+    | PathsNews
     | SiteNews
     | BeatEcho
     | Ping
@@ -282,6 +291,11 @@ def _end(end: pb.End) -> ClaimEnd:
     )
 
 
+def _paths_news(message: pb.FromAgent) -> PathsNews:
+    report = message.paths
+    return PathsNews(claim=_claim(report.claim), problem=report.problem[:REASON_MAX])
+
+
 def _site_news(message: pb.FromAgent) -> SiteNews:
     report = message.site
     return SiteNews(
@@ -354,6 +368,7 @@ _READERS: dict[str, Callable[[pb.FromAgent], News | None]] = {
     "register": _registration,
     "inventory_end": lambda message: InventoryEnd(),
     "claim": _claim_news,
+    "paths": _paths_news,
     "site": _site_news,
     "beat": lambda message: BeatEcho(number=message.beat.number),
     "ping": _ping,
@@ -410,6 +425,28 @@ def _program(component: ComponentSpec, label: str) -> pb.Program:
         project=component.project or "",
         output_files=component.output_files,
         job_type=component.job_type,
+    )
+
+
+def try_paths(action: ac.TryPaths) -> pb.ToAgent:
+    """Which ports the claim's starter listens on, and whom it must reach."""
+    return pb.ToAgent(
+        try_paths=pb.TryPaths(
+            claim=action.claim,
+            label=action.label,
+            address=action.address,
+            listens=action.listens,
+            targets=[
+                pb.PathTarget(
+                    label=target.label,
+                    address=target.address,
+                    port=target.port,
+                    claim=target.claim,
+                )
+                for target in action.targets
+            ],
+            limit_s=action.limit_s,
+        )
     )
 
 

@@ -25,6 +25,7 @@ from koala_agent.values import (
     KvPut,
     Leases,
     Limits,
+    PathsReport,
     Peer,
     Ping,
     Pong,
@@ -103,6 +104,7 @@ class Daemon:
     send: Callable[[object], None] = lambda _order: None
     is_answering: bool = True
     is_acknowledging: bool = True
+    tried: list[str] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
     waiting: list[KvGet] = field(default_factory=list)
@@ -122,6 +124,8 @@ class Daemon:
                 is_same = self.values.setdefault(name, value) == value
                 error = "" if is_same else f"{name!r} has another value"
                 self.send(KvAnswer(claim=claim, request=request, ok=is_same, error=error))
+            case PathsReport(problem=problem):
+                self.tried.append(problem)
             case KvGet():
                 self.waiting.append(message)
         for get in [get for get in self.waiting if get.name in self.values]:

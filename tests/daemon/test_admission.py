@@ -107,7 +107,6 @@ def test_an_unknown_file_needs_its_size() -> None:
     [
         ("hint", Hint(kind="io")),
         ("progress", "sq"),
-        ("connect", ("0",)),
     ],
 )
 def test_what_nothing_acts_on_yet_is_refused_and_never_ignored(name: str, value: Any) -> None:

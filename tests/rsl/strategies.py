@@ -14,7 +14,7 @@ from koala.core.job import (
     JobType,
     StartType,
 )
-from koala.core.values import FileName, Priority, SiteName
+from koala.core.values import FileName, Priority, SiteName, TcpPath
 from koala.rsl.tree import (
     Compound,
     Concatenation,
@@ -141,6 +141,18 @@ _input_files = st.builds(
 )
 
 
+def _tcp_paths(labels: list[str] | list[None]) -> st.SearchStrategy[tuple[TcpPath, ...]]:
+    """TCP paths between components, by label or index, or all."""
+    first, last = labels[0] or "0", labels[-1] or str(len(labels) - 1)
+    ends = st.sampled_from([("all", "all"), (first, last), (last, "all"), ("all", first)])
+    path = st.builds(
+        lambda pair, port: TcpPath(source=pair[0], target=pair[1], port=port),
+        ends,
+        st.integers(1, 65535),
+    )
+    return st.lists(path, max_size=3, unique=True).map(tuple)
+
+
 @st.composite
 def jobs(draw: st.DrawFn) -> JobSpec:
     """A job that can be written."""
@@ -153,6 +165,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         ComponentSpec(**{name: getattr(part, name) for name in part.__slots__} | {"label": label})
         for part, label in zip(parts, labels, strict=True)
     ]
+    has_barrier = all(part.start_type is not StartType.NONE for part in parts)
     return JobSpec(
         components=tuple(labelled),
         priority=draw(st.sampled_from(Priority)),
@@ -165,5 +178,5 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         retries=draw(st.integers(0, 1000)),
         rerun=draw(st.booleans()),
         progress=draw(st.sampled_from([None, "free", "sq"])),
-        connect=draw(st.lists(_words, max_size=3).map(tuple)),
+        connect=draw(_tcp_paths(labels)) if has_barrier and len(parts) > 1 else (),
     )

@@ -14,7 +14,7 @@ from koala.core.job import (
     JobType,
     StartType,
 )
-from koala.core.values import FileName, Priority, SiteName, UserName
+from koala.core.values import FileName, Priority, SiteName, TcpPath, UserName
 from koala.errors import SpecError
 from koala.rsl import read_job
 from koala.rsl.fields import ARGUMENTS_BYTES_MAX, ENVIRONMENT_BYTES_MAX
@@ -65,7 +65,7 @@ def test_every_attribute_of_a_component_reaches_its_field() -> None:
 def test_every_attribute_of_the_job_reaches_its_field() -> None:
     spec = read_job(
         "+(priority=high)(inputFile=(data/one 10K))(inputMode=chunk)(deadline='+90')(hint=io 0.25)"
-        "(maxHold=0.5)(quorum=1)(retry=3)(rerun=no)(progress=SQ)(connect=a b:1)"
+        "(maxHold=0.5)(quorum=1)(retry=3)(rerun=no)(progress=SQ)(connect=(all 29500)(1 0 80))"
         "(&(executable=a))(&(executable=b))"
     ).spec
     assert spec == JobSpec(
@@ -80,7 +80,10 @@ def test_every_attribute_of_the_job_reaches_its_field() -> None:
         retries=3,
         rerun=False,
         progress="sq",
-        connect=("a", "b:1"),
+        connect=(
+            TcpPath(source="all", target="all", port=29500),
+            TcpPath(source="1", target="0", port=80),
+        ),
     )
 
 
@@ -293,7 +296,17 @@ REFUSALS = [
     ("(quorum=2)", "quorum is 2, expected at most the number of components, 1"),
     ("(retry=-1)", "retry: found '-1'"),
     ("(rerun=maybe)", "expected yes or no"),
-    ("(connect='a b')", "without white space"),
+    ("(connect=all)", "expected (all PORT) or (FROM TO PORT)"),
+    ("(connect=(0 80))", "expected (all PORT) or (FROM TO PORT)"),
+    ("(connect=(all 0))", "connect: found '0', expected a port from 1 to 65535"),
+    ("(connect=(all http))", "expected a port from 1 to 65535"),
+    ("(connect=(all b 80))", "connect: found 'b', expected all or a component: 0"),
+    ("(connect=(0 0 80))", "a path from '0' to itself"),
+    (
+        "+(connect=(all x 80))(&(executable=a))(&(executable=b)(label=x)"
+        "(subjobStartType=no-barrier))",
+        "component 'x' has no barrier",
+    ),
     ("(arguments=$(MISSING))", "'MISSING' is not defined"),
 ]
 

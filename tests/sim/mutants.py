@@ -78,6 +78,25 @@ def release_before_the_last_armed() -> Patches:
 
 
 @mutant
+def paths_count_as_open() -> Patches:
+    """The barrier is armed whatever became of the TCP paths."""
+
+    def is_open(state: Any, job: Job, now: float) -> bool:
+        real(state, job, now)
+        return True
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away."""
+
+    real = starting.paths_are_open
+    with (
+        _replaced((starting, "paths_are_open"), by=is_open),
+        _replaced((oracle, "check"), by=check),
+    ):
+        yield
+
+
+@mutant
 def any_number_arms() -> Patches:
     """An Armed under an old number counts for the new one."""
     real = starting.on_armed

@@ -22,7 +22,7 @@ from koala.core.job import (
 )
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
-from koala.core.values import ClaimId, Instant, JobId, Priority, Seconds, SiteName
+from koala.core.values import ALL, ClaimId, Instant, JobId, Priority, Seconds, SiteName
 from koala.sim.engine import Engine
 from koala.sim.starters import Starter
 
@@ -40,6 +40,11 @@ def require(fact: bool, promise: int, text: str) -> None:
     if not fact:
         message = f"promise {promise}: {text}"
         raise BreachError(message)
+
+
+def needs_all(spec: JobSpec) -> bool:
+    """Whether no component with a barrier may start before it has tried a path."""
+    return any((path.source, path.target) == (ALL, ALL) for path in spec.connect)
 
 
 def parts(claim: str) -> tuple[JobId, int, int]:
@@ -173,6 +178,11 @@ class Oracle:
         """A promise was made."""
         assert starter.armed is not None
         self.note(f"{site}: {starter.nonce} arms {starter.armed}")
+        order = starter.asked_paths
+        is_tried = starter.tried is not None and not starter.tried.problem
+        text = f"{starter.order.claim} arms before its paths are open: {starter.tried}"
+        spec = self.jobs[parts(starter.order.claim)[0]].spec
+        require(is_tried or (order is None and not needs_all(spec)), 3, text)
         self.armed_list(starter.order.claim).append(starter.armed)
 
     def armed_list(self, claim: ClaimId) -> list[ArmNumber]:

@@ -24,6 +24,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.slots import Policies
 from koala.core.snapshot import digest
 from koala.core.values import (
+    ALL,
     ClaimId,
     FileName,
     Instant,
@@ -31,6 +32,7 @@ from koala.core.values import (
     Priority,
     Seconds,
     SiteName,
+    TcpPath,
     UserName,
 )
 from koala.policies import chosen
@@ -125,7 +127,39 @@ def draw(seed: int) -> Scenario:
         latency_s=random.choice((0.001, 0.01, 0.05)),
     )
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
-    return _timed(seed, _line_up(seed, scenario))
+    return _pathed(seed, _timed(seed, _line_up(seed, scenario)))
+
+
+def _pathed(seed: int, drawn: Scenario) -> Scenario:
+    """A quarter have jobs that need TCP paths, some of which are closed; from a stream of its own,
+    too."""
+    random = Random(f"{seed}/paths")
+    if random.random() >= 0.25:
+        return drawn
+    specs: dict[JobId, JobSpec] = {}
+    for job, spec in drawn.specs.items():
+        barrier = [
+            str(index)
+            for index, component in enumerate(spec.components)
+            if component.start_type is not StartType.NONE
+        ]
+        if len(barrier) < 2 or random.random() < 0.2:
+            specs[job] = spec
+            continue
+        first, last = random.sample(barrier, 2)
+        ends = random.choice(((ALL, ALL), (first, last), (ALL, last), (first, ALL)))
+        path = TcpPath(source=ends[0], target=ends[1], port=29500)
+        specs[job] = replace(spec, connect=(path,))
+    return replace(
+        drawn,
+        specs=specs,
+        parameters=replace(
+            drawn.parameters,
+            paths_limit_s=random.choice((0.5, 5.0)),
+            blocked_max=random.choice((1, 3, 1000)),
+        ),
+        chances=replace(drawn.chances, closed_path=random.choice((0.0, 0.1, 0.5))),
+    )
 
 
 def _line_up(seed: int, drawn: Scenario) -> Scenario:

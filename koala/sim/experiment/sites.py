@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from koala.core.actions import ArmClaim, ClaimProcessors, ReleaseClaim, StopClaim
+from koala.core.actions import ArmClaim, ClaimProcessors, ReleaseClaim, StopClaim, TryPaths
 from koala.core.events import (
     ClaimArmed,
     ClaimGone,
     ClaimGranted,
     ClaimPassed,
     Event,
+    PathsTried,
     SiteReported,
 )
 from koala.core.job import ArmNumber, ClaimEnd, EndKind, StartType
@@ -27,7 +28,7 @@ from koala.sim.experiment.setting import Faults, LocalJob, SiteSetting
 from koala.sim.experiment.usage import Usage, Use
 from koala_agent.lrm.model import LocalQueue, local_queue
 
-Order = ClaimProcessors | ArmClaim | ReleaseClaim | StopClaim
+Order = ClaimProcessors | TryPaths | ArmClaim | ReleaseClaim | StopClaim
 Program = Callable[[ClaimId], tuple[Seconds, int]]
 """How long a claim's component runs, and its exit status."""
 
@@ -101,6 +102,8 @@ class Site:
         match order:
             case ClaimProcessors():
                 self._claim(order)
+            case TryPaths(claim=claim):
+                self._say(PathsTried(claim=claim))
             case ArmClaim():
                 self._arm(order)
             case ReleaseClaim():

@@ -19,6 +19,7 @@ from koala.core.actions import (
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
 )
 from koala.core.events import (
     DaemonStarted,
@@ -155,7 +156,7 @@ class Grid:
         """Each action comes to its site as an entry of its own."""
         for action in actions:
             match action:
-                case ClaimProcessors() | ArmClaim() | ReleaseClaim() | StopClaim():
+                case ClaimProcessors() | TryPaths() | ArmClaim() | ReleaseClaim() | StopClaim():
                     site = self.sites[action.site]
                     self._engine.after(site.setting.latency_s, partial(site.receive, action))
                 case StartTransfer():

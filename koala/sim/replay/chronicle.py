@@ -20,6 +20,7 @@ from koala.core.actions import (
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
 )
 from koala.core.grid import SiteFacts
 from koala.core.job import ArmNumber, ClaimEnd, EndKind
@@ -175,6 +176,7 @@ class Chronicle:
             case (
                 ev.DaemonStarted()
                 | ev.ParametersChanged()
+                | ev.PathsTried()
                 | ev.JobSubmitted()
                 | ev.JobCancelRequested()
                 | ev.SiteRegistered()
@@ -216,7 +218,7 @@ class Chronicle:
         else:
             copy.took_s = event.took_s
 
-    def _note_action(self, action: Action, now: Instant) -> None:
+    def _note_action(self, action: Action, now: Instant) -> None:  # noqa: C901 - a line a kind
         match action:
             case ClaimProcessors():
                 if action.claim not in self.claims:
@@ -230,6 +232,8 @@ class Chronicle:
                     )
                     self.claims[action.claim] = claim
                     self.site(action.site).claims.append(claim)
+            case TryPaths():
+                pass
             case ArmClaim():
                 self.claims[action.claim].arms[action.number] = ArmNote(asked_at=now)
             case ReleaseClaim():

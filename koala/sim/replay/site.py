@@ -24,6 +24,7 @@ from koala.core.actions import (
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
     Wanted,
 )
 from koala.core.events import (
@@ -32,6 +33,7 @@ from koala.core.events import (
     ClaimGranted,
     ClaimPassed,
     Event,
+    PathsTried,
     SiteReported,
     TransferFailed,
     TransferFinished,
@@ -56,6 +58,7 @@ from koala.sim.replay.recording import (
 
 Order: TypeAlias = (
     ClaimProcessors
+    | TryPaths
     | ArmClaim
     | ReleaseClaim
     | StopClaim
@@ -257,12 +260,15 @@ class ReplaySite:
         else:
             self._outbox.append(event)
 
-    def _receive(self, order: Order) -> None:
+    def _receive(self, order: Order) -> None:  # noqa: C901 - a line a kind
         if not self.is_connected:
             return
         match order:
             case ClaimProcessors():
                 self._hold(order)
+            case TryPaths(claim=name):
+                # Whether a path that was closed would be open at another time nobody can say.
+                self._tell(PathsTried(claim=name))
             case ArmClaim():
                 self._arm(order)
             case ReleaseClaim():
@@ -280,6 +286,8 @@ class ReplaySite:
     def _on_wanted(self, wanted: Wanted) -> None:
         for hold in wanted.holds:
             self._hold(hold)
+        for paths in wanted.paths:
+            self._receive(paths)
         for release in wanted.releases:
             self._release(release)
         named = {hold.claim for hold in wanted.holds}

@@ -19,6 +19,7 @@ from koala.core.actions import (
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
 )
 from koala.core.parameters import NAMES, Parameters
 from koala.core.values import Instant, JobId
@@ -97,6 +98,8 @@ class Teller:
                 return job, f"is to be cancelled, says {by or 'somebody'}"
             case ev.ClaimGranted() | ev.ClaimArmed() | ev.ClaimPassed() | ev.ClaimGone():
                 return _answer(event)
+            case ev.PathsTried(claim=claim, problem=problem):
+                return _job_of(claim), f"{claim} tried its paths: {problem or 'all are open'}"
             case ev.ClaimFenced(claim=claim):
                 return _job_of(claim), f"{claim} was silent past its lease"
             case ev.TransferFinished(transfer=name, size_bytes=size, took_s=took_s):
@@ -179,6 +182,8 @@ def _order(action: Action, now: Instant) -> Line | None:
     match action:
         case ClaimProcessors(claim=claim, site=site, processors=processors):
             return _job_of(claim), f"asks {site} for {_counted(processors)}: {claim}"
+        case TryPaths(claim=claim, site=site):
+            return _job_of(claim), f"has {claim} at {site} try its TCP paths"
         case ArmClaim(claim=claim, site=site, release_at=at):
             return _job_of(claim), f"arms {claim} at {site} for a start in {at - now:.3f} s"
         case ReleaseClaim(claim=claim, site=site, release_at=at):

@@ -24,6 +24,7 @@ from koala.core.actions import (
     ReleaseClaim,
     StartTransfer,
     StopClaim,
+    TryPaths,
 )
 from koala.core.events import (
     DaemonStarted,
@@ -165,7 +166,14 @@ class ReplayWorld:
 
     def _carry_out(self, action: Action) -> None:
         match action:
-            case ClaimProcessors() | ArmClaim() | ReleaseClaim() | StopClaim() | AcknowledgeClaim():
+            case (
+                ClaimProcessors()
+                | TryPaths()
+                | ArmClaim()
+                | ReleaseClaim()
+                | StopClaim()
+                | AcknowledgeClaim()
+            ):
                 self.sites[action.site].send(action)
             case StartTransfer() | CancelTransfer():
                 self.sites[action.target].send(action)

@@ -66,6 +66,7 @@ class FromAgent(_message.Message):
     KV_GET_FIELD_NUMBER: _builtins.int
     LOG_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
+    PATHS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def register(self) -> Global___Register: ...
     @_builtins.property
@@ -92,6 +93,8 @@ class FromAgent(_message.Message):
     def log(self) -> Global___LogChunk: ...
     @_builtins.property
     def goodbye(self) -> Global___Goodbye: ...
+    @_builtins.property
+    def paths(self) -> Global___PathsReport: ...
     def __init__(
         self,
         *,
@@ -107,12 +110,13 @@ class FromAgent(_message.Message):
         kv_get: Global___KvGet | None = ...,
         log: Global___LogChunk | None = ...,
         goodbye: Global___Goodbye | None = ...,
+        paths: Global___PathsReport | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "claim", b"claim", "file", b"file", "goodbye", b"goodbye", "inventory_end", b"inventory_end", "kind", b"kind", "kv_get", b"kv_get", "kv_put", b"kv_put", "log", b"log", "ping", b"ping", "register", b"register", "site", b"site", "transfer", b"transfer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "claim", b"claim", "file", b"file", "goodbye", b"goodbye", "inventory_end", b"inventory_end", "kind", b"kind", "kv_get", b"kv_get", "kv_put", b"kv_put", "log", b"log", "paths", b"paths", "ping", b"ping", "register", b"register", "site", b"site", "transfer", b"transfer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "claim", b"claim", "file", b"file", "goodbye", b"goodbye", "inventory_end", b"inventory_end", "kind", b"kind", "kv_get", b"kv_get", "kv_put", b"kv_put", "log", b"log", "ping", b"ping", "register", b"register", "site", b"site", "transfer", b"transfer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "claim", b"claim", "file", b"file", "goodbye", b"goodbye", "inventory_end", b"inventory_end", "kind", b"kind", "kv_get", b"kv_get", "kv_put", b"kv_put", "log", b"log", "paths", b"paths", "ping", b"ping", "register", b"register", "site", b"site", "transfer", b"transfer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["register", "inventory_end", "claim", "site", "beat", "ping", "transfer", "file", "kv_put", "kv_get", "log", "goodbye"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["register", "inventory_end", "claim", "site", "beat", "ping", "transfer", "file", "kv_put", "kv_get", "log", "goodbye", "paths"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -138,6 +142,7 @@ class ToAgent(_message.Message):
     KV_ANSWER_FIELD_NUMBER: _builtins.int
     LOG_REQUEST_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
+    TRY_PATHS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -170,6 +175,8 @@ class ToAgent(_message.Message):
     def log_request(self) -> Global___LogRequest: ...
     @_builtins.property
     def goodbye(self) -> Global___Goodbye: ...
+    @_builtins.property
+    def try_paths(self) -> Global___TryPaths: ...
     def __init__(
         self,
         *,
@@ -189,12 +196,13 @@ class ToAgent(_message.Message):
         kv_answer: Global___KvAnswer | None = ...,
         log_request: Global___LogRequest | None = ...,
         goodbye: Global___Goodbye | None = ...,
+        try_paths: Global___TryPaths | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["welcome", "reject", "wanted_end", "hold", "arm", "release", "stop", "acknowledge", "fetch", "serve", "cancel_transfer", "beat", "pong", "kv_answer", "log_request", "goodbye"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["welcome", "reject", "wanted_end", "hold", "arm", "release", "stop", "acknowledge", "fetch", "serve", "cancel_transfer", "beat", "pong", "kv_answer", "log_request", "goodbye", "try_paths"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -742,6 +750,101 @@ class Arm(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Arm: _TypeAlias = Arm  # noqa: Y015
+
+@_typing.final
+class TryPaths(_message.Message):
+    """Before Arm: the starter listens on these ports until it is armed or ends, and must reach each target in limit_s.
+    Said again until it is answered; the answer is always the same.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLAIM_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    LISTENS_FIELD_NUMBER: _builtins.int
+    TARGETS_FIELD_NUMBER: _builtins.int
+    LIMIT_S_FIELD_NUMBER: _builtins.int
+    claim: _builtins.str
+    label: _builtins.str
+    """of the claim's component"""
+    address: _builtins.str
+    """where others reach it"""
+    limit_s: _builtins.float
+    @_builtins.property
+    def listens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PathTarget]: ...
+    def __init__(
+        self,
+        *,
+        claim: _builtins.str = ...,
+        label: _builtins.str = ...,
+        address: _builtins.str = ...,
+        listens: _abc.Iterable[_builtins.int] | None = ...,
+        targets: _abc.Iterable[Global___PathTarget] | None = ...,
+        limit_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "claim", b"claim", "label", b"label", "limit_s", b"limit_s", "listens", b"listens", "targets", b"targets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TryPaths: _TypeAlias = TryPaths  # noqa: Y015
+
+@_typing.final
+class PathTarget(_message.Message):
+    """Whoever listens there says `koala ` and its claim, as a line."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    CLAIM_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    address: _builtins.str
+    port: _builtins.int
+    claim: _builtins.str
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        address: _builtins.str = ...,
+        port: _builtins.int = ...,
+        claim: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "claim", b"claim", "label", b"label", "port", b"port"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PathTarget: _TypeAlias = PathTarget  # noqa: Y015
+
+@_typing.final
+class PathsReport(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLAIM_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    claim: _builtins.str
+    problem: _builtins.str
+    """empty: all paths are open"""
+    def __init__(
+        self,
+        *,
+        claim: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PathsReport: _TypeAlias = PathsReport  # noqa: Y015
 
 @_typing.final
 class Peer(_message.Message):

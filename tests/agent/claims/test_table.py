@@ -30,6 +30,7 @@ from koala_agent.claim_events import (
     StarterPassed,
     StarterPinged,
     StarterPut,
+    StarterTried,
     Submit,
     SubmitFailed,
     TellDaemon,
@@ -54,6 +55,7 @@ from koala_agent.values import (
     KvPut,
     Leases,
     Limits,
+    PathsReport,
     Peer,
     Ping,
     Pong,
@@ -63,6 +65,7 @@ from koala_agent.values import (
     ReportState,
     StarterRecord,
     Stop,
+    TryPaths,
 )
 
 CLAIM = ClaimId("j1/1/0/1")
@@ -624,3 +627,43 @@ def test_every_state_survives_the_way_to_disk() -> None:
         assert script.table.inventory() == before
         if isinstance(event, BatchEnded):
             script.tell(batch_ended())  # collecting begins again
+
+
+# Paths --------------------------------------------------------------------------------------------
+
+PATHS = TryPaths(claim=CLAIM, label="a1", address="here", listens=(29500,), targets=(), limit_s=5.0)
+TELL_PATHS = TellStarter(claim=CLAIM, nonce="n", message=PATHS)
+
+
+def test_paths_are_for_the_starter_and_its_answer_for_the_daemon() -> None:
+    script = Script()
+    script.held()
+    assert script.tell(PATHS) == [TELL_PATHS]
+    assert script.tell(PATHS) == [TELL_PATHS]  # said again until it is answered
+    answer = StarterTried(claim=CLAIM, nonce="n", problem="a1 -> b1:29500 refused")
+    report = PathsReport(claim=CLAIM, problem="a1 -> b1:29500 refused")
+    assert script.tell(answer) == [TellDaemon(message=report)]
+    stranger = StarterTried(claim=CLAIM, nonce="other", problem="")
+    assert script.tell(stranger) == []
+
+
+def test_a_starter_that_reconnects_hears_of_its_paths_until_it_is_armed() -> None:
+    script = Script()
+    script.held()
+    script.tell(PATHS, StarterLost(claim=CLAIM, nonce="n"))
+    assert TELL_PATHS in script.tell(CheckedIn(claim=CLAIM, nonce="n"))
+    script.tell(an_arm(), StarterArmed(claim=CLAIM, nonce="n", number=NUMBER))
+    assert TELL_PATHS not in script.tell(CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER))
+    assert script.tell(PATHS) == []
+
+
+def test_paths_of_a_claim_that_is_over_are_answered_with_its_end() -> None:
+    script = Script()
+    script.held()
+    script.tell(batch_ended())
+    assert script.tell(PATHS) == script.tell(STOP)
+    unknown = TryPaths(
+        claim=ClaimId("j9/1/0/1"), label="", address="", listens=(), targets=(), limit_s=1.0
+    )
+    (told,) = reports(script.tell(unknown))
+    assert told.end == End(kind=EndKind.UNKNOWN)

@@ -11,6 +11,7 @@ from koala_agent.starter import (
     PUT_LIMIT_S,
     Answer,
     Asked,
+    ClosePaths,
     Connected,
     Dial,
     Disconnected,
@@ -29,6 +30,8 @@ from koala_agent.starter import (
     SiteSignalled,
     StarterMachine,
     TooLate,
+    Tried,
+    TryPaths,
     Unexecutable,
     Woken,
     WriteEnd,
@@ -492,3 +495,60 @@ def test_a_death_by_a_signal_that_nothing_explains_is_the_programs() -> None:
     script.tell(Looked(left=0), 5.0)
     assert Look() in script.woken(5.3)
     assert the_end(script.tell(Looked(left=0), 5.3))["kind"] == "exited"
+
+
+# Paths --------------------------------------------------------------------------------------------
+
+PATHS: dict[str, object] = {
+    "label": "a1",
+    "address": "here",
+    "listens": [29500],
+    "targets": [["b1", "there", 29500, "j1/1/1/1"]],
+    "limit_s": 5.0,
+}
+
+
+def test_paths_are_tried_once_and_the_answer_is_always_the_same() -> None:
+    script = Script()
+    script.adopted()
+    assert script.hear(1.0, "paths", **PATHS) == [
+        TryPaths(
+            label="a1",
+            address="here",
+            listens=[29500],
+            targets=[("b1", "there", 29500, "j1/1/1/1")],
+            limit_s=5.0,
+        )
+    ]
+    assert script.hear(1.1, "paths", **PATHS) == []
+    answer = Send(message={"kind": "tried", "problem": "a1 -> b1:29500 refused"})
+    assert answer in script.tell(Tried(problem="a1 -> b1:29500 refused"), 2.0)
+    assert answer in script.hear(3.0, "paths", **PATHS)
+
+
+def test_the_ports_are_given_up_before_the_promise() -> None:
+    """From the Arm on the program may start at any time, and they are its own."""
+    script = Script()
+    script.adopted()
+    script.hear(1.0, "paths", **PATHS)
+    script.tell(Tried(problem=""), 1.5)
+    actions = script.arm(2.0)
+    armed = Send(message={"kind": "armed", "number": [1, 1]})
+    assert actions.index(ClosePaths()) < actions.index(armed)
+    assert ClosePaths() not in script.arm(2.1, counter=2)
+    assert script.hear(2.2, "paths", **PATHS) == []
+
+
+def test_the_ports_are_given_up_with_the_claim() -> None:
+    script = Script()
+    script.adopted()
+    script.hear(1.0, "paths", **PATHS)
+    assert ClosePaths() in script.hear(2.0, "stop")
+
+
+@pytest.mark.parametrize("targets", [None, [1], [["b1"]], [["b1", "there", "x", "c"]]])
+def test_an_order_to_try_what_is_no_path_is_refused_whole(targets: object) -> None:
+    script = Script()
+    script.adopted()
+    with pytest.raises(ValueError, match=r"targets|port"):
+        script.hear(1.0, "paths", **{**PATHS, "targets": targets})

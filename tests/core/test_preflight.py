@@ -1,0 +1,168 @@
+"""Pre-flight: no barrier is armed before the TCP paths that a job needs were tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.core.actions import ArmClaim, PathTarget, StartTransfer, StopClaim, TryPaths
+from koala.core.events import DaemonStarted, PathsTried
+from koala.core.explain import why
+from koala.core.values import ClaimId, JobId, SiteName, TcpPath
+from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
+from tests.harness.script import Script
+
+ALL = TcpPath(source="all", target="all", port=29500)
+A, B, C = "j1/1/0/1", "j1/1/1/1", "j1/1/2/1"
+
+
+def tried(claim: str, problem: str = "") -> PathsTried:
+    return PathsTried(claim=ClaimId(claim), problem=problem)
+
+
+def begun(script: Script, *paths: TcpPath, **more: object) -> Script:
+    """j1 of three labelled components at a, b and c, all granted."""
+    for site in ("a", "b", "c"):
+        script.tell(a_site(site, 4, address=f"{site}.org"))
+    parts = [a_component(4, site, label=f"{site}1") for site in ("a", "b", "c")]
+    script.tell(a_job("j1", *parts, connect=paths, **more))
+    return script.grant(*script.claimed("j1"))
+
+
+@pytest.fixture
+def trying(script: Script) -> Script:
+    """Its three components try the paths among them all."""
+    begun(script, ALL)
+    assert [action.claim for action in script.take(TryPaths)] == [A, B, C]
+    return script
+
+
+def test_each_component_listens_and_reaches_all_others(script: Script) -> None:
+    first, *_ = begun(script, ALL).take(TryPaths)
+    assert (first.label, first.address, first.listens) == ("a1", "a.org", (29500,))
+    assert first.targets == tuple(
+        PathTarget(label=f"{s}1", address=f"{s}.org", port=29500, claim=ClaimId(claim))
+        for s, claim in (("b", B), ("c", C))
+    )
+    assert first.limit_s == script.parameters.paths_limit_s
+
+
+def test_only_those_that_a_path_names_take_part(script: Script) -> None:
+    begun(script, TcpPath(source="0", target="b1", port=80))
+    from_a, to_b = script.take(TryPaths)
+    assert (from_a.claim, from_a.listens, len(from_a.targets)) == (A, (), 1)
+    assert (to_b.claim, to_b.listens, to_b.targets) == (B, (80,), ())
+    script.tell(tried(B)).expect_nothing().tell(tried(A))
+    assert len(script.take(ArmClaim)) == 3
+
+
+def test_a_component_that_all_reach_need_not_reach_itself(script: Script) -> None:
+    begun(script, TcpPath(source="all", target="a1", port=80))
+    found = {action.claim: action for action in script.take(TryPaths)}
+    assert (found[ClaimId(A)].listens, found[ClaimId(A)].targets) == ((80,), ())
+    assert [target.label for target in found[ClaimId(C)].targets] == ["a1"]
+
+
+def test_the_barrier_is_armed_when_all_paths_are_open(trying: Script) -> None:
+    trying.tell(tried(A), tried(C)).expect_nothing()
+    assert why(trying.scheduler, JobId("j1"), trying.now) == [
+        "all components claimed; pre-flight: waits until b1 tried their TCP paths"
+    ]
+    trying.tell(tried(B))
+    assert trying.phase("j1") == "Starting"
+    trying.released("j1")
+    trying.unchanged_by(tried(A, "too late"))
+
+
+def test_a_closed_path_ends_the_attempt_with_its_words(trying: Script) -> None:
+    trying.ignore(StopClaim).after(2).tell(tried(A, "a1 -> b1:29500 refused"))
+    assert trying.phase("j1") == "Placing"
+    assert "pre-flight: a1 -> b1:29500 refused" in trying.story("j1")
+    assert [site.errors for site in trying.scheduler.sites.values()] == [0, 0, 0]
+    lines = " ".join(why(trying.scheduler, JobId("j1"), trying.now))
+    assert "a1 -> b1:29500 refused" in lines
+    assert "not tried again for" in lines
+
+
+def test_the_next_attempt_is_not_made_at_once(trying: Script) -> None:
+    trying.ignore(StopClaim).tell(tried(A, "closed"))
+    for claim in (A, B, C):
+        trying.gone(claim)
+    rest_s = trying.parameters.scan_interval_s
+    trying.at(trying.now + rest_s - 0.1).expect_nothing()
+    assert trying.after(0.2).claimed("j1") == ["j1/2/0/1", "j1/2/1/1", "j1/2/2/1"]
+
+
+def test_a_job_has_failed_after_so_many_attempts_with_a_closed_path(script: Script) -> None:
+    script.ignore(StopClaim, TryPaths).change(blocked_max=2)
+    begun(script, ALL).tell(tried(A, "closed"))
+    for claim in (A, B, C):
+        script.gone(claim)
+    script.after(script.parameters.scan_interval_s)
+    script.grant(*script.claimed("j1")).tell(tried("j1/2/1/1", "closed"))
+    assert script.phase("j1") == "Failed"
+    assert script.reason("j1") == "pre-flight: closed; 2 attempts ended so"
+
+
+def test_a_component_that_says_nothing_ends_the_attempt_in_time(trying: Script) -> None:
+    trying.ignore(StopClaim).tell(tried(A))
+    limit_s = 2 * trying.parameters.paths_limit_s
+    trying.after(limit_s - 0.1).expect_nothing()
+    trying.after(0.2)
+    assert "pre-flight: no answer from b1, c1" in trying.story("j1")
+
+
+def test_paths_are_tried_while_files_travel(script: Script) -> None:
+    script.replica("f", "z").tell(a_site("z", 1))
+    for site in ("a", "b"):
+        script.tell(a_site(site, 4))
+    script.tell(a_job("j1", a_component(4, "a"), a_component(4, "b"), connect=(ALL,), file="f"))
+    transfers = script.take(StartTransfer)
+    assert transfers
+    script.at(0.0001).grant(*script.claimed("j1"))
+    assert len(script.take(TryPaths)) == 2
+    script.tell(tried(A), tried(B)).expect_nothing()
+    for transfer in transfers:
+        script.fetched(transfer.transfer)
+    assert len(script.take(ArmClaim)) == 2
+
+
+def test_a_site_that_returns_is_asked_again_until_it_answered(trying: Script) -> None:
+    trying.tell(tried(A)).disconnect("a").disconnect("b")
+    assert trying.scheduler.wanted(SiteName("a")).paths == ()
+    (again,) = trying.scheduler.wanted(SiteName("b")).paths
+    assert (again.claim, again.listens, len(again.targets)) == (B, (29500,), 2)
+
+
+def test_a_daemon_that_starts_again_remembers_who_has_answered(trying: Script) -> None:
+    trying.tell(tried(A), DaemonStarted(epoch=2))
+    sites = [SiteName(name) for name in ("a", "b", "c")]
+    assert [len(trying.scheduler.wanted(site).paths) for site in sites] == [0, 1, 1]
+
+
+def test_a_component_that_was_dropped_is_not_waited_for(script: Script) -> None:
+    script.ignore(StopClaim)
+    begun(script, ALL, quorum=2)
+    script.take(TryPaths)
+    script.tell(tried(A), tried(B)).expect_nothing()
+    script.gone(C)
+    assert [arm.claim for arm in script.take(ArmClaim)] == [A, B]
+
+
+def test_components_without_a_barrier_have_no_part_in_it(script: Script) -> None:
+    for site in ("a", "b", "c"):
+        script.tell(a_site(site, 4))
+    parts = [
+        a_component(4, "a"),
+        a_component(4, "b", start_type=LOOSE),
+        a_component(4, "c", start_type=FREE),
+    ]
+    script.tell(a_job("j1", *parts, connect=(ALL,)))
+    script.grant(*script.claimed("j1"))
+    found = script.take(TryPaths)
+    assert [(a.claim, len(a.targets)) for a in found] == [(A, 1), (B, 1)]
+
+
+def test_a_job_that_names_no_paths_tries_none(script: Script) -> None:
+    begun(script)
+    assert script.kinds() == ["ArmClaim"] * 3
+    script.drop()

@@ -1,0 +1,109 @@
+"""TCP paths that a job declares: tried by real starters before anything of it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koala.client import Client
+from tests.live.grid import CALM, PORTS, Grid
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("preflight")]
+
+ADDRESSES = {"near": "127.0.0.1", "far": "127.0.0.2", "dark": "192.0.2.1"}
+"""The last one is nobody's (RFC 5737), as if a firewall stood before it."""
+LIMIT_S = 1.5
+
+SERVE = """import os, socket, sys
+own = {"near": "127.0.0.1", "far": "127.0.0.2"}[os.environ["KOALA_LABEL"]]
+port = socket.socket()
+port.bind((own, int(sys.argv[1])))
+port.listen()"""
+"""A program that wants the port for itself at once, and forgives nothing that is left there."""
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Iterator[Grid]:
+    grid = Grid(
+        tmp_path,
+        sites=dict.fromkeys(ADDRESSES, 2),
+        parameters={**CALM, "paths_limit_s": LIMIT_S},
+        grace_s=6.0,
+    )
+    for site, address in ADDRESSES.items():
+        config = grid.config(site)
+        text = config.read_text(encoding="utf-8")
+        config.write_text(text.replace("[site]\n", f'[site]\naddress = "{address}"\n'))
+    try:
+        grid.start()
+        yield grid
+    finally:
+        grid.stop()
+    grid.check()
+
+
+@pytest.fixture
+def port() -> int:
+    """One that is free at both sites, below those that the kernel gives away."""
+    for number in reversed(PORTS):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", number)) and probe.connect_ex(("127.0.0.2", number)):
+                return number
+    raise AssertionError("no port is free")
+
+
+def job(first: str, second: str, port: int, *, path: str = "all") -> str:
+    """Two components with a path between them."""
+    program = SERVE.replace('"', '""')
+    parts = "".join(
+        f'(&(executable={sys.executable})(arguments=-c "{program}" {port})(label={site})'
+        f"(resourceManagerContact={site}))"
+        for site in (first, second)
+    )
+    return f"+(connect=({path} {port})){parts}"
+
+
+async def reason(client: Client, grid: Grid, rsl: str) -> str:
+    """Why a job was set back; it is cancelled then."""
+    submitted = await client.submit(rsl)
+    async with asyncio.timeout(2 * LIMIT_S + 5):
+        async for notice in client.watch(after=0, job=submitted.job):
+            if notice["phase"] in ("Stopping", "Running"):
+                break
+    shown = await client.show(submitted.job)
+    lines = (await client.why(submitted.job))["why"]
+    assert shown["phase"] == "Placing", shown
+    assert any("pre-flight: " in line for line in lines), lines
+    await client.cancel([submitted.job])
+    await grid.at_rest(client)
+    assert [part["passed_at"] for part in shown["parts"]] == [None, None]
+    return next(str(text) for _, text in shown["story"] if "Stopping: " in text)
+
+
+async def test_a_job_starts_when_its_paths_are_open_and_finds_its_ports_free(
+    grid: Grid, port: int
+) -> None:
+    async with grid.client() as client:
+        await grid.ready(client)
+        for _ in range(3):
+            submitted = await client.submit(job("near", "far", port))
+            shown = await client.show(submitted.job)
+            assert await client.wait(submitted.job) == "Finished", shown
+        await grid.at_rest(client)
+
+
+async def test_a_path_that_is_not_open_ends_the_attempt_in_seconds_and_says_which(
+    grid: Grid, port: int
+) -> None:
+    async with grid.client() as client:
+        await grid.ready(client)
+        closed = await reason(client, grid, job("near", "dark", port, path="near dark"))
+        assert f"Stopping: pre-flight: near -> dark:{port} " in closed
+        with socket.create_server(("127.0.0.2", port)):
+            taken = await reason(client, grid, job("near", "far", port))
+        assert taken == f"Stopping: pre-flight: far: port {port} is taken"
