@@ -97,6 +97,12 @@ def is_held(state: State, member: Member) -> bool:
     return is_over or (claim is not None and claim.phase is not ClaimPhase.ASKED)
 
 
+def address_of(state: State, claim: Claim) -> str:
+    """Where the claim's programs are reached from other sites: where its site says, else where its
+    starter is."""
+    return state.sites[claim.site].facts.address or claim.address
+
+
 def barrier_members(state: State, job: Job) -> list[Member]:
     assert job.attempt is not None
     components = job.spec.components

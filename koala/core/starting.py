@@ -8,7 +8,7 @@ from koala.core.actions import (
     Peer,
 )
 from koala.core.ending import fail, finish_if_over, set_back, settle_hold
-from koala.core.facts import barrier_members, describe, member_of
+from koala.core.facts import address_of, barrier_members, describe, member_of
 from koala.core.job import (
     Arming,
     ArmNumber,
@@ -117,7 +117,7 @@ def peers_of(state: State, job: Job) -> tuple[Peer, ...]:
                 site=member.site,
                 processors=component.processors,
                 processes=component.processes,
-                address=state.sites[member.site].facts.address or claim.address,
+                address=address_of(state, claim),
                 claim=member.claim,
                 hosts=claim.hosts,
                 job_type=component.job_type,

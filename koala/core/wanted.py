@@ -11,7 +11,7 @@ from koala.core.actions import (
     TryPaths,
     Wanted,
 )
-from koala.core.facts import barrier_members, part_of_file
+from koala.core.facts import address_of, barrier_members, part_of_file
 from koala.core.files import Transfer
 from koala.core.job import (
     ArmNumber,
@@ -99,7 +99,7 @@ def try_paths(state: State, claim: Claim) -> TryPaths:
         targets += [
             PathTarget(
                 label=job.spec.label(member.component),
-                address=state.sites[member.site].facts.address,
+                address=address_of(state, state.ledger[member.claim]),
                 port=port,
                 claim=member.claim,
             )
@@ -109,7 +109,7 @@ def try_paths(state: State, claim: Claim) -> TryPaths:
         claim=claim.id,
         site=claim.site,
         label=job.spec.label(claim.component),
-        address=state.sites[claim.site].facts.address,
+        address=address_of(state, claim),
         listens=reached.listens(claim.component),
         targets=tuple(targets),
         limit_s=state.parameters.paths_limit_s,

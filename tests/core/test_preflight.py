@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koala.core.actions import ArmClaim, PathTarget, StartTransfer, StopClaim, TryPaths
-from koala.core.events import DaemonStarted, PathsTried
+from koala.core.events import ClaimGranted, DaemonStarted, PathsTried
 from koala.core.explain import why
 from koala.core.values import ClaimId, JobId, SiteName, TcpPath
 from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
@@ -44,6 +44,23 @@ def test_each_component_listens_and_reaches_all_others(script: Script) -> None:
         for s, claim in (("b", B), ("c", C))
     )
     assert first.limit_s == script.parameters.paths_limit_s
+
+
+def test_a_component_is_where_its_starter_is_unless_its_site_says(
+    script: Script,
+) -> None:
+    script.tell(a_site("a", 4, address="a.org"), a_site("b", 4, address=""))
+    parts = [a_component(4, "a"), a_component(4, "b")]
+    script.tell(a_job("j1", *parts, connect=(ALL,)))
+    for claim in script.claimed("j1"):
+        address = f"node-of-{claim[5]}"
+        script.tell(ClaimGranted(claim=ClaimId(claim), nonce="n", address=address))
+    first, second = script.take(TryPaths)
+    assert [target.address for target in first.targets] == ["node-of-1"]
+    assert (second.address, [target.address for target in second.targets]) == (
+        "node-of-1",
+        ["a.org"],
+    )
 
 
 def test_only_those_that_a_path_names_take_part(script: Script) -> None:

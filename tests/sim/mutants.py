@@ -19,6 +19,7 @@ from koala.core import (
     health,
     leases,
     losing,
+    preflight,
     scheduler,
     sites,
     slots,
@@ -88,7 +89,7 @@ def paths_count_as_open() -> Patches:
     def check(state: Any, now: float) -> None:
         """The core's own invariants look away."""
 
-    real = starting.paths_are_open
+    real = preflight.paths_are_open
     with (
         _replaced((starting, "paths_are_open"), by=is_open),
         _replaced((oracle, "check"), by=check),

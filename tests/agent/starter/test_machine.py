@@ -550,5 +550,5 @@ def test_the_ports_are_given_up_with_the_claim() -> None:
 def test_an_order_to_try_what_is_no_path_is_refused_whole(targets: object) -> None:
     script = Script()
     script.adopted()
-    with pytest.raises(ValueError, match=r"targets|port"):
+    with pytest.raises(ValueError, match=r"targets|port|no lists"):
         script.hear(1.0, "paths", **{**PATHS, "targets": targets})
