@@ -14,6 +14,7 @@ from koala.sim.papers.multiqueue.charts import (
     BEYOND,
     CASES,
     FIGURES_9_TO_14,
+    HIGH,
     LOW,
     MIDDLE,
     NEAR,
@@ -40,7 +41,7 @@ SECTIONS = (
     "3.3",
     "4",
 )
-TINY = Effort(name="tiny", replications=1, length=200, levels=(LOW, MIDDLE, NEAR, BEYOND))
+TINY = Effort(name="tiny", replications=1, length=200, levels=(LOW, MIDDLE, HIGH, NEAR, BEYOND))
 
 
 def test_every_section_with_results_has_claims_with_numbers_of_their_own() -> None:

@@ -2,7 +2,7 @@
 
 The paper does not print the utilisations of its charts, only that they are "high enough so that at
 least one of the policies is close to the maximum utilization". Here each chart has its limit, the
-least maximal utilisation among the policies that it compares, and its bars stand at 95 % of that.
+least maximal utilisation among the policies that it compares, and its bars stand at 98 % of that.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ FIVE_UNBALANCED = ("LS-OR", "GP", "LP-LF", "EQ-LF", "LQ")
 
 LOW = Level(name="60 %")
 MIDDLE = Level(name="80 %")
-NEAR = Level(name="95 %", is_near=True)
+HIGH = Level(name="95 %")
+NEAR = Level(name="98 %", is_near=True)
 BEYOND = Level(name="second chart", is_near=True)
-SHARES = {LOW: 0.60, MIDDLE: 0.80, NEAR: 0.95}
+SHARES = {LOW: 0.60, MIDDLE: 0.80, HIGH: 0.95, NEAR: 0.98}
 """Of the limit of a chart. BEYOND lies half-way between the least and the greatest maximum."""
 STEP = 0.005
 """Utilisations are rounded down to a multiple of this."""
-SHORTER = 0.4
-"""Runs at the other levels need not be as long: they vary less, or are saturated."""
+LENGTHS = {LOW: 0.2, MIDDLE: 0.2, HIGH: 0.5, NEAR: 1.0, BEYOND: 0.4}
+"""Of an effort's jobs. Runs at lower levels need not be as long: they vary less. What is saturated
+shows that soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +187,7 @@ class View:
             policy=policy,
             case=self.chart.case,
             utilization=self.utilization,
-            length=1.0 if self.level == NEAR else SHORTER,
+            length=LENGTHS[self.level],
             has_large=self.chart.has_second,
         )
         case = f" {self.chart.case}" if self.is_one_of_many else ""
