@@ -95,7 +95,7 @@ def large(jobs: Sequence[Started]) -> dict[str, float]:
 
 
 def saturation(outcomes: Sequence[Outcome]) -> bool:
-    """Judged from all replications together, as `koala simulate multiqueue` does, but for GROWTH."""
+    """As `koala simulate multiqueue` judges it, from all replications together, but for GROWTH."""
     trends = [_trend(outcome) for outcome in outcomes]
     return is_saturated(trends) and fmean(trend.growth for trend in trends) > GROWTH
 
@@ -147,9 +147,9 @@ taken; what a claim was read as stands below it.
 LEVELS = f"""\
 *Near saturation* are 98 % of a chart's limit (the least maximal utilisation among the policies
 that the chart compares) and, for figures 9 to 14, the second utilisation. 80 % of the limit is
-tested in every run, 60 % and 95 % in full ones. Claims that compare cases with one another are tested at the
-same shares of {COMMON_LIMIT:.3f}, which all policies bear in all balanced cases. What is said of
-local or global queues alone is tested below saturation only.
+tested in every run, 60 % and 95 % in full ones. Claims that compare cases with one another are
+tested at the same shares of {COMMON_LIMIT:.3f}, which all policies bear in all balanced cases. What
+is said of local or global queues alone is tested below saturation only.
 """
 
 PAPER = Paper(
