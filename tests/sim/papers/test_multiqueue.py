@@ -18,12 +18,13 @@ from koala.sim.papers.multiqueue.charts import (
     LOW,
     MIDDLE,
     NEAR,
+    QUARTERS,
     Point,
     maximum,
 )
-from koala.sim.papers.multiqueue.experiment import large, run
+from koala.sim.papers.multiqueue.experiment import large, run, saturation
 from koala.sim.papers.multiqueue.maxima import MAXIMA
-from koala.sim.papers.paper import Effort, Run
+from koala.sim.papers.paper import Effort, Outcome, Run
 from koala.sim.papers.sweep import plan
 from koala.workload.jobstream import StreamJob
 
@@ -128,6 +129,27 @@ def test_the_job_stream_of_a_seed_does_not_depend_on_the_policy() -> None:
         for policy in ("GS", "LS-DO", "LP-GF", "LQ")
     }
     assert len(set(found.values())) == 1
+
+
+def test_what_loses_a_twentieth_of_its_jobs_is_saturated_and_what_keeps_up_is_not() -> None:
+    effort = Effort(name="tiny", replications=2, length=4000, levels=TINY.levels)
+
+    def is_saturated(policy: str, utilization: float) -> bool:
+        point = Point(policy=policy, case=QUARTERS, utilization=utilization)
+        return saturation([run(Run(setting=point, seed=s, effort=effort)) for s in (1, 2)])
+
+    assert is_saturated("GP", 1.0)
+    assert is_saturated("LS-DO", 1.0)
+    assert not is_saturated("LS-DO", 0.6)
+
+
+def test_a_short_run_that_still_fills_is_not_saturated() -> None:
+    def filling(growth: float) -> Outcome:
+        values = {"trend.score": 190.0, "trend.windows": 20.0, "trend.growth": growth}
+        return Outcome(values=values)
+
+    assert not saturation([filling(0.004)] * 6)
+    assert saturation([filling(0.006)] * 6)
 
 
 def test_a_figure_is_reproduced_from_the_command_line(
