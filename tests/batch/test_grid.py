@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from koala.client import Client
 from tests.batch.conftest import grid_over
 from tests.batch.systems import System
 from tests.live.grid import Grid
@@ -47,6 +49,32 @@ async def test_a_job_over_three_batch_systems_starts_everywhere_at_the_same_mome
             shown = await client.show(submitted.job)
             skews.append(shown["timeline"]["start_skew_s"])
         assert sorted(skews)[2] < 0.05, skews
+        await live.at_rest(client)
+
+
+async def why_stopped(client: Client, job: str) -> str:
+    """The reason of a job's first setback."""
+    async for notice in client.watch(after=0, job=job):
+        if notice["phase"] == "Stopping":
+            return str(notice["text"])
+    raise AssertionError("a watch is without end")
+
+
+async def test_paths_between_batch_jobs_are_tried_before_they_start(
+    grid: tuple[Grid, dict[str, System]],
+) -> None:
+    """The starter listens where the batch system put it, and nowhere for longer than the try."""
+    live, _ = grid
+    async with live.client() as client:
+        await live.ready(client)
+        text = job("exit 0", "alpha", "beta", "gamma").replace("+", "+(connect=(all 1 31990))", 1)
+        for _ in range(2):
+            submitted = await client.submit(text)
+            assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+        with socket.create_server(("", 31990)):
+            taken = (await client.submit(text)).job
+            assert await why_stopped(client, taken) == "pre-flight: 1: port 31990 is taken"
+        await client.cancel([taken])
         await live.at_rest(client)
 
 
