@@ -28,7 +28,7 @@ def placeholder(**changes: object) -> Placeholder:
         "processors": 3,
         "time_limit_s": 601.0,
         "argv": ("/usr/bin/python3", "starter.py", "it's here"),
-        "directory": Path("/shared/work folder"),
+        "directory": Path("/scratch/work folder"),
         **changes,
     }
     return Placeholder(**given)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def test_the_script_keeps_every_character_of_its_arguments_and_values() -> None:
         """export NAME='a $HOME `id` '"'"'b'"'"''""",
         "export KOALA_CLAIM=j12/1/0/1",
         "export KOALA_LOCAL_MANAGER=ab",
-        "cd '/shared/work folder' || exit 71",
+        "cd '/scratch/work folder' || exit 71",
         """exec /usr/bin/python3 starter.py 'it'"'"'s here'""",
     ]
 
@@ -84,8 +84,8 @@ def test_sbatch_never_requeues_and_rounds_limits_up() -> None:
         "--job-name=koala-ab-j12.1.0.1",
         "--ntasks=3",
         "--time=11",
-        "--chdir=/shared/work folder",
-        "--output=/shared/work folder/placeholder.out",
+        "--chdir=/scratch/work folder",
+        "--output=/scratch/work folder/placeholder.out",
         "--open-mode=append",
         "--account=physics",
         "--partition=batch",
@@ -280,7 +280,7 @@ def test_qsub_is_never_run_again_and_takes_the_script_from_standard_input() -> N
     assert command.stdin == "#!/bin/sh\n"
     assert " ".join(command.argv) == (
         "qsub -terse -r n -notify -j y -S /bin/sh -N koala-ab-j12.1.0.1 -pe grid 3"
-        " -o /shared/work folder/placeholder.out -l h_rt=601 -q batch"
+        " -o /scratch/work folder/placeholder.out -l h_rt=601 -q batch"
     )
 
 
