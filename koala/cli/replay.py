@@ -107,9 +107,9 @@ def _tell(
 def _job_text(run: PastRun, job: JobId) -> str:
     from koala.cli.figures import timeline_text
     from koala.cli.render import job_text
-    from koala.core.snapshot import job_picture
+    from koala.core.snapshot import whole_picture
 
-    picture = job_picture(run.scheduler, job)
+    picture = whole_picture(run.scheduler, job, run.chronicle.last_at)
     shown = job_text(picture, width=width(), coloured=is_coloured())
     return f"{shown}\n\n{timeline_text(picture, width=width() or 78)}"
 

@@ -20,8 +20,8 @@ SIMULATIONS: dict[str, str] = {
 
 
 def simulate_commands(words: Sequence[str] = ()) -> typer.Typer:
-    """`koala simulate NAME`; with `words` that begin with a name, that simulation alone: to make the
-    options of all of them takes longer than some replays."""
+    """`koala simulate NAME`; with `words` that begin with a name, that simulation alone: to make
+    the options of all of them takes longer than some replays."""
     group = typer.Typer(
         help="Replay the papers' workloads and real traces in simulated time.",
         no_args_is_help=True,

@@ -105,18 +105,27 @@ class GridReplay:
         self._sizes = sorted((s.facts.processors for s in setting.sites), reverse=True)
         self._known: dict[int, Sizes | None] = {}
         self._numbers: set[int] = set()  # some logs give one to several jobs
+        self.is_interrupted = False
         self.too_large = 0
         self.split_jobs = 0
 
     def run(self, *, progress: Callable[[int], None] | None = None) -> Report:
-        """To the end of the last job, or to `until`."""
+        """To the end of the last job, or to `until`, or until it is interrupted."""
         world = World(
             sites=self._setting.sites,
             submissions=self._submissions(progress),
             parameters=self._setting.parameters,
             policies=self._setting.policies,
         )
-        return world.run(until=self._setting.until)
+        world.begin()
+        until = self._setting.until
+        while not (self.is_interrupted or world.is_over) and world.step(until=until):
+            pass
+        return world.report()
+
+    def interrupt(self) -> None:
+        """Stop after what happens now; may be called at any time, by a signal handler too."""
+        self.is_interrupted = True
 
     def document(self, report: Report) -> dict[str, Any]:
         """What came of it: times in seconds, rates of 1."""

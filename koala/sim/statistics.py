@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isfinite, nan, sqrt
+from math import inf, isfinite, isnan, nan, sqrt
 from statistics import fmean, stdev
 
 CONFIDENCE = 0.95
@@ -53,6 +53,8 @@ class Interval:
         return ("mean", self.mean), ("ci95", self.ci95)
 
     def __str__(self) -> str:
+        if isnan(self.mean):
+            return "-"
         return f"{self.mean:.6g} ± {self.ci95:.2g}" if isfinite(self.ci95) else f"{self.mean:.6g}"
 
 

@@ -19,13 +19,15 @@ from typing import NamedTuple, NoReturn
 from koala.errors import WorkloadError
 
 BLOCK_BYTES = 1 << 18
+SHOWN_MAX = 60
+"""So much of a wrong value is shown."""
 NUMBER_AT, SUBMIT_AT, RUN_AT, ALLOCATED_AT, REQUESTED_AT, ESTIMATE_AT = 0, 1, 3, 4, 7, 8
 """Where both formats have what a local queue is about."""
 WHOLE_AT = (NUMBER_AT, ALLOCATED_AT, REQUESTED_AT)
 SECONDS_AT = (SUBMIT_AT, RUN_AT, ESTIMATE_AT)
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-WHOLE = re.compile(r"[+-]?[0-9]+")
+WHOLE = re.compile(r"[+-]?[0-9]{1,300}")  # longer ones are no finite number
 
 
 class Columns(NamedTuple):
@@ -63,7 +65,7 @@ class Header:
     def whole(self, key: str) -> int | None:
         """The whole number that a value begins with, if it is at least 1: logs write "32 (dual
         CPU)", and -1 for what they do not know."""
-        found = re.match(r"\d+", self.entries.get(key, ""))
+        found = re.match(r"[0-9]{1,300}", self.entries.get(key, ""))
         return int(found[0]) or None if found else None
 
 
@@ -152,6 +154,7 @@ class Log:
 
     def _refuse_field(self, line: int, fields: list[str], at: int, allowed: str) -> NoReturn:
         name, value = self.format.fields[at], fields[at]
+        value = value if len(value) <= SHOWN_MAX else f"{value[:SHOWN_MAX]}..."
         self._refuse(line, f"field {at + 1} ({name}) is {value!r}; allowed is {allowed}")
 
     def _refuse(self, line: int, text: str) -> NoReturn:

@@ -34,9 +34,12 @@ def _quickly(block: bytes) -> Columns | None:
     found = _JOB.findall(block)
     if len(found) != block.count(b"\n"):
         return None
-    numbers, submits, runs, allocated, requested, estimates = (
-        [*map(int, column)] for column in zip(*found, strict=True)
-    )
+    try:
+        numbers, submits, runs, allocated, requested, estimates = (
+            [*map(int, column)] for column in zip(*found, strict=True)
+        )
+    except ValueError:  # thousands of digits, which the careful way refuses with their line
+        return None
     return Columns(numbers, submits, runs, allocated, requested, estimates, cut=0)
 
 

@@ -118,6 +118,8 @@ def test_every_counted_job_has_a_line(tmp_path: Path) -> None:
         (("--utilization", "0"), "utilization 0"),
         (("--utilization", "0.5,x"), "--utilization 0.5,x"),
         (("--service-cv", "0.5"), "service-cv 0.5"),
+        (("--service-cv", "1e9"), "0, and 1 to 1000"),
+        (("--mix", "inf,1,1,1"), "--mix inf,1,1,1"),
         (("--warmup", "3000"), "0 to 2999"),
         (("--utilization", "0.5,0.6", "--jobs-out", "x.csv"), "2 points"),
         (("--plot", "x.txt"), "x.txt"),
@@ -128,3 +130,10 @@ def test_what_makes_no_sense_is_refused_by_name(words: tuple[str, ...], named: s
     status, out, error = simulate(*words)
     assert (status, out) == (2, "")
     assert named in error
+
+
+def test_a_point_that_is_named_twice_is_simulated_once() -> None:
+    """Its runs counted twice would halve what they leave uncertain."""
+    once = simulate("--policy", "GS", "--utilization", "0.5", "--reps", "2", "--json")
+    twice = simulate("--policy", "GS,gs", "--utilization", "0.5,.50", "--reps", "2", "--json")
+    assert once == twice

@@ -84,6 +84,7 @@ def test_the_summary_has_every_job_and_site(journal: Path) -> None:
 
 def test_one_job_has_its_own_story_and_its_line(journal: Path) -> None:
     run = koala_here("replay", str(journal), "--job", "j2")
+    assert (run.returncode, run.stderr) == (0, "")
     assert "j2/1/0/1" in run.stdout
     assert "j1/1/0/1" not in run.stdout
     assert "A    submitted" in run.stdout

@@ -72,6 +72,8 @@ def test_a_simulation_imports_only_what_it_needs() -> None:
         (("--placement", "BF"), "--placement BF: allowed are CF, WF"),
         (("--sizes", "36,x"), "--sizes 36,x: allowed are numbers"),
         (("--components", "3.5"), "--components 3.5: allowed are whole numbers"),
+        (("--files", "nan"), "--files nan: allowed are numbers"),
+        (("--files", "4,-8"), "file_bytes = (4000000000, -8000000000): allowed is sizes of 0"),
         (("--run", "30"), "--run 30: allowed is LOW:HIGH"),
         (("--threshold", "2"), "claim_threshold = 2.0: allowed are values from 0.0 to 1.0"),
         (("--preempt", "all"), "--preempt all: allowed are component, complete, none"),

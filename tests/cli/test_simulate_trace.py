@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
+from select import select
+from threading import Thread
 
 import pytest
 
 from tests.cli.command import environment, koala, koala_here
+from tests.tidy.sources import ROOT
 from tests.workload.logs import a_log, line
 
 HEAVY = ("grpc", "rich", "matplotlib", "msgspec", "scipy", "numpy", "asyncio")
@@ -64,6 +67,8 @@ def test_what_was_dropped_and_changed_is_told(tmp_path: Path) -> None:
         (("--format", "csv"), "--format csv: allowed are swf, gwf"),
         (("--processors", "0"), "0"),
         (("--resume",), "--resume needs --checkpoint FILE"),
+        (("--split", "3"), "--split 3: allowed is it with --grid"),
+        (("--resume", "--grid", "/no/such"), "--resume: allowed is it without --grid"),
         (("--resume", "--checkpoint", "/no/such"), "/no/such: cannot be read"),
         (("--events", "/no/such.toml"), "/no/such.toml: cannot be read"),
         (("--jobs-out", "/no/such/folder/o.csv"), "--jobs-out /no/such/folder/o.csv: cannot"),
@@ -104,30 +109,76 @@ def test_stopping_and_resuming_gives_what_one_run_gives(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_what_has_ended(tmp_path: Path) -> None:
-    """The log comes through a pipe that is not closed, so the replay is surely in the middle."""
-    pipe, out = tmp_path / "log.swf", tmp_path / "out.csv"
-    jobs = [line(n, n, 1) + "\n" for n in range(60_000)]
-    os.mkfifo(pipe)
-    kept = koala_here("simulate", "trace", str(pipe), "--checkpoint", str(tmp_path / "kept"))
-    assert "--checkpoint needs a log that can be read again" in kept.stderr
-    words = ("--processors", "8", "--jobs-out", str(out), "--json")
+    """Jobs go to a pipe that nobody empties before, so the replay is surely in the middle."""
+    out = tmp_path / "out.csv"
+    log = a_log(tmp_path, "; MaxProcs: 8", *(line(n, n, 1) for n in range(60_000))).path
+    os.mkfifo(out)
+    words = ("--jobs-out", str(out), "--json")
+    told, reader = b"", os.open(out, os.O_RDWR)
     with subprocess.Popen(
-        [sys.executable, "-m", "koala.cli", "simulate", "trace", str(pipe), *words],
+        [sys.executable, "-m", "koala.cli", "simulate", "trace", str(log), *words],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        with suppress(BrokenPipeError), pipe.open("w", encoding="ascii") as writer:
-            writer.writelines(jobs[:50_000])
-            writer.flush()
-            process.send_signal(signal.SIGINT)
-            writer.writelines(jobs[50_000:])
+        told += os.read(reader, 1)
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None or select([reader], [], [], 0)[0]:
+            if select([reader], [], [], 0.05)[0]:
+                told += os.read(reader, 1 << 16)
         stdout, stderr = process.communicate(timeout=60)
+    os.close(reader)
     assert process.returncode == 130, stderr
     assert b"interrupted at" in stderr
     found = json.loads(stdout)
     assert found["stopped"]["at"] < 50_000
-    assert len(out.read_text(encoding="ascii").splitlines()) == found["jobs"] + 1
+    assert len(told.splitlines()) == found["jobs"] + 1
+
+
+@pytest.mark.parametrize("words", [(), ("--grid", str(ROOT / "deploy" / "das.toml"))])
+def test_a_log_may_come_through_a_pipe(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """It is read twice, once for its header; 20 jobs, and not none."""
+    text = Path(a_file(tmp_path)).read_bytes()
+    for packed in (text, gzip.compress(text)):
+        run = koala_here("simulate", "trace", "-", "--json", *words, stdin=packed)
+        assert (run.returncode, run.stderr) == (0, "")
+        assert json.loads(run.stdout)["jobs"] == 20
+    pipe = tmp_path / "pipe.swf"
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_bytes, args=(text,))
+    writer.start()
+    run = koala_here("simulate", "trace", str(pipe), "--json", *words)
+    writer.join()
+    assert json.loads(run.stdout)["jobs"] == 20
+
+
+@pytest.mark.parametrize("log", ["-", "pipe.swf"])
+def test_a_pipe_cannot_be_resumed(tmp_path: Path, log: str) -> None:
+    if log != "-":
+        log = str(tmp_path / log)
+        os.mkfifo(log)
+    run = koala_here("simulate", "trace", log, "--checkpoint", str(tmp_path / "kept"))
+    assert "--checkpoint needs a log that can be read again" in run.stderr
+
+
+@pytest.mark.parametrize("option", ["--jobs-out", "--checkpoint"])
+def test_a_log_is_never_written_over(tmp_path: Path, option: str) -> None:
+    log = Path(a_file(tmp_path))
+    before = log.read_bytes()
+    same = tmp_path / "." / "link.swf"
+    same.symlink_to(log)
+    run = koala_here("simulate", "trace", str(log), option, str(same), "--until", "30")
+    assert run.returncode == 2
+    assert f"{option} {same}: allowed is a file that nothing else here names" in run.stderr
+    assert log.read_bytes() == before
+
+
+def test_one_picture_has_the_same_bytes_each_time(tmp_path: Path) -> None:
+    log = a_file(tmp_path)
+    pictures = [tmp_path / name for name in ("one.svg", "two.svg")]
+    for picture in pictures:
+        assert koala("simulate", "trace", log, "--plot", str(picture)).returncode == 0
+    assert pictures[0].read_bytes() == pictures[1].read_bytes()
 
 
 def test_a_replay_imports_nothing_heavy(tmp_path: Path) -> None:
@@ -142,3 +193,33 @@ def test_a_replay_imports_nothing_heavy(tmp_path: Path) -> None:
     )
     assert run.stderr.decode() == "[]\n"
     assert koala("simulate", "trace", "--help").returncode == 0
+
+
+def test_ctrl_c_leaves_what_has_ended_on_a_grid(tmp_path: Path) -> None:
+    """The signal comes before the first step; nothing of a run of minutes is waited for."""
+    log = a_log(tmp_path, *(line(n, 10 * n, 60) for n in range(20_000))).path
+    out = tmp_path / "out.csv"
+    grid = str(ROOT / "deploy" / "das.toml")
+    code = (
+        "import os, signal, sys\n"
+        "from koala.cli.main import main\n"
+        "from koala.sim import multicluster\n"
+        "begin = multicluster.World.begin\n"
+        "def begun(world):\n"
+        "    begin(world)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "multicluster.World.begin = begun\n"
+        "sys.exit(main())\n"
+    )
+    words = ("simulate", "trace", str(log), "--grid", grid, "--jobs-out", str(out), "--json")
+    run = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env=environment(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 130, run.stderr
+    assert b"interrupted at 0 s" in run.stderr
+    assert json.loads(run.stdout)["finished"] == 0
+    assert out.read_text(encoding="ascii").startswith("job,")

@@ -237,11 +237,12 @@ def test_a_file_of_events_is_read_in_order_of_time(tmp_path: Path) -> None:
         ("[[event]]\nat = 5\nfail = 1\njob = 'kill'", "unknown field `job`"),
         ("[[event]]\nat = 5\nfail = 1\njobs = 'keep'", "Invalid enum value 'keep'"),
         ("at =", "events.toml"),
+        ("# Universit\xe9", "events.toml: .*utf-8"),
     ],
 )
 def test_a_wrong_file_of_events_is_refused(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "events.toml"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=words):
         read_events(path)
 

@@ -87,6 +87,8 @@ def test_fractions_of_a_second_are_cut_and_counted(tmp_path: Path) -> None:
         (line(1, 0, 1, requested="x"), r"field 8 \(requested processors\) is 'x'"),
         (line(1, 0, 1)[:-2] + "?", r"field 18 \(think time\) is '\?'"),
         (line(1, 0, 1).replace("-1 1 -1", "-1 1 ; -1"), "19 fields"),
+        (line(1, "9" * 5000, 1), r"field 2 \(submit time\) is '9{60}\.\.\.'"),
+        (line(1, 0, 1, "0" * 5000), r"field 5 \(allocated processors\)"),
         ("\u0661" + line(1, 0, 1)[1:], r"field 1 \(job number\)"),
     ],
 )

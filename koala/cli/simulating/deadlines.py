@@ -14,7 +14,6 @@ from koala.errors import ConfigError
 if TYPE_CHECKING:
     from koala.sim.deadlines import Summary
 
-INTERRUPTED = 130
 POLICIES = {"GP": "kill", "LP": "fail"}
 UNITS = {"local_response": "s"}
 WORDS = {
@@ -127,7 +126,7 @@ def deadlines(
     if done.is_interrupted:
         print(f"interrupted: {len(done.finished)} of {reps} replications", file=sys.stderr)
     if not done.finished:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(shared.INTERRUPTED)
     found = summarize(setting, done.results)
     document = {**found.document(), "replications": len(done.finished)}
     shared.show(document, as_json=as_json, text=lambda: _table(found, len(done.finished)))
@@ -136,7 +135,7 @@ def deadlines(
 
         draw(setting, done.results, plot)
     if done.is_interrupted:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(shared.INTERRUPTED)
 
 
 def _span(option: str, text: str) -> tuple[float, float]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from koala.sim.das.summary import Summary
     from koala.sim.statistics import Interval
 
-INTERRUPTED = 130
 DISCIPLINES = ("easy", "fcfs", "conservative")
 PLACEMENTS = ("CF", "WF")
 PREEMPTIONS = ("component", "complete", "none")
@@ -195,7 +194,7 @@ def koala(
     if done.is_interrupted:
         print(f"interrupted: {len(done.finished)} of {reps} replications", file=sys.stderr)
     if not done.finished:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(shared.INTERRUPTED)
     found = Summary(setting, done.results)
     shared.show(found.document(), as_json=as_json, text=lambda: _text(found))
     if jobs_out is not None:
@@ -203,7 +202,7 @@ def koala(
     if plot is not None:
         _draw(found, plot)
     if done.is_interrupted:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(shared.INTERRUPTED)
 
 
 def _rates(sites: int, lost_site: int, rate: float, bad_rate: float) -> tuple[float, ...]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from koala.cli.grid import configurations, read_grid
 from koala.cli.simulating import shared
@@ -52,7 +55,7 @@ def on_grid(
     # What no site holds is split; what all of them together do not hold is dropped by the replay.
     replay = GridReplay(setting, Arrivals(log, processors=1 << 62, overrun=overrun))
     size = sum(len(columns.numbers) for columns in log.columns())
-    with shared.progress(file.name, size) as tell:
+    with shared.on_interrupt(replay.interrupt), shared.progress(file.name, size) as tell:
         report = replay.run(progress=tell)
     found = {"grid": str(grid), "split": split, **replay.document(report)}
     shared.show(found, as_json=as_json, text=lambda: _text(found))
@@ -63,6 +66,9 @@ def on_grid(
             lines = csv.writer(out, lineterminator="\n")
             lines.writerow(COLUMNS)
             lines.writerows(row(job) for job in report.jobs)
+    if replay.is_interrupted:
+        print(f"interrupted at {report.ended_at:.0f} s", file=sys.stderr)
+        raise typer.Exit(shared.INTERRUPTED)
 
 
 def _site(name: str, config: Config) -> SiteSetting:

@@ -14,7 +14,6 @@ from koala.errors import ConfigError
 if TYPE_CHECKING:
     from koala.sim.multiqueue.points import Point
 
-INTERRUPTED = 130
 POLICIES = "GS, LS-OR|RD|RO|DO, GP, LP-LF|GF|RD, EQ-LF|GF|RD, LQ"
 
 
@@ -78,7 +77,7 @@ def multiqueue(
     settings = tuple(
         setting(policy=name, utilization=load, **common)
         for name in _policies(policy)
-        for load in shared.numbers("utilization", utilization)
+        for load in dict.fromkeys(shared.numbers("utilization", utilization))
     )
     if jobs_out is not None and len(settings) > 1:
         raise ConfigError(
@@ -100,7 +99,7 @@ def multiqueue(
         finished = sum(len(point.runs) for point in swept.points)
         print(f"interrupted: {finished} of {len(settings) * reps} replications", file=sys.stderr)
     if not swept.points:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(shared.INTERRUPTED)
     _tell(swept.points, as_json=json, is_one=len(settings) == 1)
     if jobs_out is not None:
         _write_jobs(swept.points[0], jobs_out)
@@ -109,7 +108,7 @@ def multiqueue(
 
         draw(swept.points, plot)
     if swept.is_interrupted:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(shared.INTERRUPTED)
 
 
 def _policies(text: str) -> tuple[str, ...]:
@@ -118,7 +117,8 @@ def _policies(text: str) -> tuple[str, ...]:
     names = tuple(DISCIPLINES)
     if text.lower() == "all":
         return names
-    return tuple(shared.one_of("policy", word.strip(), names) for word in text.split(","))
+    named = (shared.one_of("policy", word.strip(), names) for word in text.split(","))
+    return tuple(dict.fromkeys(named))
 
 
 def _tell(points: tuple[Point, ...], *, as_json: bool, is_one: bool) -> None:

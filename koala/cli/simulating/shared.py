@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from math import isfinite, nan
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -25,15 +30,20 @@ Plot = Annotated[
 ]
 
 PICTURES = (".svg", ".png", ".pdf")
+STANDARD_INPUT = "-"
+INTERRUPTED = 130
 
 
 def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...]:
     """A list such as 25,25,25,25. Raises ConfigError that names the option and the value."""
     try:
-        return tuple(float(word) for word in text.split(separator))
+        found = tuple(float(word) for word in text.split(separator))
     except ValueError:
+        found = (nan,)
+    if not all(map(isfinite, found)):
         example = separator.join(("1", "2"))
-        raise ConfigError(f"--{option} {text}: allowed are numbers such as {example}") from None
+        raise ConfigError(f"--{option} {text}: allowed are numbers such as {example}")
+    return found
 
 
 def bounds(option: str, text: str) -> tuple[int, int]:
@@ -82,6 +92,60 @@ def begin_file(option: str, path: Path) -> None:
         path.open("w", encoding="utf-8").close()
     except OSError as error:
         raise ConfigError(f"--{option} {path}: cannot be written: {error.strerror}") from None
+
+
+def keep_apart(read: Iterable[Path | None], written: Mapping[str, Path | None]) -> None:
+    """Refuse to write a file that the same command reads, or one twice: a log that somebody named
+    twice by mistake would be lost."""
+    taken = {path.resolve() for path in read if path is not None}
+    for option, path in written.items():
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise ConfigError(f"--{option} {path}: allowed is a file that nothing else here names")
+        taken.add(path.resolve())
+
+
+def can_be_read_again(log: Path) -> bool:
+    """Whether another run finds the same jobs there: not so in a pipe. What is not there at all is
+    said by whoever reads it."""
+    return str(log) != STANDARD_INPUT and (log.is_file() or log.is_dir() or not log.exists())
+
+
+@contextmanager
+def kept(log: Path) -> Iterator[Path]:
+    """A file that can be read as often as a replay has to (once for the header, once for the jobs):
+    the log itself, or a copy of what a pipe gives, which is there for as long as this lasts."""
+    if can_be_read_again(log):
+        yield log
+        return
+    is_standard_input = str(log) == STANDARD_INPUT
+    with TemporaryDirectory(prefix="koala-") as folder:
+        copy = Path(folder) / ("standard input" if is_standard_input else log.name)
+        try:
+            with copy.open("wb") as file:
+                if is_standard_input:
+                    shutil.copyfileobj(sys.stdin.buffer, file)
+                else:
+                    with log.open("rb") as pipe:
+                        shutil.copyfileobj(pipe, file)
+        except OSError as error:
+            raise ConfigError(f"{log}: cannot be read: {error.strerror}") from None
+        yield copy
+
+
+@contextmanager
+def on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C calls `stop`, so that what runs can end between two steps and say how far it came."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        stop()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def show(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:

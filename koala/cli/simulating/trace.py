@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,15 +17,21 @@ if TYPE_CHECKING:
     from koala.sim.trace.replay import Replay
     from koala.workload.logs import Format
 
-INTERRUPTED = 130
 POLICIES = ("fcfs", "easy", "conservative")
 OVERRUNS = ("raise", "kill", "extend")
 FORMATS = ("swf", "gwf")
 
 
-def trace(
+def trace(  # noqa: C901 - a command: refusals first, then its steps one after the other
     *,
-    file: Annotated[Path, typer.Argument(help="Log of jobs: SWF or GWF, gzipped or not.")],
+    context: typer.Context,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE|-",
+            help="Log of jobs: SWF or GWF, gzipped or not; - is standard input.",
+        ),
+    ],
     policy: Annotated[
         str | None, typer.Option(help="fcfs, easy or conservative.  [default: easy]")
     ] = None,
@@ -73,13 +77,14 @@ def trace(
         ),
     ] = None,
     split: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="RULE",
             help="With --grid, how such a job is cut: equal (the fewest components as equal as"
-            " possible), fill (the largest sites whole), or N (equal, at most N processors each).",
+            " possible), fill (the largest sites whole), or N (equal, at most N processors each)."
+            "  [default: equal]",
         ),
-    ] = "equal",
+    ] = None,
     as_json: shared.JSON = False,
     plot: shared.Plot = None,
 ) -> None:
@@ -92,6 +97,9 @@ def trace(
     from koala.workload.arrivals import Overrun
     from koala_agent.lrm.model import Discipline
 
+    shared.keep_apart(
+        (file, events, grid), {"jobs-out": jobs_out, "plot": plot, "checkpoint": checkpoint}
+    )
     if grid is not None:
         from koala.cli.simulating.multicluster import on_grid
 
@@ -105,11 +113,13 @@ def trace(
         for option, value in given.items():
             if value is not None:
                 raise ConfigError(f"--{option} {value}: allowed is it without --grid")
+        if resume:
+            raise ConfigError("--resume: allowed is it without --grid")
         on_grid(
-            file,
+            context.with_resource(shared.kept(file)),
             _format(file, log_format),
             grid=grid,
-            split=split,
+            split=split or "equal",
             overrun=Overrun(shared.one_of("overrun", overrun, OVERRUNS)),
             until=until,
             jobs_out=jobs_out,
@@ -118,15 +128,20 @@ def trace(
         return
     if resume and checkpoint is None:
         raise ConfigError("--resume needs --checkpoint FILE")
-    if checkpoint is not None and file.exists() and not file.is_file():
+    if split is not None:
+        raise ConfigError(f"--split {split}: allowed is it with --grid")
+    if checkpoint is not None and not shared.can_be_read_again(file):
         raise ConfigError(f"--checkpoint needs a log that can be read again; {file} is no file")
+    form = _format(file, log_format)
+    changes = _changes(events)
+    file = context.with_resource(shared.kept(file))
     setting = Setting(
         path=file,
-        form=_format(file, log_format),
+        form=form,
         discipline=Discipline(shared.one_of("policy", policy or "easy", POLICIES)),
         processors=processors,
         overrun=Overrun(shared.one_of("overrun", overrun, OVERRUNS)),
-        changes=_changes(events),
+        changes=changes,
         until=until,
     )
     if jobs_out is not None and not resume:
@@ -147,7 +162,7 @@ def trace(
     if replay.is_interrupted:
         left = f"; go on with --resume --checkpoint {checkpoint}" if checkpoint else ""
         print(f"interrupted at {found['makespan']} s{left}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(shared.INTERRUPTED)
 
 
 def _format(file: Path, name: str | None) -> Format:
@@ -169,19 +184,16 @@ def _changes(path: Path | None) -> tuple[Change, ...]:
 
 def _run(replay: Replay, file: Path, *, is_resumed: bool) -> dict[str, Any]:
     """Until the end, or until Ctrl-C, which lets the replay stop where it can go on."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        replay.interrupt()
-
-    before = signal.signal(signal.SIGINT, interrupt)
     gc.disable()  # a replay makes millions of small values and no cycles
     try:
         size = file.stat().st_size if file.exists() else 0
-        with shared.progress(file.name, size) as tell:
+        with (
+            shared.on_interrupt(replay.interrupt),
+            shared.progress(file.name, size) as tell,
+        ):
             return replay.run(tell, is_resumed=is_resumed)
     finally:
         gc.enable()
-        signal.signal(signal.SIGINT, before)
 
 
 def _text(found: dict[str, Any]) -> str:

@@ -72,7 +72,8 @@ class Setting:
         _require(
             1 <= self.replicas <= count, "replicas", self.replicas, f"1 to {count}, one a site"
         )
-        _require(bool(self.file_bytes), "file_bytes", self.file_bytes, "at least one size")
+        are_sizes = bool(self.file_bytes) and min(self.file_bytes) >= 0
+        _require(are_sizes, "file_bytes", self.file_bytes, "sizes of 0 or more, at least one")
         _require(0 <= self.high_share <= 1, "high_share", self.high_share, "0 to 1")
         low_s, high_s = self.run_s
         _require(0 < low_s <= high_s, "run_s", self.run_s, "LOW:HIGH, above 0")

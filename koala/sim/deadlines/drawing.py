@@ -11,6 +11,7 @@ from matplotlib.figure import Figure as Drawing
 
 from koala.sim.deadlines.counting import Tally
 from koala.sim.deadlines.setting import Setting
+from koala.sim.papers.figures import save
 from koala.sim.statistics import interval
 
 RATES = {"success_rate": "deadlines met", "local_kill_rate": "local jobs killed"}
@@ -42,7 +43,7 @@ def draw(setting: Setting, runs: Sequence[Sequence[Tally]], path: Path) -> None:
     _line(queues, middles, list(zip(*growths, strict=True)), "")
     queues.set_ylabel("more local jobs wait\nthan after the warm-up")
     queues.set_xlabel("simulated seconds")
-    drawing.savefig(path)
+    save(drawing, path)
 
 
 def _line(axes: Axes, x: list[float], values: Sequence[Sequence[float]], label: str) -> None:

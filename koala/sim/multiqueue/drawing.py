@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from koala.sim.multiqueue.points import Point
 from koala.sim.multiqueue.runs import KINDS
-from koala.sim.papers.figures import COLOURS, STYLE
+from koala.sim.papers.figures import COLOURS, STYLE, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def draw(points: tuple[Point, ...], path: Path) -> None:
         axes.set_ylabel("mean response time")
         axes.set_ylim(bottom=0)
         axes.legend()
-        drawing.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        save(drawing, path)
 
 
 def _draw_lines(axes: Axes, points: tuple[Point, ...]) -> None:

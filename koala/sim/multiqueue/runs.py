@@ -20,6 +20,9 @@ from koala.sim.statistics import means_of_batches
 from koala.workload.distributions import SizeDistribution
 from koala.workload.jobstream import JobStream, StreamJob
 
+SERVICE_CV_MAX = 1000
+"""Above it the rarer phase of the service times is too rare for floating-point numbers."""
+
 MORE, MORE_JOBS = 0.1, 1000
 """Arrivals go on until all counted jobs have started, but no more of them than this share of all
 (or this number, if it is larger): then no more jobs come, and those that wait are served."""
@@ -90,8 +93,8 @@ def setting(*, ageing: float | None = None, **values: Any) -> Setting:  # noqa: 
     _require(
         "service-cv",
         found.service_cv,
-        is_allowed=found.service_cv in (0, 1) or 1 < found.service_cv < FOREVER,
-        allowed="0, 1 and numbers above",
+        is_allowed=found.service_cv == 0 or 1 <= found.service_cv <= SERVICE_CV_MAX,
+        allowed=f"0, and 1 to {SERVICE_CV_MAX}",
     )
     _require(
         "warmup",

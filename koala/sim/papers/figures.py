@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 STYLE: dict[str, Any] = {
-    "svg.hashsalt": "koala",
     "svg.fonttype": "none",
     "font.size": 8,
     "axes.spines.top": False,
@@ -91,12 +90,16 @@ def picture(panels: Sequence[Panel], title: str, results: Results, paths: Sequen
         drawing.suptitle(title, fontsize=10)
         _add_legend(drawing)
         for path in paths:
-            _save(drawing, path)
+            save(drawing, path)
 
 
-def _save(drawing: Drawing, path: Path) -> None:
+def save(drawing: Drawing, path: Path) -> None:
+    """Write a drawing; the same drawing gives the same bytes, whenever and wherever."""
+    from matplotlib import rc_context  # noqa: PLC0415 - takes longer to import than a short run
+
     dates = {".svg": {"Date": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
-    drawing.savefig(path, dpi=150, metadata=dates.get(path.suffix))
+    with rc_context({"svg.hashsalt": "koala"}):  # ids of an SVG are random without it
+        drawing.savefig(path, dpi=150, metadata=dates.get(path.suffix))
 
 
 def _add_legend(drawing: Drawing) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
+from koala.sim.papers.figures import save
 from koala.sim.trace.series import Level, Series
 
 _DAY_S = 86_400
@@ -37,7 +38,7 @@ def draw(series: Series, found: Mapping[str, Any], path: Path) -> None:
     waited.set_xlabel("wait, s")
     waited.set_ylabel("share of the jobs")
     waited.set_ylim(0, 1.02)
-    drawing.savefig(path)
+    save(drawing, path)
 
 
 def _steps(level: Level, end: int) -> tuple[list[float], list[float]]:
