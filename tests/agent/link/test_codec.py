@@ -9,7 +9,11 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koala.core.actions import PathTarget, TryPaths
+from koala.core.values import ClaimId as CoreClaimId
+from koala.core.values import SiteName
 from koala.errors import SpecError
+from koala.wire import codec as wire_codec
 from koala.wire.v1 import link_pb2
 from koala_agent import codec, session, values
 from koala_agent.files import orders
@@ -153,6 +157,9 @@ def test_the_session_s_own_messages_arrive() -> None:
         ("hold", link_pb2.Hold(claim=CLAIM, hold_s=1.0), "for 0 processors"),
         ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.nan), "hold_s = nan"),
         ("arm", link_pb2.Arm(claim=CLAIM, late_s=1.0), "do not include it"),
+        ("try_paths", link_pb2.TryPaths(claim=CLAIM, listens=[0], limit_s=1.0), "port = 0"),
+        ("try_paths", link_pb2.TryPaths(claim=CLAIM, listens=[70_000], limit_s=1.0), "1 to 65535"),
+        ("try_paths", link_pb2.TryPaths(claim=CLAIM, listens=[80]), "limit_s = 0"),
         ("release", link_pb2.Release(claim=CLAIM, release_at=math.inf), "release_at = inf"),
         ("welcome", link_pb2.Welcome(epoch=1, protocol=1), "hold_lease_s = 0.0"),
     ],
@@ -252,3 +259,30 @@ def test_every_state_of_a_claim_has_its_word_on_the_wire(state: values.ReportSta
 )
 def test_every_report_has_its_message(report: object, kind: str) -> None:
     assert codec.encode(report, FACTS).WhichOneof("kind") == kind
+
+
+def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
+    """From the daemon's action to the agent's order, and from its report to the daemon's news."""
+    target = PathTarget(label="b1", address="there", port=29500, claim=CoreClaimId("j1/1/1/1"))
+    action = TryPaths(
+        claim=CoreClaimId(CLAIM),
+        site=SiteName("a"),
+        label="a1",
+        address="here",
+        listens=(80, 29500),
+        targets=(target,),
+        limit_s=5.0,
+    )
+    order = codec.decode(wire_codec.try_paths(action))
+    assert isinstance(order, session.Order)
+    body = order.body
+    assert isinstance(body, values.TryPaths)
+    assert (order.claim, body.listens, body.limit_s) == (CLAIM, (80, 29500), 5.0)
+    assert body.targets == (
+        values.PathTarget(
+            label="b1", address="there", port=29500, claim=values.ClaimId("j1/1/1/1")
+        ),
+    )
+    report = values.PathsReport(claim=values.ClaimId(CLAIM), problem="a1 -> b1:29500 refused")
+    news = wire_codec.read(codec.encode(report, FACTS))
+    assert news == wire_codec.PathsNews(claim=CoreClaimId(CLAIM), problem=report.problem)
