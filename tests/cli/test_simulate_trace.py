@@ -67,6 +67,10 @@ def test_what_was_dropped_and_changed_is_told(tmp_path: Path) -> None:
         (("--format", "csv"), "--format csv: allowed are swf, gwf"),
         (("--processors", "0"), "0"),
         (("--resume",), "--resume needs --checkpoint FILE"),
+        (
+            ("--checkpoint", "/no/such/folder/c"),
+            "--checkpoint /no/such/folder/c: cannot be written",
+        ),
         (("--split", "3"), "--split 3: allowed is it with --grid"),
         (("--resume", "--grid", "/no/such"), "--resume: allowed is it without --grid"),
         (("--resume", "--checkpoint", "/no/such"), "/no/such: cannot be read"),

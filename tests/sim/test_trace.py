@@ -323,6 +323,7 @@ def test_rows_that_were_written_after_the_checkpoint_are_written_again_not_twice
         ({"processors": 9}, "the replay had processors = None, not 9"),
         ({"overrun": Overrun.KILL}, "had overrun = raise, not kill"),
         ({"changes": CHANGES}, "the replay had events = "),
+        ({"until": 5}, "the replay is at [0-9]+ s already, after --until 5"),
     ],
 )
 def test_a_replay_is_resumed_only_as_it_was_begun(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -92,6 +93,12 @@ def begin_file(option: str, path: Path) -> None:
         path.open("w", encoding="utf-8").close()
     except OSError as error:
         raise ConfigError(f"--{option} {path}: cannot be written: {error.strerror}") from None
+
+
+def check_folder(option: str, path: Path) -> None:
+    """Refuse a file that cannot be written at the end of a long run; what it holds stays."""
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"--{option} {path}: cannot be written: allowed is a file in a folder")
 
 
 def keep_apart(read: Iterable[Path | None], written: Mapping[str, Path | None]) -> None:

@@ -135,6 +135,8 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     form = _format(file, log_format)
     changes = _changes(events)
     file = context.with_resource(shared.kept(file))
+    if checkpoint is not None and not resume:
+        shared.check_folder("checkpoint", checkpoint)
     setting = Setting(
         path=file,
         form=form,

@@ -182,6 +182,9 @@ class Replay:
             if before[name] != value:
                 text = f"{path}: the replay had {name} = {before[name]}, not {value}"
                 raise ConfigError(text)
+        until, now = self._setting.until, kept["course"]["run"]["now"]
+        if until is not None and until < now:
+            raise ConfigError(f"{path}: the replay is at {now} s already, after --until {until}")
         self._check_files(path, kept)
         return kept
 
