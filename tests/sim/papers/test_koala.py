@@ -66,6 +66,7 @@ def told(setting: Setting, metric: str) -> float:
         "transfer_s": 500 if change == "worst fit" else 300,
         "returned": {"claim at once": 0.1, "L fixed": 0.9}.get(change, 0.4),
         "failed_once_percent": 40,
+        "failed_percent": 0,
         "tries_an_hour.high": 10,
         "tries_an_hour.low": 5,
         "wasted_percent": 30,

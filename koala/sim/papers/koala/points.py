@@ -12,7 +12,7 @@ from statistics import fmean
 from koala.core.actions import Action
 from koala.core.events import ClaimGone, ClaimPassed, Event
 from koala.core.invariants import check
-from koala.core.job import EndKind
+from koala.core.job import EndKind, Failed
 from koala.core.scheduler import Scheduler
 from koala.core.values import Instant
 from koala.sim.das.run import DRAWN_S, Measured, measured, over_time, world
@@ -207,6 +207,7 @@ def _beyond(found: Measured) -> dict[str, float]:
     claimed_s = sum(job.processor_wasted_s + job.processor_run_s for job in jobs)
     return {
         "finished_percent": _percent(len(ran), len(jobs)),
+        "failed_percent": _percent(sum(job.phase == Failed.__name__ for job in jobs), len(jobs)),
         "failed_once_percent": _percent(sum(job.failures > 0 for job in jobs), len(jobs)),
         "most_failures": float(max(job.failures for job in jobs)),
         "sharing_percent": _percent(sum(_sites(job) < job.components for job in ran), len(ran)),

@@ -207,19 +207,17 @@ def _no_guarantee(setting: Setting) -> Iterable[Comparison]:
     return [higher(one, few) for one in more[1:]]
 
 
-def _small_profit(setting: Setting) -> Iterable[Comparison]:
+def _small_profit(setting: Setting, measure: str) -> Comparison:
     """Against jobs that are placed whole."""
-    yield lower(*against(setting, "whole", "placement_s", "36"))
-    yield lower(*against(setting, "whole", "start_delay_s", "36"))
+    return lower(*against(setting, "whole", measure, "36"))
 
 
-def _small_profit_alone(setting: Setting) -> Iterable[Comparison]:
+def _small_profit_alone(setting: Setting, measure: str) -> Comparison:
     """The same, with nothing else that differs: neither failures nor large jobs."""
-    for measure in ("placement_s", "start_delay_s"):
-        yield lower(
-            of(changed(setting, "small"), measure, "36", "3 or 4 components"),
-            of(changed(setting, "small and whole"), measure, "36", "one component"),
-        )
+    return lower(
+        of(changed(setting, "small"), measure, "36", "3 or 4 components"),
+        of(changed(setting, "small and whole"), measure, "36", "one component"),
+    )
 
 
 PLACING = (
@@ -292,18 +290,36 @@ PLACING = (
     Claim(
         id="5.3-8",
         section="5.3",
-        text="Co-allocation reduces their placement times and start delays.",
+        text="Co-allocation reduces their placement times.",
         reading="jobs of 36, against the experiment with all jobs of one component",
         figures=(5,),
-        test=everywhere(_small_profit),
+        test=everywhere(lambda setting: [_small_profit(setting, "placement_s")]),
     ),
     Claim(
         id="5.3-17",
         section="5.3",
-        text="Co-allocation reduces their placement times and start delays.",
+        text="Co-allocation reduces their placement times.",
         reading="the same with jobs of 36 alone on a testbed that does not fail: then nothing but "
         "the number of components differs",
-        test=everywhere(_small_profit_alone),
+        figures=(5,),
+        test=everywhere(lambda setting: [_small_profit_alone(setting, "placement_s")]),
+    ),
+    Claim(
+        id="5.3-19",
+        section="5.3",
+        text="And their start delays.",
+        reading="jobs of 36, against the experiment with all jobs of one component",
+        figures=(5,),
+        test=everywhere(lambda setting: [_small_profit(setting, "start_delay_s")]),
+    ),
+    Claim(
+        id="5.3-20",
+        section="5.3",
+        text="And their start delays.",
+        reading="the same with jobs of 36 alone on a testbed that does not fail: then nothing but "
+        "the number of components differs",
+        figures=(5,),
+        test=everywhere(lambda setting: [_small_profit_alone(setting, "start_delay_s")]),
     ),
     Claim(
         id="5.3-9",
