@@ -49,20 +49,20 @@ class Results:
         finished: what they share by their common random numbers cancels in each replication.
 
         Where quantities diverge it is the function of infinities for them and of means for the
-        others, with no width: saturation itself decides.
+        others, with no width: saturation itself decides. It does not after one replication, as of
+        a sweep that was interrupted.
         """
         if any(self.is_divergent(quantity) for quantity in of):
             values = [inf if self.is_divergent(one) else self.interval(one).mean for one in of]
-            return Interval(mean=function(*values), ci95=0.0, values=self._common(of))
+            common = len(self._seeds(of))
+            width = 0.0 if common > 1 else inf
+            return Interval(mean=function(*values), ci95=width, values=common)
         return interval(
             [
                 function(*(self._outcomes[one.setting][seed].values[one.metric] for one in of))
                 for seed in self._seeds(of)
             ]
         )
-
-    def _common(self, of: tuple[Quantity, ...]) -> int:
-        return len(self._seeds(of))
 
     def _seeds(self, of: tuple[Quantity, ...]) -> list[int]:
         seeds = [set(self._outcomes.get(quantity.setting, {})) for quantity in of]

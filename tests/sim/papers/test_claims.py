@@ -83,6 +83,12 @@ def test_what_saturates_is_higher_than_what_does_not_whatever_was_measured() -> 
     assert verdict(at_most(B, A), found) is FAILS
 
 
+def test_one_replication_decides_nothing_by_saturation_either() -> None:
+    found = results(a=[1.0], b=[0.5], saturated="b")
+    assert verdict(lower(A, B), found) is UNDECIDED
+    assert verdict(lower(B, A), found) is UNDECIDED
+
+
 def test_two_saturated_systems_are_not_compared() -> None:
     found = results(a=[1.0, 1.1], b=[0.5, 0.6], saturated="ab")
     assert verdict(lower(A, B), found) is UNDECIDED
