@@ -80,43 +80,41 @@ class _Group(_Summary, Generic[Key]):
 
 
 class Line(Generic[Key]):
-    """Jobs in the order of the queue."""
+    """Jobs in the order of the queue. No block is empty but the only one of an empty line: most
+    jobs of most logs come to an empty queue."""
 
     def __init__(self) -> None:
-        self._groups: list[_Group[Key]] = []
+        self._groups: list[_Group[Key]] = [_Group([_Block([])])]
 
     @property
     def head(self) -> Waiting[Key]:
-        """The first job."""
+        """The first job of a line that has one."""
         return self._groups[0].blocks[0].jobs[0]
 
     def append(self, job: Waiting[Key]) -> None:
         """A job joins at the tail."""
-        if self._groups:
-            group = self._groups[-1]
-            block = group.blocks[-1]
-            if len(block.jobs) < _JOBS_MAX:
-                block.jobs.append(job)
-                block.is_current = group.is_current = False
-                return
-            if len(group.blocks) < _BLOCKS_MAX:
-                group.blocks.append(_Block([job]))
-                group.is_current = False
-                return
-        self._groups.append(_Group([_Block([job])]))
+        group = self._groups[-1]
+        block = group.blocks[-1]
+        if len(block.jobs) < _JOBS_MAX:
+            block.jobs.append(job)
+            block.is_current = group.is_current = False
+        elif len(group.blocks) < _BLOCKS_MAX:
+            group.blocks.append(_Block([job]))
+            group.is_current = False
+        else:
+            self._groups.append(_Group([_Block([job])]))
 
     def prepend(self, job: Waiting[Key]) -> None:
         """A job joins at the head."""
         self._groups.insert(0, _Group([_Block([job])]))
+        self._compact(self._groups[:2])
 
     def behead(self) -> None:
         """The first job leaves."""
-        blocks = self._groups[0].blocks
-        del blocks[0].jobs[0]
-        if not blocks[0].jobs:
-            del blocks[0]
-            if not blocks:
-                del self._groups[0]
+        jobs = self._groups[0].blocks[0].jobs
+        del jobs[0]
+        if not jobs:
+            self._compact(self._groups[:1])
 
     def remove(self, job: Waiting[Key]) -> None:
         """A job leaves; those at the tail are found soonest."""
@@ -134,6 +132,9 @@ class Line(Generic[Key]):
         """Takes out, in order, the jobs that fit and would leave by the shadow, or take no more
         than the extra processors; the answer has what is left of these, too."""
         search: _Search[Key] = _Search(idle, extra, now, shadow_at)
+        if len(self._groups) == len(self._groups[0].blocks) == 1:
+            search.look_into(self._groups[0].blocks[0])
+            return search.chosen, search.extra
         changed: list[_Group[Key]] = []
         last = len(self._groups) - 1
         for number, group in enumerate(self._groups):
@@ -160,6 +161,8 @@ class Line(Generic[Key]):
 
     def _compact(self, changed: list[_Group[Key]]) -> None:
         """Joins what has become small, so that a long line has few blocks and groups."""
+        if len(self._groups) == len(self._groups[0].blocks) == 1:
+            return
         for group in changed:
             group.compact()
         if min(len(group.blocks) for group in changed) > _BLOCKS_MAX // 2:
@@ -171,7 +174,7 @@ class Line(Generic[Key]):
                 kept[-1].is_current = False
             elif group.blocks:
                 kept.append(group)
-        self._groups = kept
+        self._groups = kept or [_Group([_Block([])])]
 
 
 class _Search(Generic[Key]):
