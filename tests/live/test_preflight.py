@@ -106,4 +106,9 @@ async def test_a_path_that_is_not_open_ends_the_attempt_in_seconds_and_says_whic
         assert f"Stopping: pre-flight: near -> dark:{port} " in closed
         with socket.create_server(("127.0.0.2", port)):
             taken = await reason(client, grid, job("near", "far", port))
-        assert taken == f"Stopping: pre-flight: far: port {port} is taken"
+        # Both are true, and which starter says so first is the machine's business: the one that
+        # cannot listen, or the one that the stranger on that port does not answer.
+        assert taken in (
+            f"Stopping: pre-flight: far: port {port} is taken",
+            f"Stopping: pre-flight: near -> far:{port} no answer in {LIMIT_S:g} s",
+        )
