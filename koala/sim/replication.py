@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -48,8 +49,10 @@ def replicate(
     if count <= 1:
         return _here(run, items, progress)
     done: dict[int, Result] = {}
-    # Forked: a worker starts in milliseconds with all modules; nothing here has threads yet.
-    context = multiprocessing.get_context("fork")
+    # Forked, a worker starts in milliseconds with all modules. Beside threads that could leave it
+    # with a lock that nobody opens, so there it is forked by a process without any.
+    is_alone = threading.active_count() == 1
+    context = multiprocessing.get_context("fork" if is_alone else "forkserver")
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_leave_interrupts_to_parent)
     is_interrupted = False
     try:
