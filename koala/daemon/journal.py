@@ -15,22 +15,25 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import hashlib
-import math
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from koala.core.events import EVENTS, Event, ParametersChanged
 from koala.core.values import Instant
-from koala.errors import ConfigError, JournalError
+from koala.daemon.records import (
+    Batch,
+    Mark,
+    Notice,
+    Record,
+    mark_text,
+    read_mark,
+    read_rows,
+    rows_of,
+)
+from koala.errors import JournalError
 
 FORMAT = 2
 FILE = "journal.db"
@@ -38,7 +41,6 @@ MARK = "journal.mark"
 LOCK = "lock"
 NOTICES_MAX = 100_000
 _NOTICES_SPARE = 1_000  # removed in lots, not one by one
-_CHAIN_BYTES = 16
 
 _TABLES = """
 CREATE TABLE event (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL,
@@ -49,83 +51,6 @@ CREATE TABLE digest (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One event of the journal: stamped at `at`, with the policies' answers of its handling."""
-
-    seq: int
-    at: Instant
-    event: Event
-    answers: list[Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """A fact for people. `number` grows by one from notice to notice, over restarts."""
-
-    number: int
-    at: Instant
-    job: str = ""
-    site: str = ""
-    phase: str = ""
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """What one transaction makes durable; `digest` is of the state after its last event."""
-
-    records: Sequence[Record]
-    notices: Sequence[Notice] = ()
-    digest: str | None = None
-
-
-# --- events as text -------------------------------------------------------------------------------
-
-_ENCODER = msgspec.json.Encoder()
-_DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in EVENTS.items()}
-_ANSWERS = msgspec.json.Decoder(list[Any])
-_INFINITY = "inf"  # JSON has none; of all events only parameters may be infinite
-
-
-def encode_event(event: Event) -> str:
-    """The event as JSON."""
-    if isinstance(event, ParametersChanged):
-        plain: dict[str, Any] = msgspec.to_builtins(event)
-        parameters = plain["parameters"]
-        for name, value in parameters.items():
-            if value == math.inf:
-                parameters[name] = _INFINITY
-        return _ENCODER.encode(plain).decode()
-    return _ENCODER.encode(event).decode()
-
-
-def decode_event(kind: str, body: str) -> Event:
-    """The event of a row. Raises JournalError."""
-    decoder = _DECODERS.get(kind)
-    if decoder is None:
-        raise JournalError(f"unknown kind of event {kind!r}: known are {', '.join(_DECODERS)}")
-    try:
-        if kind != ParametersChanged.__name__:
-            event: Event = decoder.decode(body)
-            return event
-        plain = msgspec.json.decode(body, type=dict[str, Any])
-        for name, value in plain["parameters"].items():
-            if value == _INFINITY:
-                plain["parameters"][name] = math.inf
-        return msgspec.convert(plain, ParametersChanged)
-    except (msgspec.DecodeError, ConfigError, KeyError, AttributeError) as error:
-        raise JournalError(f"a {kind} that cannot be read: {error}") from error
-
-
-def _chained(before: bytes, row: tuple[int, float, str, str, str]) -> bytes:
-    seq, at, kind, body, answers = row
-    text = f"{seq}\x1f{at!r}\x1f{kind}\x1f{body}\x1f{answers}"
-    digest = hashlib.blake2b(before, digest_size=_CHAIN_BYTES)
-    digest.update(text.encode("utf-8", "surrogatepass"))
-    return digest.digest()
-
-
 # --- the journal of a running daemon --------------------------------------------------------------
 
 
@@ -134,19 +59,23 @@ class Journal:
 
     def __init__(self, state_dir: Path, lock: int, connection: sqlite3.Connection) -> None:
         self.path = state_dir / FILE
-        self.seq = 0  # of the last row that was read or committed
+        self.mark = Mark()  # the last row that was read or committed
         self.first_notice, self.notice_number = _notice_numbers(connection)
         self.last_at: Instant = 0.0
         self._mark_path = state_dir / MARK
         self._lock = lock
         self._connection = connection
         self._inode = self.path.stat().st_ino
-        self._mark = os.open(self._mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._marked = read_mark(self._mark, self._mark_path)
-        self._chain = b""
+        self._mark_file = os.open(self._mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._marked = read_mark(os.pread(self._mark_file, 256, 0), source=str(self._mark_path))
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="notices")
         self._read_connection: sqlite3.Connection | None = None
+
+    @property
+    def seq(self) -> int:
+        """The number of the last row that was read or committed."""
+        return self.mark.seq
 
     @classmethod
     def open(cls, state_dir: Path) -> Journal:
@@ -173,13 +102,13 @@ class Journal:
 
     def records(self) -> Iterator[Record]:
         """All events in order, checked row by row; then the journal is ready for commits."""
-        for record, chain in read_rows(self._connection, self.path):
-            self.seq, self.last_at, self._chain = record.seq, record.at, chain
-            if self._marked is not None and self._marked == (record.seq, chain):
+        for record, mark in read_events(self._connection, self.path, Mark()):
+            self.mark, self.last_at = mark, record.at
+            if self._marked == mark:
                 self._marked = None  # what had been committed is here
             yield record
-        if self._marked is not None and self._marked[0] > 0:
-            raise cut_short(self.path, self._mark_path, self.seq, self._marked[0])
+        if self._marked is not None and self._marked.seq > 0:
+            raise cut_short(self.path, self._mark_path, self.seq, self._marked.seq)
         self._write_mark()
 
     def last_digest(self) -> tuple[int, str] | None:
@@ -196,7 +125,7 @@ class Journal:
 
     def append(self, batch: Batch) -> None:
         """The same in the caller's thread, which must be the only one that writes."""
-        rows, chain = self._rows(batch.records)
+        rows, mark = rows_of(batch.records, self.mark)
         try:
             self._check_inode()
             with self._connection:
@@ -210,8 +139,7 @@ class Journal:
                     )
             self._check_inode()
             if batch.records:
-                self.seq, self.last_at = batch.records[-1].seq, batch.records[-1].at
-                self._chain = chain
+                self.mark, self.last_at = mark, batch.records[-1].at
             self._write_mark()
         except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{self.path}: cannot be written: {error}") from error
@@ -229,29 +157,10 @@ class Journal:
             self._read_connection.close()
         with suppress(sqlite3.Error, OSError):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            os.fsync(self._mark)
+            os.fsync(self._mark_file)
         self._connection.close()
-        os.close(self._mark)
+        os.close(self._mark_file)
         os.close(self._lock)
-
-    def _rows(
-        self, records: Sequence[Record]
-    ) -> tuple[list[tuple[int, float, str, str, str, bytes]], bytes]:
-        rows, chain, expected = [], self._chain, self.seq
-        for record in records:
-            expected += 1
-            assert record.seq == expected, f"event {record.seq} after {expected - 1}"
-            answers = _ENCODER.encode(record.answers).decode() if record.answers else ""
-            row = (
-                record.seq,
-                record.at,
-                type(record.event).__name__,
-                encode_event(record.event),
-                answers,
-            )
-            chain = _chained(chain, row)
-            rows.append((*row, chain))
-        return rows, chain
 
     def _append_notices(self, notices: Sequence[Notice]) -> None:
         if not notices:
@@ -287,34 +196,27 @@ class Journal:
             raise JournalError(f"{self.path}: another file has taken its place")
 
     def _write_mark(self) -> None:
-        os.pwrite(self._mark, _mark_text(self.seq, self._chain), 0)
+        os.pwrite(self._mark_file, mark_text(self.mark), 0)
 
 
 # --- rows and files, also for those who only read (past.py) ---------------------------------------
 
 
-def read_rows(
-    connection: sqlite3.Connection, path: Path, *, after: int = 0, chain: bytes = b""
-) -> Iterator[tuple[Record, bytes]]:
-    """The events after one with this chain value, each with its own, checked row by row."""
-    expected = after
+def read_events(
+    connection: sqlite3.Connection, path: Path, after: Mark
+) -> Iterator[tuple[Record, Mark]]:
+    """The events after a mark, each with its own, checked row by row. Raises JournalError."""
+    last = after.seq
     try:
         rows = connection.execute(
             "SELECT seq, at, kind, body, answers, chain FROM event WHERE seq > ? ORDER BY seq",
-            (after,),
+            (after.seq,),
         )
-        for seq, at, kind, body, answers, found in rows:
-            expected += 1
-            if seq != expected:
-                raise JournalError(f"{path}: damaged: event {expected} is missing")
-            chain = _chained(chain, (seq, at, kind, body, answers))
-            if chain != found:
-                raise JournalError(f"{path}: damaged: event {seq} is not as it was written")
-            event = decode_event(kind, body)
-            said = _ANSWERS.decode(answers) if answers else []
-            yield Record(seq=seq, at=at, event=event, answers=said), chain
-    except (sqlite3.Error, msgspec.DecodeError, UnicodeError) as error:
-        raise JournalError(f"{path}: damaged after event {expected}: {error}") from error
+        for record, mark in read_rows(rows, after, source=str(path)):
+            last = mark.seq
+            yield record, mark
+    except (sqlite3.Error, UnicodeError) as error:
+        raise JournalError(f"{path}: damaged after event {last}: {error}") from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -385,22 +287,3 @@ def cut_short(path: Path, mark: Path, last: int, committed: int) -> JournalError
         f"had been committed, says {mark}. Restore the state directory from a "
         f"copy; or delete that file to go on with what is there and lose the rest"
     )
-
-
-def _mark_text(seq: int, chain: bytes) -> bytes:
-    return f"koala-mark {seq:020d} {chain.hex():0>32}\n".encode()
-
-
-def read_mark(descriptor: int, path: Path) -> tuple[int, bytes] | None:
-    """Number and chain value of the last event that is known to be committed."""
-    text = os.pread(descriptor, 256, 0)
-    if not text:
-        return None
-    words = text.decode("ascii", "replace").split()
-    try:
-        name, seq, chain = words
-        if name != "koala-mark":
-            raise ValueError(name)
-        return int(seq), bytes.fromhex(chain)
-    except ValueError as error:
-        raise JournalError(f"{path}: damaged: {text[:80]!r}") from error

@@ -34,10 +34,11 @@ from koala.daemon.config import Config, read_config
 from koala.daemon.desk import Desk
 from koala.daemon.effects import Effects
 from koala.daemon.gate import Gate
-from koala.daemon.journal import Journal, Notice
+from koala.daemon.journal import Journal
 from koala.daemon.logs import Logs
 from koala.daemon.notices import Notices
 from koala.daemon.pump import Pump
+from koala.daemon.records import Notice
 from koala.daemon.recovery import Recovered, read_secret, recover
 from koala.daemon.relay import RelayProcess, RelaySettings
 from koala.daemon.roster import Links, Roster

@@ -10,7 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 
-from koala.daemon.journal import Journal, Notice
+from koala.daemon.journal import Journal
+from koala.daemon.records import Notice
 from koala.errors import RejectedError, SpecError
 
 RECENT_MAX = 20_000

@@ -8,7 +8,6 @@ before anything was told: a journal is never half read.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,15 +20,8 @@ from koala.core.scheduler import Scheduler
 from koala.core.slots import NO_POLICIES
 from koala.core.snapshot import digest
 from koala.core.values import FOREVER, Instant
-from koala.daemon.journal import (
-    FILE,
-    MARK,
-    Record,
-    check_format,
-    cut_short,
-    read_mark,
-    read_rows,
-)
+from koala.daemon.journal import FILE, MARK, check_format, cut_short, read_events
+from koala.daemon.records import Mark, Record, read_mark
 from koala.errors import JournalError
 
 ROWS = 4096  # read at once: a reader that is slow must not keep the writer's log from being folded
@@ -43,7 +35,7 @@ class Past:
     events: int
     first_at: Instant
     last_at: Instant
-    mark: tuple[int, bytes] | None  # number and chain value of an event that had been committed
+    mark: Mark | None  # of an event that had been committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +59,8 @@ def open_past(path: Path) -> Past:
             ).fetchone()
         except sqlite3.Error as error:
             raise JournalError(f"{file}: damaged: {error}") from error
-    if mark is not None and mark[0] > events:
-        raise cut_short(file, file.parent / MARK, events, mark[0])
+    if mark is not None and mark.seq > events:
+        raise cut_short(file, file.parent / MARK, events, mark.seq)
     return Past(
         path=file,
         events=events,
@@ -80,20 +72,19 @@ def open_past(path: Path) -> Past:
 
 def records(past: Past) -> Iterator[Record]:
     """Its events in order, each checked. Raises JournalError."""
-    seq, chain, mark = 0, b"", past.mark
-    while seq < past.events:
+    at, known = Mark(), past.mark
+    while at.seq < past.events:
         with closing(_connect(past.path)) as connection:
             rows = []
-            for row in read_rows(connection, past.path, after=seq, chain=chain):
+            for row in read_events(connection, past.path, at):
                 rows.append(row)
-                if len(rows) == min(ROWS, past.events - seq):
+                if len(rows) == min(ROWS, past.events - at.seq):
                     break
         if not rows:
-            raise JournalError(f"{past.path}: damaged: event {seq + 1} is missing")
-        for record, chain in rows:
-            seq = record.seq
-            if mark is not None and mark[0] == seq and mark[1] != chain:
-                raise cut_short(past.path, past.path.parent / MARK, seq, mark[0])
+            raise JournalError(f"{past.path}: damaged: event {at.seq + 1} is missing")
+        for record, at in rows:
+            if known is not None and known.seq == at.seq and known != at:
+                raise cut_short(past.path, past.path.parent / MARK, at.seq, known.seq)
             yield record
 
 
@@ -151,16 +142,12 @@ def _connect(file: Path) -> sqlite3.Connection:
         raise JournalError(f"{file}: cannot be opened: {error}") from error
 
 
-def _mark(file: Path) -> tuple[int, bytes] | None:
+def _mark(file: Path) -> Mark | None:
     """What the mark beside the file says; of a copy without its mark nothing is known."""
     path = file.parent / MARK
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return read_mark(path.read_bytes(), source=str(path))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror or error}") from error
-    try:
-        return read_mark(descriptor, path)
-    finally:
-        os.close(descriptor)

@@ -25,7 +25,8 @@ from koala.core.events import Event, Woken
 from koala.core.scheduler import Scheduler
 from koala.core.values import Instant, JobId
 from koala.daemon.clock import Clock
-from koala.daemon.journal import Batch, Journal, Notice, Record
+from koala.daemon.journal import Journal
+from koala.daemon.records import Batch, Notice, Record
 from koala.errors import KoalaError
 
 INBOX_MAX = 10_000

@@ -23,8 +23,9 @@ from koala.core.snapshot import digest
 from koala.core.values import Instant
 from koala.daemon.clock import Clock, boot_s
 from koala.daemon.config import Config
-from koala.daemon.journal import Batch, Journal, Notice, Record
+from koala.daemon.journal import Journal
 from koala.daemon.past import require_digest
+from koala.daemon.records import Batch, Notice, Record
 from koala.errors import JournalError
 
 PUBLISHED_MAX = 10_000  # of the newest Finished jobs, looked at again after a start

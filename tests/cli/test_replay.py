@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from koala.core.values import FileName, SiteName
-from koala.daemon.journal import Batch, Journal
+from koala.daemon.journal import Journal
+from koala.daemon.records import Batch
 from tests.cli.command import environment, koala, koala_here
 from tests.harness.builders import a_component, a_spec
 from tests.sim.replay.past import Grid, written

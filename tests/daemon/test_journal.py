@@ -18,15 +18,9 @@ from koala.core.events import EVENTS, Event, ParametersChanged, SiteDrained, Wok
 from koala.core.parameters import PAPER, Parameters
 from koala.core.values import SiteName, UserName
 from koala.daemon import journal as journal_module
-from koala.daemon.journal import (
-    Batch,
-    Journal,
-    Notice,
-    Record,
-    decode_event,
-    encode_event,
-)
+from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, records
+from koala.daemon.records import Batch, Notice, Record, decode_event, encode_event
 from koala.errors import JournalError
 
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
@@ -236,7 +230,8 @@ WRITER = """
 import sys
 from pathlib import Path
 from koala.core.events import Woken
-from koala.daemon.journal import Batch, Journal, Record
+from koala.daemon.journal import Journal
+from koala.daemon.records import Batch, Record
 journal = Journal.open(Path(sys.argv[1]))
 assert list(journal.records()) is not None
 seq = journal.seq

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from koala.daemon import notices as notices_module
-from koala.daemon.journal import Batch, Journal, Notice
+from koala.daemon.journal import Journal
 from koala.daemon.notices import CutError, Notices
+from koala.daemon.records import Batch, Notice
 from koala.errors import RejectedError, SpecError
 
 

@@ -24,8 +24,9 @@ from koala.core.snapshot import digest
 from koala.core.values import JobId, SiteName
 from koala.daemon.clock import Clock
 from koala.daemon.config import Config
-from koala.daemon.journal import FILE, Journal, Notice
+from koala.daemon.journal import FILE, Journal
 from koala.daemon.pump import Pump, Turn
+from koala.daemon.records import Batch, Notice, Record
 from koala.daemon.recovery import recover
 from koala.errors import JournalError, RejectedError
 from koala.policies import chosen
@@ -183,10 +184,10 @@ async def test_a_hanging_commit_stops_vouching_for_leases(tmp_path: Path) -> Non
         blocking = asyncio.Event()
         commit = the.journal.commit
 
-        async def slow(batch: object) -> None:
+        async def slow(batch: Batch) -> None:
             blocking.set()
             await released.wait()
-            await commit(batch)  # type: ignore[arg-type]
+            await commit(batch)
 
         released = asyncio.Event()
         the.journal.commit = slow  # type: ignore[method-assign]
@@ -244,8 +245,6 @@ def test_each_start_is_a_new_epoch_and_says_parameters_only_when_they_changed(
 
 
 def test_a_clock_never_runs_behind_the_journal(tmp_path: Path) -> None:
-    from koala.daemon.journal import Batch, Record
-
     journal = Journal.open(tmp_path / "state")
     assert list(journal.records()) == []
     far_at = Clock().now() + 1e6
@@ -258,8 +257,6 @@ def test_a_clock_never_runs_behind_the_journal(tmp_path: Path) -> None:
 
 
 def test_a_replay_to_another_state_refuses_to_start_and_says_where(tmp_path: Path) -> None:
-    from koala.daemon.journal import Batch
-
     config = config_of(tmp_path)
     recovered(config)
     journal = Journal.open(config.state_dir)

@@ -24,8 +24,9 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import digest
 from koala.core.values import Instant
 from koala.daemon.clock import Clock
-from koala.daemon.journal import Journal, Notice
+from koala.daemon.journal import Journal
 from koala.daemon.pump import Pump
+from koala.daemon.records import Notice
 from koala.policies import chosen
 from koala.sim.engine import Engine
 from koala.sim.experiment.setting import (

@@ -21,7 +21,8 @@ from koala.core.scheduler import Scheduler
 from koala.core.slots import NO_POLICIES
 from koala.core.snapshot import digest
 from koala.core.values import ClaimId, Instant, JobId, Seconds, SiteName
-from koala.daemon.journal import Batch, Journal, Record
+from koala.daemon.journal import Journal
+from koala.daemon.records import Batch, Record
 from koala.policies import chosen
 from koala.sim.faults import Chances, FaultPlan
 from koala.sim.replay.changes import Changes
