@@ -67,12 +67,14 @@ class Passed(_State, frozen=True):
 
 
 class Stopping(_State, frozen=True):
-    """To be ended by a Stop or by the site; the starter was told."""
+    """To be ended by a Stop or by the site; the starter was told. With `fence_at` the batch system
+    counts it as over and cannot know: then its starter's word, or this instant, ends it."""
 
     nonce: str
     passed_at: float | None
     end: End
     due_at: float
+    fence_at: float | None = None
 
 
 class Ended(_State, frozen=True):

@@ -109,6 +109,9 @@ FORGOTTEN_MAX = 10_000
 """Names of forgotten claims that are kept. One that fell out could be asked for again only by a
 daemon that has lost its journal."""
 
+CLOCK_RATE_ERROR = 0.001
+PAUSE_MAX_S = 5.0
+"""What a lease's end allows for: clocks that run apart, and a machine that stood still."""
 
 _SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 
@@ -567,8 +570,9 @@ class ClaimTable:
             case Stopping(nonce=nonce, end=end):
                 record = event.record
                 if record is not None and record.nonce == nonce and record.end is not None:
-                    end = _merged(end, record.end)
-                self._go(claim, end)
+                    self._go(claim, _merged(end, record.end))
+                else:
+                    self._over(claim, nonce, end, event)
             case Ended(end=end) if event.cause is EndCause.CANCELLED_BY_SITE and _was_killed(end):
                 self._go(claim, _with(end, kind=EndKind.SITE, reason=event.reason))
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
@@ -591,7 +595,39 @@ class ClaimTable:
                 self._batch_over(self.claims[claim.id], event)
                 return
         claim = self.claims[claim.id]
-        self._go(claim, _end_bound(event, claim))
+        self._over(claim, nonce, _end_bound(event, claim), event)
+
+    def _over(self, claim: Claim, nonce: str, end: End, event: BatchEnded) -> None:
+        """The batch system counts it as over, and nobody has the starter's word. One that is
+        connected lives nevertheless, one on a machine that does not answer may: it is told to stop,
+        and is gone when it says so, when a batch system that can know says it once more after the
+        connection went, or when its lease has run out. (Slurm's steps survive their slurmd, so that
+        after a NODE_FAIL two attempts of a job could be alive at once.)"""
+        is_connected = self._connected.get(claim.id) == nonce
+        is_silent = event.cause is EndCause.UNREACHABLE
+        state = claim.state
+        known = state.fence_at if isinstance(state, Stopping) else None
+        fence_at = self._now + self._lease_s(claim) if known is None else known
+        if self._now >= fence_at or not (is_connected or is_silent):
+            self._go(claim, end)
+            return
+        stopping = Stopping(
+            nonce=nonce,
+            passed_at=passed_at_of(state),
+            end=end,
+            due_at=self._now + self._limits.again_s,
+            fence_at=fence_at,
+        )
+        if known is None:
+            self._put(claim, stopping)
+        if is_connected:
+            self._say(TellStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
+
+    def _lease_s(self, claim: Claim) -> float:
+        """After how long a starter that nobody answers has ended itself for sure."""
+        may_run = claim.release is not None or passed_at_of(claim.state) is not None
+        lease_s = self._leases.run_lease_s if may_run else self._leases.hold_lease_s
+        return lease_s * (1 + CLOCK_RATE_ERROR) + self._leases.kill_s + PAUSE_MAX_S
 
     def _collected(self, claim: Claim, state: Collecting, reason: str) -> None:
         end = state.end
@@ -641,6 +677,9 @@ class ClaimTable:
         match state:
             case Asked():
                 state = Asked(grace_until=self._now + self._grace_s(claim.hold))
+            case Stopping(fence_at=float()):
+                fence_at = self._now + self._lease_s(claim)
+                state = msgspec.structs.replace(state, due_at=again_at, fence_at=fence_at)
             case Withdrawing() | Stopping() | Ended() | Gone():
                 state = msgspec.structs.replace(state, due_at=again_at)
             case Collecting(nonce=nonce, passed_at=passed_at, end=end):
@@ -745,6 +784,6 @@ def _end_bound(event: BatchEnded, claim: Claim) -> End:
             reason = "the batch system's time limit"
         case EndCause.WITHDRAWN:
             kind, reason = EndKind.STOPPED, ""
-        case EndCause.EXITED | EndCause.LOST:
+        case EndCause.EXITED | EndCause.LOST | EndCause.UNREACHABLE:
             pass
     return End(kind=kind, reason=event.reason or reason)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import SkipTest
 
 import pytest
 
 from tests.batch.systems import System, grid_engine_cells, slurm_clusters
-from tests.live.grid import CALM, MARK, Grid
 
 PACKAGES = {
     "slurm": ("/usr/sbin/slurmctld", "slurm-wlm"),
@@ -54,30 +52,6 @@ def wide_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sy
     folder = tmp_path_factory.mktemp("wide")
     with grid_engine_cells(folder, "delta:2x4", first_group=66_000) as systems:
         yield systems
-
-
-@contextmanager
-def grid_over(
-    folder: Path, systems: dict[str, System], *, more: Mapping[str, str] | None = None
-) -> Iterator[Grid]:
-    """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
-    their tables `[lrm]`."""
-    sizes = {name: system.processors for name, system in systems.items()}
-    grid = Grid(folder, sites=sizes, parameters={**CALM, "hold_s": 60.0}, grace_s=8.0)
-    for name, system in systems.items():
-        with grid.config(name).open("a", encoding="utf-8") as config:
-            config.write(system.lrm_table(f"{MARK}={grid.mark}"))
-            config.write((more or {}).get(name, ""))
-    try:
-        grid.start()
-        yield grid
-    finally:
-        grid.stop()
-        left = {name: system.numbers("koala-") for name, system in systems.items()}
-        for system in systems.values():
-            system.clear()
-    grid.check()
-    assert left == {name: [] for name in systems}
 
 
 @pytest.fixture(params=["slurm", "gridengine"])

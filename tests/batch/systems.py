@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.gridengine import GridEngine
 from koala_agent.lrm.slurm import Slurm
+from tests.live.grid import CALM, MARK, Grid
 
 DEV = Path(__file__).parents[2] / "deploy" / "dev"
 UP_S = 90.0
@@ -146,6 +147,36 @@ def grid_engine_cells(
             )
             for name, processors in _sizes(cells)
         }
+
+
+@contextmanager
+def grid_over(
+    folder: Path,
+    systems: dict[str, System],
+    *,
+    more: Mapping[str, str] | None = None,
+    keep_s: float = 3600.0,
+    grace_s: float = 8.0,
+) -> Iterator[Grid]:
+    """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
+    their tables `[lrm]`."""
+    sizes = {name: system.processors for name, system in systems.items()}
+    grid = Grid(folder, sites=sizes, parameters={**CALM, "hold_s": 60.0}, grace_s=grace_s)
+    for name, system in systems.items():
+        text = grid.config(name).read_text(encoding="utf-8")
+        text = text.replace("[agent]\n", f"[agent]\nkeep_s = {keep_s}\n")
+        lrm = system.lrm_table(f"{MARK}={grid.mark}") + (more or {}).get(name, "")
+        grid.config(name).write_text(text + lrm, encoding="utf-8")
+    try:
+        grid.start()
+        yield grid
+    finally:
+        grid.stop()
+        left = {name: system.numbers("koala-") for name, system in systems.items()}
+        for system in systems.values():
+            system.clear()
+    grid.check()
+    assert left == {name: [] for name in systems}
 
 
 @contextmanager

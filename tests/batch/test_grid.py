@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client
-from tests.batch.conftest import grid_over
-from tests.batch.systems import System
+from tests.batch.systems import System, grid_over
 from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm

@@ -14,8 +14,7 @@ from unittest import SkipTest
 
 import pytest
 
-from tests.batch.conftest import grid_over
-from tests.batch.systems import System
+from tests.batch.systems import System, grid_over
 from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm

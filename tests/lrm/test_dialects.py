@@ -219,7 +219,12 @@ def test_a_refusal_of_sbatch_is_final_and_a_controller_that_is_away_is_not(
             "NODE_FAIL",
             "0",
             "NodeDown",
-            row("7", JobState.ENDED, cause=EndCause.LOST, reason="Slurm: NODE_FAIL (NodeDown)"),
+            row(
+                "7",
+                JobState.ENDED,
+                cause=EndCause.UNREACHABLE,
+                reason="Slurm: NODE_FAIL (NodeDown)",
+            ),
         ),
     ],
 )

@@ -70,7 +70,10 @@ class EndCause(StrEnum):
     CANCELLED_BY_SITE = "cancelled_by_site"
     """Somebody at the site ended or dequeued it; no error of the site."""
     LOST = "lost"
-    """The manager could not start it, or lost it (a node failed, the machine went down)."""
+    """The manager could not start it, or lost it; nothing of it is left."""
+    UNREACHABLE = "unreachable"
+    """A machine of it answers no more and the manager counts it as ended, which is no proof: the
+    processes there may live on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,8 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The batch job of this claim has ended: no process is left, its processors are free.
+    """The batch job of this claim has ended: no process is left, its processors are free (for all
+    that the manager knows, where the cause is UNREACHABLE).
 
     `exit_status` is None when nobody knows it (it ended while nobody watched, or never ran), and
     -n when signal n ended the job. `cpu_s` and `peak_memory_bytes` are those of all its processes

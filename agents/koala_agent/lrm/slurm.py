@@ -51,7 +51,7 @@ ENDS: dict[str, EndCause] = {
     "DEADLINE": EndCause.CANCELLED_BY_SITE,
     "PREEMPTED": EndCause.CANCELLED_BY_SITE,
     "REVOKED": EndCause.CANCELLED_BY_SITE,
-    "NODE_FAIL": EndCause.LOST,
+    "NODE_FAIL": EndCause.UNREACHABLE,
     "BOOT_FAIL": EndCause.LOST,
     "LAUNCH_FAILED": EndCause.LOST,
     "RECONFIG_FAIL": EndCause.LOST,

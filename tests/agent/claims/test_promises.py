@@ -222,8 +222,12 @@ def test_a_table_keeps_its_promises(script: list[tuple[float, Event | str]]) -> 
 
 
 def ends_well(model: Model, table: ClaimTable, now: float) -> None:
-    """When all is stopped and the local manager confirms, nothing is left within a bound."""
+    """When all is stopped and the local manager confirms, nothing is left within a bound: at once
+    where no starter is connected, and after its lease where a machine did not answer."""
+    now += 2 * Leases().run_lease_s
     for claim in CLAIMS:
+        for nonce in NONCES:
+            model.see(table.handle(StarterLost(claim=claim, nonce=nonce), now))
         model.see(table.handle(Stop(claim=claim), now))
         for event in (BatchEnded(claim=claim, cause=EndCause.WITHDRAWN), Acknowledge(claim=claim)):
             model.tell(event)

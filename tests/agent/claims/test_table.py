@@ -40,7 +40,7 @@ from koala_agent.claim_events import (
     Woken,
 )
 from koala_agent.claim_states import Claim
-from koala_agent.claims import ClaimTable
+from koala_agent.claims import PAUSE_MAX_S, ClaimTable
 from koala_agent.lrm.port import EndCause
 from koala_agent.values import (
     Acknowledge,
@@ -73,6 +73,8 @@ NUMBER = ArmNumber(epoch=1, counter=1)
 RELEASE = Release(claim=CLAIM, number=NUMBER, release_at=100.0)
 WELL = End(kind=EndKind.EXITED, statuses=(0,))
 STOP = Stop(claim=CLAIM)
+LOST = StarterLost(claim=CLAIM, nonce="n")
+TELL_STOP = TellStarter(claim=CLAIM, nonce="n", message=STOP)
 
 
 def a_hold(claim: ClaimId = CLAIM, *, is_granted: bool = False, **program: object) -> HoldOrdered:
@@ -350,6 +352,7 @@ def test_what_the_starter_wrote_down_says_how_it_ended(script: Script) -> None:
 
 def test_what_another_starter_wrote_down_says_nothing(script: Script) -> None:
     script.armed()
+    script.tell(LOST)
     record = StarterRecord(nonce="other", passed_at=100.0, end=WELL)
     assert gone(script.tell(batch_ended(record=record))).kind is EndKind.VANISHED
 
@@ -358,6 +361,67 @@ def test_a_batch_job_that_nobody_knows_is_withdrawn(script: Script) -> None:
     assert script.tell(BatchFound(claim=CLAIM)) == [Withdraw(claim=CLAIM)]
     end = gone(script.tell(batch_ended(EndCause.WITHDRAWN)))
     assert (end.kind, end.reason) == (EndKind.STOPPED, "found in the local manager only")
+
+
+# A batch system that counts as over what may live ------------------------------------------------
+
+
+@pytest.mark.parametrize("cause", list(EndCause))
+def test_a_connected_starter_lives_whatever_the_batch_system_says(
+    script: Script, cause: EndCause
+) -> None:
+    """Slurm's steps outlive a slurmd that was killed: a Gone would let the next attempt begin
+    beside them."""
+    script.passed()
+    assert script.tell(batch_ended(cause)) == [TELL_STOP]
+    assert script.tell(batch_ended(cause)) == [TELL_STOP]
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=End(kind=EndKind.STOPPED)))
+    assert gone(script.tell(batch_ended(cause))).kind is not EndKind.STOPPED or (
+        cause is EndCause.WITHDRAWN
+    )
+
+
+def test_a_connection_that_goes_with_the_batch_job_was_the_last_of_it(script: Script) -> None:
+    script.passed()
+    assert script.tell(batch_ended(EndCause.CANCELLED_BY_SITE)) == [TELL_STOP]
+    script.tell(LOST)
+    assert script.wake() == [Withdraw(claim=CLAIM)]
+    assert gone(script.tell(batch_ended(EndCause.CANCELLED_BY_SITE))).kind is EndKind.SITE
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_claim_on_a_machine_that_does_not_answer_is_gone_after_its_lease(
+    script: Script, *, is_restarted: bool
+) -> None:
+    silent = batch_ended(EndCause.UNREACHABLE, reason="NODE_FAIL")
+    script.passed()
+    assert script.tell(LOST, silent) == []
+    if is_restarted:
+        script.restarted()
+    while script.at < Leases().run_lease_s:
+        assert script.wake() == [Withdraw(claim=CLAIM)]
+        if script.at < Leases().run_lease_s:
+            assert script.tell(silent) == []
+    script.at += Leases().kill_s + PAUSE_MAX_S + 1.0
+    end = gone(script.tell(silent))
+    assert (end.kind, end.reason) == (EndKind.VANISHED, "NODE_FAIL")
+
+
+def test_a_starter_that_comes_back_from_a_silent_machine_is_stopped(script: Script) -> None:
+    silent = batch_ended(EndCause.UNREACHABLE, reason="NODE_FAIL")
+    script.passed()
+    script.tell(LOST, silent)
+    outputs = script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0))
+    assert outputs == [TELL_STOP]
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=End(kind=EndKind.STOPPED)))
+    assert gone(script.tell(silent)).kind is EndKind.VANISHED
+
+
+def test_a_hold_on_a_silent_machine_ends_with_its_shorter_lease(script: Script) -> None:
+    script.held()
+    script.tell(LOST, batch_ended(EndCause.UNREACHABLE))
+    script.at += Leases().hold_lease_s + Leases().kill_s + PAUSE_MAX_S + 1.0
+    assert gone(script.tell(batch_ended(EndCause.UNREACHABLE))).kind is EndKind.VANISHED
 
 
 # The barrier --------------------------------------------------------------------------------------
