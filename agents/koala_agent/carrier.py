@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ import structlog
 
 from koala.errors import LocalManagerError
 from koala_agent import placeholders
+from koala_agent.book import Book
 from koala_agent.claim_events import (
     BatchEnded,
     BatchFound,
@@ -44,7 +45,7 @@ from koala_agent.claim_events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claim_states import Asked, Claim, Collecting, Gone, inventory_of
+from koala_agent.claim_states import Claim, Collecting, Gone
 from koala_agent.claims import ClaimTable
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, LocalManager, Queued, Running
 from koala_agent.placeholders import Place
@@ -112,14 +113,6 @@ class Ports:
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
 
 
-@dataclass(slots=True)
-class _Asks:
-    """Ask numbers under way, for the site's reports."""
-
-    highest: int = 0
-    open: dict[ClaimId, int] = field(default_factory=dict)
-
-
 class Claims:
     """The site's claims. Built, then `run` in a task until the agent ends."""
 
@@ -151,7 +144,7 @@ class Claims:
             forgotten=store.forgotten(),
         )
         self._restored = tuple(claim.id for claim in restored)
-        self._stored = dict(self._table.claims)
+        self._book = Book(self._table.claims.values(), number=manager.number)
         self._starters = Starters(tell=self._tell, secret=self._table.secret)
         self._inbox: deque[Event] = deque()
         self._arrived = asyncio.Event()
@@ -159,7 +152,6 @@ class Claims:
         self._reconciled = asyncio.Event()
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._turns: dict[ClaimId, asyncio.Lock] = {}
-        self._asks = _Asks()
         self._command: tuple[str, ...] = ()
 
     # What the assembly calls ---------------------------------------------------------------------
@@ -193,9 +185,7 @@ class Claims:
     def order(self, order: Order) -> None:
         """Begins to do what the daemon orders."""
         if isinstance(order, Hold):
-            self._asks.highest = max(self._asks.highest, order.ask_number)
-            if order.claim not in self._table.claims and not order.is_granted:
-                self._asks.open[order.claim] = order.ask_number
+            self._book.asked(order, is_known=order.claim in self._table.claims)
             self._tell(HoldOrdered(hold=order, secret=secrets.token_hex(16)))
         else:
             self._tell(order)
@@ -220,20 +210,17 @@ class Claims:
 
     def inventory(self) -> list[Report | KvPut]:
         """All that is stored, as reports."""
-        return [
-            self._numbered(said) if isinstance(said, Report) else said
-            for said in inventory_of(self._stored.values())
-        ]
+        return self._book.inventory()
 
     @property
     def asked_through(self) -> int:
-        """The highest ask number such that it and all before it are in the site's figures."""
-        return min(self._asks.open.values(), default=self._asks.highest + 1) - 1
+        """See `Book`."""
+        return self._book.asked_through
 
     @property
     def claims(self) -> dict[ClaimId, Claim]:
         """The claims as they are stored."""
-        return self._stored
+        return self._book.stored
 
     def folder(self, claim: ClaimId) -> Path:
         """The working directory of the claim's program."""
@@ -241,7 +228,7 @@ class Claims:
 
     def log_source(self, claim: ClaimId) -> LogSource | None:
         """Where the claim's output is, also after it was forgotten; None when it is gone."""
-        known = self._stored.get(claim)
+        known = self._book.stored.get(claim)
         is_ended = known is None or isinstance(known.state, Gone | Collecting)
         return placeholders.log_source(claim, self._place, is_ended=is_ended)
 
@@ -286,11 +273,10 @@ class Claims:
 
     def _carry_out(self, output: Output) -> None:
         match output:
-            case Record(claim=claim):
-                self._stored[claim.id] = claim
-                self._settle(claim)
+            case Record():
+                self._book.wrote(output)
             case Forget(claim=claim_id):
-                del self._stored[claim_id]
+                self._book.wrote(output)
                 self._turns.pop(claim_id, None)
             case TellDaemon(message=message):
                 self._tell_daemon(message)
@@ -305,20 +291,9 @@ class Claims:
 
     def _tell_daemon(self, message: ToDaemon) -> None:
         if isinstance(message, Report):
-            if message.end is not None:
-                self._asks.open.pop(message.claim, None)
-            message = self._numbered(message)
+            message = self._book.told(message)
             log.info("claim.reported", claim=message.claim, state=message.state.value)
         self._ports.tell(message)
-
-    def _numbered(self, report: Report) -> Report:
-        """With what the site's own records call the claim's batch job."""
-        return replace(report, batch_job=self._manager.number(report.claim))
-
-    def _settle(self, claim: Claim) -> None:
-        """Whatever is beyond Asked is in the site's figures."""
-        if not isinstance(claim.state, Asked):
-            self._asks.open.pop(claim.id, None)
 
     # Calls ---------------------------------------------------------------------------------------
 
@@ -349,7 +324,7 @@ class Claims:
                 )
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
-            self._asks.open.pop(claim.id, None)
+            self._book.submitted(claim.id)
 
     def _submit_failed(
         self, claim: ClaimId, reason: str, *, is_transient: bool, is_wish: bool = False

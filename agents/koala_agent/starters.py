@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 import structlog
 
@@ -50,29 +51,46 @@ log = structlog.get_logger()
 Message = dict[str, object]
 
 
+class Timer(Protocol):
+    """A call to come."""
+
+    def cancel(self) -> None:
+        """Never make it."""
+
+
+def call_later(delay_s: float, call: Callable[[], None]) -> Timer:
+    """On the running loop."""
+    return asyncio.get_running_loop().call_later(delay_s, call)
+
+
 class Starters:
     """The listener and its connections, by claim and nonce."""
 
     def __init__(
-        self, *, tell: Callable[[Event], None], secret: Callable[[ClaimId], str | None]
+        self,
+        *,
+        tell: Callable[[Event], None],
+        secret: Callable[[ClaimId], str | None],
+        later: Callable[[float, Callable[[], None]], Timer] = call_later,
     ) -> None:
+        self.later = later
         self._tell = tell
         self._secret = secret
-        self._connections: dict[tuple[str, str], _Connection] = {}
-        self._open: dict[int, _Connection] = {}
+        self._connections: dict[tuple[str, str], Connection] = {}
+        self._open: dict[int, Connection] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: str, port: int) -> int:
         """Opens the port, another one when this one is taken; answers which. Raises OSError."""
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._accept, address, port)
+            self._server = await loop.create_server(self.accept, address, port)
         except OSError:
             if port == 0:
                 raise
             # Starters of an earlier life will not find us; their leases end them.
             log.warning("starters.port_taken", port=port)
-            self._server = await loop.create_server(self._accept, address, 0)
+            self._server = await loop.create_server(self.accept, address, 0)
         return int(self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
@@ -90,15 +108,16 @@ class Starters:
             if isinstance(message, Dismissed):
                 connection.close()
 
-    def _accept(self) -> _Connection:
-        return _Connection(self)
+    def accept(self) -> Connection:
+        """The protocol of a connection that is being made."""
+        return Connection(self)
 
-    def opened(self, connection: _Connection) -> bool:
+    def opened(self, connection: Connection) -> bool:
         """Whether one more connection is allowed."""
         self._open[id(connection)] = connection
         return len(self._open) <= CONNECTIONS_MAX
 
-    def hello(self, connection: _Connection, message: Message) -> tuple[ClaimId, str] | None:
+    def hello(self, connection: Connection, message: Message) -> tuple[ClaimId, str] | None:
         """Who a connection is; None when the secret is not the claim's. Raises ValueError."""
         event = replace(_checked_in(message), address=connection.address())
         known = self._secret(event.claim)
@@ -119,7 +138,7 @@ class Starters:
         """A message of a starter that has said hello. Raises ValueError."""
         self._tell(decode(claim, nonce, message))
 
-    def lost(self, connection: _Connection, identity: tuple[ClaimId, str] | None) -> None:
+    def lost(self, connection: Connection, identity: tuple[ClaimId, str] | None) -> None:
         """A connection is gone."""
         self._open.pop(id(connection), None)
         if identity is not None and self._connections.get(identity) is connection:
@@ -128,7 +147,7 @@ class Starters:
             self._tell(StarterLost(claim=claim, nonce=nonce))
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection of a starter, or of whoever found the port."""
 
     def __init__(self, starters: Starters) -> None:
@@ -136,14 +155,14 @@ class _Connection(asyncio.Protocol):
         self._identity: tuple[ClaimId, str] | None = None
         self._unread = b""
         self._transport: asyncio.Transport | None = None
-        self._limit: asyncio.TimerHandle | None = None
+        self._limit: Timer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if not self._starters.opened(self):
             transport.abort()
-        self._limit = asyncio.get_running_loop().call_later(HELLO_LIMIT_S, self.abort)
+        self._limit = self._starters.later(HELLO_LIMIT_S, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._limit is not None:

@@ -42,12 +42,19 @@ class Store:
     `commit` may run in a thread beside `epoch`'s writer: a lock keeps their transactions apart.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, connection: sqlite3.Connection | None = None) -> None:
         """Raises ConfigError when another agent has the folder or it cannot be used, JournalError
-        when what is in it cannot be read."""
+        when what is in it cannot be read. With a `connection` the folder is only a name: for
+        agents in simulated time."""
         self.folder = folder
         self._path = folder / "agent.db"
         self._transactions = threading.Lock()
+        self._lock: int | None = None
+        if connection is not None:
+            self._connection = connection
+            with self._translated():
+                self._prepare()
+            return
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = _lock(folder / "agent.lock")
@@ -57,7 +64,7 @@ class Store:
         try:
             self._open()
         except JournalError:
-            os.close(self._lock)
+            self._unlock()
             raise
 
     def _open(self) -> None:
@@ -88,7 +95,11 @@ class Store:
     def close(self) -> None:
         """Gives the folder back."""
         self._connection.close()
-        os.close(self._lock)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
 
     def claims(self) -> list[Claim]:
         """All claims as they were last stored, in the order of their names. Raises JournalError."""

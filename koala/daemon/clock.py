@@ -8,6 +8,7 @@ journaled instant. This is the one module of the daemon that reads a clock.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from koala.core.values import Instant
 
@@ -18,13 +19,21 @@ def boot_s() -> float:
 
 
 class Clock:
-    """`now()` is not before `not_before`, the last instant that an earlier life journaled."""
+    """`now()` is not before `not_before`, the last instant that an earlier life journaled. The
+    machine's two clocks are arguments for those that have none: machines in simulated time."""
 
-    __slots__ = ("_base",)
+    __slots__ = ("_base", "_boot")
 
-    def __init__(self, not_before: Instant = 0.0) -> None:
-        self._base = max(time.time(), not_before) - boot_s()
+    def __init__(
+        self,
+        not_before: Instant = 0.0,
+        *,
+        wall: Callable[[], Instant] = time.time,
+        boot: Callable[[], Instant] = boot_s,
+    ) -> None:
+        self._base = max(wall(), not_before) - boot()
+        self._boot = boot
 
     def now(self) -> Instant:
         """The daemon's time."""
-        return self._base + boot_s()
+        return self._base + self._boot()

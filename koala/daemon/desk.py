@@ -19,8 +19,8 @@ from koala.core.scheduler import Scheduler
 from koala.core.values import ClaimId, SiteName
 from koala.daemon.clock import Clock
 from koala.daemon.exchange import Exchange, Waiting
-from koala.daemon.pump import Pump, Turn
 from koala.daemon.session import Tidings
+from koala.daemon.turns import Turn, Turns
 from koala.errors import KoalaError, RejectedError, SpecError
 from koala.wire import codec
 from koala.wire.codec import KvGet, KvPut, LogPart, Ping
@@ -46,7 +46,7 @@ class Desk:
     def __init__(
         self,
         scheduler: Scheduler,
-        pump: Pump,
+        pump: Turns,
         clock: Clock,
         *,
         send: Callable[[SiteName, pb.ToAgent], None],
@@ -60,6 +60,7 @@ class Desk:
         self._take_log = take_log
         self._leases = Leases(clock.now())
         self._exchange = Exchange()
+        self._rounds = 0
 
     def answer(self, site: SiteName, news: Tidings) -> bool:
         """Answer what concerns only the desk; False when it is for the core."""
@@ -78,19 +79,21 @@ class Desk:
 
     async def run(self) -> None:
         """Fence what is overdue, and end gets that waited long enough; until cancelled."""
-        rounds = 0
         while True:
             due_at = self._clock.now() + ROUND_S
             await asyncio.sleep(ROUND_S)
-            now = self._clock.now()
-            self.lag_s = max(0.0, now - due_at)
-            self._end_gets(self._exchange.expire(now))
-            rounds += 1
-            if rounds % OVERDUE_EVERY == 0:
-                self._fence()
-                placed = self._scheduler.placed.values()
-                live = {job.id: job.attempt.number for job in placed if job.attempt is not None}
-                self._end_gets(self._exchange.forget(live))
+            self.lag_s = max(0.0, self._clock.now() - due_at)
+            self.go_round()
+
+    def go_round(self) -> None:
+        """One look at what is overdue."""
+        self._end_gets(self._exchange.expire(self._clock.now()))
+        self._rounds += 1
+        if self._rounds % OVERDUE_EVERY == 0:
+            self._fence()
+            placed = self._scheduler.placed.values()
+            live = {job.id: job.attempt.number for job in placed if job.attempt is not None}
+            self._end_gets(self._exchange.forget(live))
 
     # --- leases -----------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from koala.core.values import Instant
 from koala.daemon.records import (
@@ -54,20 +55,72 @@ CREATE TABLE digest (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
 # --- the journal of a running daemon --------------------------------------------------------------
 
 
-class Journal:
-    """The open journal of one state directory; `open` takes the lock, `close` gives it back."""
+class Place(Protocol):
+    """Where a journal lies: what it needs of files beside its database."""
 
-    def __init__(self, state_dir: Path, lock: int, connection: sqlite3.Connection) -> None:
+    @property
+    def path(self) -> Path:
+        """The database's."""
+
+    @property
+    def mark_path(self) -> Path:
+        """The mark's."""
+
+    def check(self) -> None:
+        """Raise JournalError when another file has taken the database's place."""
+
+    def read_mark(self) -> bytes:
+        """What was written last; nothing at first."""
+
+    def write_mark(self, text: bytes) -> None:
+        """Put this in its place. Raises OSError."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+class StateFolder:
+    """A state directory, locked for as long as it is open."""
+
+    def __init__(self, state_dir: Path, lock: int) -> None:
         self.path = state_dir / FILE
+        self.mark_path = state_dir / MARK
+        self._lock = lock
+        self._inode = self.path.stat().st_ino
+        self._mark = os.open(self.mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def check(self) -> None:
+        """Commits into a deleted file succeed; nobody will ever read them again."""
+        if self.path.stat().st_ino != self._inode:
+            raise JournalError(f"{self.path}: another file has taken its place")
+
+    def read_mark(self) -> bytes:
+        """See Place."""
+        return os.pread(self._mark, 256, 0)
+
+    def write_mark(self, text: bytes) -> None:
+        """See Place."""
+        os.pwrite(self._mark, text, 0)
+
+    def close(self) -> None:
+        """See Place."""
+        with suppress(OSError):
+            os.fsync(self._mark)
+        os.close(self._mark)
+        os.close(self._lock)
+
+
+class Journal:
+    """The open journal of one place; `open` locks a state directory, `close` gives it back."""
+
+    def __init__(self, place: Place, connection: sqlite3.Connection) -> None:
+        self.path = place.path
         self.mark = Mark()  # the last row that was read or committed
         self.first_notice, self.notice_number = _notice_numbers(connection)
         self.last_at: Instant = 0.0
-        self._mark_path = state_dir / MARK
-        self._lock = lock
+        self._place = place
         self._connection = connection
-        self._inode = self.path.stat().st_ino
-        self._mark_file = os.open(self._mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._marked = read_mark(os.pread(self._mark_file, 256, 0), source=str(self._mark_path))
+        self._marked = read_mark(place.read_mark(), source=str(place.mark_path))
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="notices")
         self._read_connection: sqlite3.Connection | None = None
@@ -89,7 +142,7 @@ class Journal:
         try:
             connection = _connect(state_dir / FILE)
             try:
-                return cls(state_dir, lock, connection)
+                return cls(StateFolder(state_dir, lock), connection)
             except BaseException:
                 connection.close()
                 raise
@@ -108,7 +161,7 @@ class Journal:
                 self._marked = None  # what had been committed is here
             yield record
         if self._marked is not None and self._marked.seq > 0:
-            raise cut_short(self.path, self._mark_path, self.seq, self._marked.seq)
+            raise cut_short(self.path, self._place.mark_path, self.seq, self._marked.seq)
         self._write_mark()
 
     def last_digest(self) -> tuple[int, str] | None:
@@ -127,7 +180,7 @@ class Journal:
         """The same in the caller's thread, which must be the only one that writes."""
         rows, mark = rows_of(batch.records, self.mark)
         try:
-            self._check_inode()
+            self._place.check()
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", rows)
@@ -137,7 +190,7 @@ class Journal:
                     self._connection.execute(
                         "INSERT OR REPLACE INTO digest VALUES (?, ?)", (last, batch.digest)
                     )
-            self._check_inode()
+            self._place.check()
             if batch.records:
                 self.mark, self.last_at = mark, batch.records[-1].at
             self._write_mark()
@@ -155,12 +208,10 @@ class Journal:
         self._reader.shutdown()
         if self._read_connection is not None:
             self._read_connection.close()
-        with suppress(sqlite3.Error, OSError):
+        with suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            os.fsync(self._mark_file)
         self._connection.close()
-        os.close(self._mark_file)
-        os.close(self._lock)
+        self._place.close()
 
     def _append_notices(self, notices: Sequence[Notice]) -> None:
         if not notices:
@@ -190,13 +241,8 @@ class Journal:
             for number, at, job, site, phase, text in rows
         ]
 
-    def _check_inode(self) -> None:
-        """Commits into a deleted file succeed; nobody will ever read them again."""
-        if self.path.stat().st_ino != self._inode:
-            raise JournalError(f"{self.path}: another file has taken its place")
-
     def _write_mark(self) -> None:
-        os.pwrite(self._mark_file, mark_text(self.mark), 0)
+        self._place.write_mark(mark_text(self.mark))
 
 
 # --- rows and files, also for those who only read (past.py) ---------------------------------------
@@ -225,6 +271,16 @@ def _connect(path: Path) -> sqlite3.Connection:
     path.chmod(0o600)
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5.0)
     try:
+        prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """A new database gets its tables; another format, or a damaged one, raises JournalError."""
+    try:
         is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if is_new and connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -238,12 +294,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         if found != "ok":
             raise JournalError(f"{path}: damaged: {found}")
     except sqlite3.Error as error:
-        connection.close()
         raise JournalError(f"{path}: damaged, or no journal: {error}") from error
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def check_format(connection: sqlite3.Connection, path: Path) -> None:

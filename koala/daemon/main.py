@@ -45,6 +45,7 @@ from koala.daemon.roster import Links, Roster
 from koala.daemon.service import Service
 from koala.daemon.session import Guests, Timing
 from koala.daemon.spool import Spool
+from koala.daemon.streams import Streams
 from koala.errors import ConfigError, KoalaError, RejectedError, SpecError
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
@@ -134,6 +135,7 @@ class Daemon:
         guests = Guests(epoch=scheduler.epoch, sites=config.sites, is_open=config.is_open)
         timing = Timing(beat_s=config.beat_s, silence_s=config.silence_s)
         roster = Roster(scheduler, pump, clock, guests=guests, timing=timing)
+        streams = Streams(roster, pump, clock)
         secret = read_secret(config.state_dir)
         spool = Spool(config.spool)
         logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live)
@@ -166,13 +168,13 @@ class Daemon:
         )
         for publication in recovered.publications:
             publish_outputs(publication)
-        server, port = _server(config.listen, roster, service)
+        server, port = _server(config.listen, streams, service)
         self.address = f"{_reachable(config.listen)}:{port}"
         async with asyncio.TaskGroup() as group:
             pumping = group.create_task(pump.run())
             others = [group.create_task(desk.run()), group.create_task(self._publish(spool))]
             others += self._bus(group)
-            relay = group.create_task(self._relay(effects, roster, secret))
+            relay = group.create_task(self._relay(effects, streams, secret))
             try:
                 await server.start()
                 self._write_endpoint()
@@ -192,13 +194,13 @@ class Daemon:
                 task.cancel()
         log.info("daemon.ended")
 
-    async def _relay(self, effects: Effects, roster: Roster, secret: bytes) -> None:
+    async def _relay(self, effects: Effects, streams: Streams, secret: bytes) -> None:
         config = self._config
         host = config.relay_address or _reachable(config.relay_listen)
 
         def started(port: int) -> None:
             effects.relay = f"{host}:{port}"
-            roster.open.set()
+            streams.open.set()
             log.info("relay.started", address=effects.relay)
 
         settings = RelaySettings(
@@ -328,9 +330,9 @@ def software_version() -> str:
         return "0"
 
 
-def _server(listen: str, roster: Roster, service: Service) -> tuple[grpc.aio.Server, int]:
+def _server(listen: str, streams: Streams, service: Service) -> tuple[grpc.aio.Server, int]:
     server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=(Gate(),))
-    link_pb2_grpc.add_AgentLinkServicer_to_server(roster, server)
+    link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
     try:
         port = server.add_insecure_port(listen)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -19,10 +21,10 @@ from koala.core.actions import Action, Announce, PublishOutputs
 from koala.core.events import DaemonStarted, Event, JobSubmitted, ParametersChanged
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
+from koala.core.slots import Policies
 from koala.core.snapshot import digest
-from koala.core.values import Instant
+from koala.core.values import Instant, SiteName
 from koala.daemon.clock import Clock, boot_s
-from koala.daemon.config import Config
 from koala.daemon.journal import Journal
 from koala.daemon.past import require_digest
 from koala.daemon.records import Batch, Notice, Record
@@ -31,6 +33,26 @@ from koala.errors import JournalError
 PUBLISHED_MAX = 10_000  # of the newest Finished jobs, looked at again after a start
 SECRET = "secret"
 log = structlog.get_logger()
+
+
+class Settings(Protocol):
+    """What of the configuration is part of the state."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """Those of the core."""
+
+    @property
+    def policies(self) -> Policies:
+        """Those that are asked from now on."""
+
+    @property
+    def policy_names(self) -> tuple[tuple[str, str], ...]:
+        """(slot, name) of each."""
+
+    @property
+    def links(self) -> tuple[tuple[SiteName, SiteName, float], ...]:
+        """(from, to, bytes a second)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +81,9 @@ class _Past:
         self.publications.extend(a for a in actions if isinstance(a, PublishOutputs))
 
 
-def recover(journal: Journal, config: Config) -> Recovered:
+def recover(
+    journal: Journal, config: Settings, make_clock: Callable[[Instant], Clock] = Clock
+) -> Recovered:
     """Replay and begin a new epoch; durable when this returns. Raises JournalError."""
     begun_s = boot_s()
     scheduler = Scheduler(Parameters(), config.policies)
@@ -70,7 +94,7 @@ def recover(journal: Journal, config: Config) -> Recovered:
         if recorded is not None and record.seq == recorded[0]:
             require_digest(journal.path, scheduler, *recorded)
     replayed = journal.seq
-    clock = Clock(not_before=journal.last_at)
+    clock = make_clock(journal.last_at)
     changed = ParametersChanged(
         parameters=config.parameters, links=config.links, policies=config.policy_names
     )

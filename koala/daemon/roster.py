@@ -1,21 +1,16 @@
-"""The daemon's end of the agents' link: sessions over gRPC, and what they bring carried on.
+"""The daemon's end of the agents' link: all sessions, and what they bring carried on.
 
-One handler a stream, with a reader, one writer behind a bounded outbox, and a timer; all decisions
-are the session's (`session`). What agents tell goes through the pump; pings, key-values and logs
-do not change the core's state and are answered at the desk (`desk`). Nothing times a read or write
-out, because gRPC then cancels the whole stream: a peer that does not read fills its outbox, and one
-that is silent is found by its beats. Leaving a handler never waits: it may be cancelled anywhere.
+No I/O: a session's stream is a `Line` (`streams` has those of gRPC), and all decisions about one
+are the session's (`session`). What agents tell goes through the pump; pings, key-values and logs do
+not change the core's state and are answered at the desk (`desk`).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Protocol
 
-import grpc
 import structlog
 
 from koala.core.actions import Wanted
@@ -24,7 +19,6 @@ from koala.core.scheduler import Scheduler
 from koala.core.values import Seconds, SiteName, UserName
 from koala.daemon import reports
 from koala.daemon.clock import Clock
-from koala.daemon.pump import Pump, Turn
 from koala.daemon.session import (
     End,
     Guests,
@@ -37,18 +31,15 @@ from koala.daemon.session import (
     Tidings,
     Timing,
 )
+from koala.daemon.turns import Turn, Turns
 from koala.errors import KoalaError, SpecError
 from koala.wire import codec
 from koala.wire.codec import ClaimNews, SiteNews
 from koala.wire.v1 import link_pb2 as pb
-from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
 
-OUTBOX_MAX = 20_000  # messages; what is wanted at a registration counts as one
 SESSIONS_MAX = 1_000
-LAST_WORDS_S = 1.0  # for what is in the outbox when a session ends
 RTT_NEWS_RATIO = 2.0  # a round trip changed by that much is told to the core without a report
 
-Context: TypeAlias = "grpc.aio.ServicerContext[pb.FromAgent, pb.ToAgent]"
 log = structlog.get_logger()
 
 
@@ -62,66 +53,47 @@ class Links:
     lose: Callable[[SiteName], None]
 
 
-class Outbox:
-    """Messages for one writer. Full means that the agent does not read."""
+class Line(Protocol):
+    """One stream to an agent."""
 
-    def __init__(self) -> None:
-        self._lots: deque[Sequence[pb.ToAgent]] = deque()
-        self._changed = asyncio.Event()
-        self._is_closed = False
+    @property
+    def is_over(self) -> bool:
+        """Nothing more is sent."""
 
     def put(self, lot: Sequence[pb.ToAgent]) -> bool:
-        """Queue these together; False when the outbox is full."""
-        if self._is_closed or len(self._lots) >= OUTBOX_MAX:
-            return False
-        self._lots.append(lot)
-        self._changed.set()
-        return True
+        """Send these, all or none, in order; False when the agent does not read."""
 
-    def close(self) -> None:
-        """Nothing more comes; `lots` ends after what is queued."""
-        self._is_closed = True
-        self._changed.set()
-
-    async def lots(self) -> AsyncIterator[Sequence[pb.ToAgent]]:
-        """What was put, until closed."""
-        while self._lots or not self._is_closed:
-            if self._lots:
-                yield self._lots.popleft()
-            else:
-                self._changed.clear()
-                await self._changed.wait()
+    def end(self) -> None:
+        """End the stream; what was put before still goes out. Then `left` is called."""
 
 
 class Connection:
     """One stream and its session."""
 
-    def __init__(self, session: Session, peer: str) -> None:
+    def __init__(self, number: int, session: Session, line: Line, peer: str) -> None:
+        self.number = number
         self.session = session
+        self.line = line
         self.peer = peer
-        self.outbox = Outbox()
-        self.over = asyncio.Event()
-        self.changed = asyncio.Event()
         self.site: SiteName | None = None  # from Join on; stays when the session is over
         self.told_rtt_s: Seconds = 0.0
         self.report: SiteNews | None = None  # the last one of the site
         self.reason = "the stream ended"
 
 
-class Roster(AgentLinkServicer):
+class Roster:
     """All sessions; `send` puts a message into the live one of a site."""
 
     def __init__(
         self,
         scheduler: Scheduler,
-        pump: Pump,
+        pump: Turns,
         clock: Clock,
         *,
         guests: Guests,
         timing: Timing,
     ) -> None:
         self.sessions: dict[SiteName, Connection] = {}
-        self.open = asyncio.Event()  # agents are heard from then on: the relay's address is known
         self._scheduler = scheduler
         self._pump = pump
         self._clock = clock
@@ -160,76 +132,37 @@ class Roster(AgentLinkServicer):
 
     # --- streams ----------------------------------------------------------------------------------
 
-    async def Connect(  # type: ignore[override]  # noqa: N802 - gRPC's name; its stubs know no coroutine that reads and writes by its context
-        self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
-    ) -> None:
-        """One session, from its stream's beginning to its end."""
-        connection = Connection(
-            Session(self._guests, self._timing, now=self._clock.now()), context.peer()
-        )
+    def opened(self, line: Line, peer: str) -> Connection:
+        """An agent has opened a stream; it may be refused at once."""
         self._count += 1
-        number = self._count
-        self._connections[number] = connection
+        session = Session(self._guests, self._timing, now=self._clock.now())
+        connection = Connection(self._count, session, line, peer)
+        self._connections[connection.number] = connection
         if self._closed_for is not None:
-            self._carry_out(connection, connection.session.close(self._closed_for))
+            self._carry_out(connection, session.close(self._closed_for))
         elif len(self._connections) > SESSIONS_MAX:
             reason = f"{SESSIONS_MAX} sessions are open already"
-            self._carry_out(connection, connection.session.close(reason, is_rejected=True))
-        try:
-            async with asyncio.TaskGroup() as group:
-                writing = group.create_task(self._write(connection, context))
-                others = [
-                    group.create_task(self._read(connection, request_iterator)),
-                    group.create_task(self._tick(connection)),
-                ]
-                await connection.over.wait()
-                connection.outbox.close()
-                await asyncio.wait({writing}, timeout=LAST_WORDS_S)
-                for task in (writing, *others):
-                    task.cancel()
-        finally:
-            del self._connections[number]
-            self._leave(connection)
+            self._carry_out(connection, session.close(reason, is_rejected=True))
+        return connection
 
-    async def _read(self, connection: Connection, requests: AsyncIterator[pb.FromAgent]) -> None:
+    def heard(self, connection: Connection, message: pb.FromAgent) -> None:
+        """The agent said this."""
         session = connection.session
-        await self.open.wait()
-        async for message in requests:
-            await self._pump.has_room()
-            try:
-                news = codec.read(message)
-            except SpecError as error:
-                outputs = session.misunderstood(str(error))
-            else:
-                outputs = [] if news is None else session.receive(news, self._clock.now())
-            self._carry_out(connection, outputs)
-            connection.changed.set()
-        connection.over.set()
-
-    async def _write(self, connection: Connection, context: Context) -> None:
         try:
-            async for lot in connection.outbox.lots():
-                for message in lot:
-                    await context.write(message)
-        except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError):
-            pass  # the agent is gone; the reader's end says so, too
-        connection.over.set()
+            news = codec.read(message)
+        except SpecError as error:
+            outputs = session.misunderstood(str(error))
+        else:
+            outputs = [] if news is None else session.receive(news, self._clock.now())
+        self._carry_out(connection, outputs)
 
-    async def _tick(self, connection: Connection) -> None:
-        """Drive the session's timer."""
-        while True:
-            connection.changed.clear()
-            wake_at = connection.session.wake_at
-            try:
-                async with asyncio.timeout(
-                    None if wake_at is None else max(0.0, wake_at - self._clock.now())
-                ):
-                    await connection.changed.wait()
-            except TimeoutError:
-                self._carry_out(connection, connection.session.wake(self._clock.now()))
+    def woke(self, connection: Connection) -> None:
+        """The session's `wake_at` has come."""
+        self._carry_out(connection, connection.session.wake(self._clock.now()))
 
-    def _leave(self, connection: Connection) -> None:
+    def left(self, connection: Connection) -> None:
         """The stream is over, whatever ended it."""
+        del self._connections[connection.number]
         connection.session.close(connection.reason)
         site = connection.site
         if site is None or self.sessions.get(site) is not connection:
@@ -246,9 +179,10 @@ class Roster(AgentLinkServicer):
         for output in outputs:
             match output:
                 case Send(messages):
-                    if not connection.outbox.put(messages) and not connection.over.is_set():
+                    line = connection.line
+                    if not line.put(messages) and not line.is_over:
                         connection.reason = "the agent does not read"
-                        connection.over.set()
+                        line.end()
                 case Join():
                     self._join(connection, output)
                 case Hear(news):
@@ -257,7 +191,7 @@ class Roster(AgentLinkServicer):
                     self._measure(connection, rtt_s)
                 case End(reason=reason, is_fault=is_fault):
                     connection.reason = reason
-                    connection.over.set()
+                    connection.line.end()
                     say = log.warning if is_fault else log.info
                     say("session.ended", site=connection.site, peer=connection.peer, reason=reason)
 

@@ -36,8 +36,9 @@ from koala.daemon.admission import at_queue, check, check_deadline, warnings
 from koala.daemon.gate import abort, user_of
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
-from koala.daemon.pump import Pump, Turn
+from koala.daemon.pump import Pump
 from koala.daemon.roster import Roster
+from koala.daemon.turns import Turn
 from koala.errors import (
     KoalaError,
     RejectedError,

@@ -25,9 +25,10 @@ from koala.core.values import JobId, SiteName
 from koala.daemon.clock import Clock
 from koala.daemon.config import Config
 from koala.daemon.journal import FILE, Journal
-from koala.daemon.pump import Pump, Turn
+from koala.daemon.pump import Pump
 from koala.daemon.records import Batch, Notice, Record
 from koala.daemon.recovery import recover
+from koala.daemon.turns import Turn
 from koala.errors import JournalError, RejectedError
 from koala.policies import chosen
 from tests.daemon.running import config_of

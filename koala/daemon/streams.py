@@ -1,0 +1,143 @@
+"""The streams of the agents' link: gRPC at the daemon's end.
+
+One handler a stream, with a reader, one writer behind a bounded outbox, and a timer; what is said
+and believed is the roster's. Nothing times a read or write out, because gRPC then cancels the whole
+stream: a peer that does not read fills its outbox, and one that is silent is found by its beats.
+Leaving a handler never waits: it may be cancelled anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeAlias
+
+import grpc
+
+from koala.daemon.clock import Clock
+from koala.daemon.pump import Pump
+from koala.daemon.roster import Connection, Roster
+from koala.wire.v1 import link_pb2 as pb
+from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
+
+OUTBOX_MAX = 20_000  # messages; what is wanted at a registration counts as one
+LAST_WORDS_S = 1.0  # for what is in the outbox when a session ends
+
+Context: TypeAlias = "grpc.aio.ServicerContext[pb.FromAgent, pb.ToAgent]"
+
+
+class Outbox:
+    """Messages for one writer. Full means that the agent does not read."""
+
+    def __init__(self) -> None:
+        self._lots: deque[Sequence[pb.ToAgent]] = deque()
+        self._changed = asyncio.Event()
+        self._is_closed = False
+
+    def put(self, lot: Sequence[pb.ToAgent]) -> bool:
+        """Queue these together; False when the outbox is full."""
+        if self._is_closed or len(self._lots) >= OUTBOX_MAX:
+            return False
+        self._lots.append(lot)
+        self._changed.set()
+        return True
+
+    def close(self) -> None:
+        """Nothing more comes; `lots` ends after what is queued."""
+        self._is_closed = True
+        self._changed.set()
+
+    async def lots(self) -> AsyncIterator[Sequence[pb.ToAgent]]:
+        """What was put, until closed."""
+        while self._lots or not self._is_closed:
+            if self._lots:
+                yield self._lots.popleft()
+            else:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Stream:
+    """One stream, as the roster's end of it (`roster.Line`)."""
+
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+        self.over = asyncio.Event()
+        self.changed = asyncio.Event()  # the session's timer may have moved
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more is sent."""
+        return self.over.is_set()
+
+    def put(self, lot: Sequence[pb.ToAgent]) -> bool:
+        """See `roster.Line`."""
+        return self.outbox.put(lot)
+
+    def end(self) -> None:
+        """See `roster.Line`."""
+        self.over.set()
+
+
+class Streams(AgentLinkServicer):
+    """All streams; agents are heard from when `open` is set: the relay's address is then known."""
+
+    def __init__(self, roster: Roster, pump: Pump, clock: Clock) -> None:
+        self.open = asyncio.Event()
+        self._roster = roster
+        self._pump = pump
+        self._clock = clock
+
+    async def Connect(  # type: ignore[override]  # noqa: N802 - gRPC's name; its stubs know no coroutine that reads and writes by its context
+        self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
+    ) -> None:
+        """One session, from its stream's beginning to its end."""
+        stream = Stream()
+        connection = self._roster.opened(stream, context.peer())
+        try:
+            async with asyncio.TaskGroup() as group:
+                writing = group.create_task(self._write(stream, context))
+                others = [
+                    group.create_task(self._read(connection, stream, request_iterator)),
+                    group.create_task(self._tick(connection, stream)),
+                ]
+                await stream.over.wait()
+                stream.outbox.close()
+                await asyncio.wait({writing}, timeout=LAST_WORDS_S)
+                for task in (writing, *others):
+                    task.cancel()
+        finally:
+            self._roster.left(connection)
+
+    async def _read(
+        self, connection: Connection, stream: Stream, requests: AsyncIterator[pb.FromAgent]
+    ) -> None:
+        await self.open.wait()
+        async for message in requests:
+            await self._pump.has_room()
+            self._roster.heard(connection, message)
+            stream.changed.set()
+        stream.end()
+
+    async def _write(self, stream: Stream, context: Context) -> None:
+        try:
+            async for lot in stream.outbox.lots():
+                for message in lot:
+                    await context.write(message)
+        except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError):
+            pass  # the agent is gone; the reader's end says so, too
+        stream.end()
+
+    async def _tick(self, connection: Connection, stream: Stream) -> None:
+        """Drive the session's timer."""
+        while True:
+            stream.changed.clear()
+            wake_at = connection.session.wake_at
+            try:
+                async with asyncio.timeout(
+                    None if wake_at is None else max(0.0, wake_at - self._clock.now())
+                ):
+                    await stream.changed.wait()
+            except TimeoutError:
+                self._roster.woke(connection)
