@@ -412,7 +412,7 @@ class Claims:
             await asyncio.sleep(min(SWEEP_S, max(1.0, self._keep_s)))
 
     def _remove_old(self, known: Iterable[str]) -> None:
-        kept = set(known)
+        kept = {*known, placeholders.STARTERS}
         before = self._ports.unix_clock() - self._keep_s
         for folder in sorted(self._place.root.iterdir()):
             try:

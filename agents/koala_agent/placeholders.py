@@ -10,11 +10,11 @@ FOLDER/                  the program's working directory; its outputs are collec
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import py_compile
-import shutil
 import sys
 from dataclasses import dataclass
 from importlib import resources
@@ -27,6 +27,14 @@ from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
 from koala_agent.values import ClaimId, End, EndKind, Leases, StarterRecord, folder_name
 
 STATE_FOLDER = ".koala"
+STARTERS = ".starter"
+"""Where starters are installed, among the claims' folders."""
+BOOT = """\
+import sys
+sys.path.insert(0, {folder!r})
+from koala_agent.starter.carrier import main
+sys.exit(main(sys.argv))
+"""
 RECORD_MAX_BYTES = 1024 * 1024
 
 
@@ -53,24 +61,44 @@ class Place:
 
 
 def install_starter(place: Place) -> tuple[str, ...]:
-    """Puts the starter, and what it runs, where compute nodes see it; answers the beginning of its
-    command."""
-    place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _runners, starter = (_install(place, name) for name in ("runners.py", "starter.py"))
-    return (place.python or sys.executable, "-I", "-S", str(starter))
+    """Puts the starter where compute nodes see it; answers the beginning of its command.
+
+    In a folder of its own for each version: batch jobs that wait go on with the one that they were
+    submitted with, and none finds one half replaced.
+    """
+    modules = _modules()
+    is_compiled = place.python is None
+    mark = hashlib.sha256(repr((modules, is_compiled, sys.version)).encode()).hexdigest()[:16]
+    folder = place.root / STARTERS / mark
+    name = "starter.pyc" if is_compiled else "starter.py"
+    if not (folder / name).exists():
+        package = folder / "koala_agent" / "starter"
+        package.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _install(package.parent / "__init__.py", "", is_compiled=is_compiled)
+        for module, text in modules:
+            _install(package / module, text, is_compiled=is_compiled)
+        boot = BOOT.format(folder=str(folder))
+        _install(folder / "starter.py", boot, is_compiled=is_compiled)
+    return (place.python or sys.executable, "-I", "-S", str(folder / name))
 
 
-def _install(place: Place, name: str) -> Path:
-    target = place.root / name
-    with resources.as_file(resources.files("koala_agent") / name) as source:
-        new = target.with_suffix(".new")
-        shutil.copyfile(source, new)
+def _modules() -> tuple[tuple[str, str], ...]:
+    """All of the starter, by file name."""
+    package = resources.files("koala_agent") / "starter"
+    files = sorted((file.name, file) for file in package.iterdir() if file.name.endswith(".py"))
+    return tuple((name, file.read_text(encoding="utf-8")) for name, file in files)
+
+
+def _install(target: Path, text: str, *, is_compiled: bool) -> None:
+    """Writes a module, or what the interpreter makes of it."""
+    new = target.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    if is_compiled:
+        compiled = target.with_suffix(".pyc")
+        py_compile.compile(str(new), cfile=str(compiled), dfile=target.name, doraise=True)
+        new.unlink()
+    else:
         new.replace(target)
-    if place.python is not None:
-        return target
-    compiled = target.with_suffix(".pyc")
-    py_compile.compile(str(target), cfile=str(compiled), doraise=True)
-    return compiled
 
 
 def prepare(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from koala_agent import starter, values
+from koala_agent import values
+from koala_agent.starter import program
 from koala_agent.values import ClaimId, Peer
 
 
@@ -24,14 +25,14 @@ from koala_agent.values import ClaimId, Peer
 )
 def test_slurms_short_form_of_names(short: str, names: list[str]) -> None:
     """As `scontrol show hostnames` writes them out."""
-    assert starter.expand_names(short) == names
+    assert program.expand_names(short) == names
 
 
 @pytest.mark.parametrize(
     ("short", "counts"), [("", []), ("4", [4]), ("4(x2),3", [4, 4, 3]), ("1,2(x3)", [1, 2, 2, 2])]
 )
 def test_slurms_short_form_of_numbers(short: str, counts: list[int]) -> None:
-    assert starter.expand_counts(short) == counts
+    assert program.expand_counts(short) == counts
 
 
 def test_the_machines_of_an_allocation(tmp_path: Path) -> None:
@@ -42,16 +43,16 @@ def test_the_machines_of_an_allocation(tmp_path: Path) -> None:
         "SLURM_TASKS_PER_NODE": "8,4",
         "PE_HOSTFILE": str(hostfile),
     }
-    assert starter.allocation("slurm", environment) == (("a1", 8), ("a2", 4))
-    assert starter.allocation("gridengine", environment) == (("n7", 2), ("n8", 4))
+    assert program.allocation("slurm", environment) == (("a1", 8), ("a2", 4))
+    assert program.allocation("gridengine", environment) == (("n7", 2), ("n8", 4))
     # An emulated site may itself be in somebody's batch job, whose machines are not its own.
-    assert starter.allocation("emulated", environment) == ()
-    assert starter.allocation("slurm", {}) == starter.allocation("gridengine", {}) == ()
+    assert program.allocation("emulated", environment) == ()
+    assert program.allocation("slurm", {}) == program.allocation("gridengine", {}) == ()
 
 
 def test_machines_that_cannot_be_read_are_none() -> None:
     odd = {"SLURM_JOB_NODELIST": "a[1-x]", "SLURM_TASKS_PER_NODE": "2"}
-    assert starter.allocation("slurm", odd) == ()
+    assert program.allocation("slurm", odd) == ()
 
 
 def test_a_component_without_a_barrier_knows_its_machines(
@@ -73,9 +74,9 @@ def test_a_component_without_a_barrier_knows_its_machines(
         "memory_max_mb": 0,
         "bundle": values.bundle(itself.claim, (itself,)),
     }
-    program = starter.Program(given)
-    assert program.mains == 1
-    assert starter.rendezvous(program.solo, 3)["NODE_RANK"] == "1"
+    found = program.Program(given)
+    assert found.mains == 1
+    assert program.rendezvous(found.solo, 3)["NODE_RANK"] == "1"
 
 
 def spec(job_type: str, processes: int, manager: str) -> dict[str, object]:
@@ -86,22 +87,22 @@ TWO = (("a1", 2), ("a2", 2))
 
 
 def test_who_is_a_main_process() -> None:
-    assert starter.helpers(spec("multiple", 4, "slurm"), ()) == []
-    assert starter.helpers(spec("multiple", 2, "slurm"), TWO[:1]) == []
-    assert starter.helpers(spec("single", 1, "slurm"), TWO) == []
-    assert starter.helpers(spec("multiple", 4, "slurm"), TWO) == [("spread",)]
-    assert starter.helpers(spec("multiple", 4, "gridengine"), TWO) == [
+    assert program.helpers(spec("multiple", 4, "slurm"), ()) == []
+    assert program.helpers(spec("multiple", 2, "slurm"), TWO[:1]) == []
+    assert program.helpers(spec("single", 1, "slurm"), TWO) == []
+    assert program.helpers(spec("multiple", 4, "slurm"), TWO) == [("spread",)]
+    assert program.helpers(spec("multiple", 4, "gridengine"), TWO) == [
         (),
         (),
         ("remote", "2"),
         ("remote", "3"),
     ]
-    assert starter.helpers(spec("mpi", 4, "slurm"), TWO) == [
+    assert program.helpers(spec("mpi", 4, "slurm"), TWO) == [
         ("lead",),
         ("node", "0"),
         ("node", "1"),
     ]
-    assert starter.helpers(spec("mpi", 4, "emulated"), ()) == [("lead",), ("node", "0")]
+    assert program.helpers(spec("mpi", 4, "emulated"), ()) == [("lead",), ("node", "0")]
 
 
 def peer(component: int, processes: int, *hosts: tuple[str, int], processors: int = 0) -> Peer:
@@ -119,7 +120,7 @@ def peer(component: int, processes: int, *hosts: tuple[str, int], processors: in
 
 def told(process: int, component: int, *peers: Peer) -> list[int]:
     bundle: dict[str, Any] = values.bundle(ClaimId(f"j1/1/{component}/1"), peers)
-    variables = starter.rendezvous(bundle, process)
+    variables = program.rendezvous(bundle, process)
     names = ("RANK", "WORLD_SIZE", "NODE_RANK", "NNODES", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     return [int(variables[name]) for name in names]
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from koala_agent.starter import (
-    PUT_LIMIT_S,
+from koala_agent.starter.events import (
     Answer,
     Asked,
     ClosePaths,
@@ -28,7 +27,6 @@ from koala_agent.starter import (
     Settings,
     Signal,
     SiteSignalled,
-    StarterMachine,
     TooLate,
     Tried,
     TryPaths,
@@ -36,9 +34,10 @@ from koala_agent.starter import (
     Woken,
     WriteEnd,
 )
+from koala_agent.starter.machine import PUT_LIMIT_S, StarterMachine
 
 if TYPE_CHECKING:
-    from koala_agent.starter import Action, Event
+    from koala_agent.starter.events import Action, Event
 
 OFFSET_S = 1000.0
 """The daemon's time less ours."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala_agent.starter import (
+from koala_agent.starter.events import (
     Connected,
     Disconnected,
     Exit,
@@ -25,14 +25,14 @@ from koala_agent.starter import (
     Send,
     Settings,
     SiteSignalled,
-    StarterMachine,
     TooLate,
     Unexecutable,
     Woken,
 )
+from koala_agent.starter.machine import StarterMachine
 
 if TYPE_CHECKING:
-    from koala_agent.starter import Action, Event
+    from koala_agent.starter.events import Action, Event
 
 OFFSET_S = 100.0
 

@@ -6,16 +6,16 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from koala_agent import runners, values
+from koala_agent import values
+from koala_agent.placeholders import Place, install_starter
+from koala_agent.starter import runners
 from koala_agent.values import ClaimId, Peer
 
 OWN = ClaimId("j1/1/1/1")
-RUNNERS = Path(runners.__file__)
 
 
 def peer(component: int, processes: int, *hosts: tuple[str, int]) -> Peer:
@@ -77,8 +77,9 @@ def run(
     state: Path, script: str, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     (state.parent / "program").write_text(script)
+    place = Place(root=state.parent.parent / "claims", site="delft")
     return subprocess.run(
-        [sys.executable, "-I", "-S", str(RUNNERS), "rank", str(state), *arguments],
+        [*install_starter(place), "rank", str(state), *arguments],
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,

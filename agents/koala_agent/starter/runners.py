@@ -1,8 +1,8 @@
 """What a starter runs where the program is not its own child: on several machines, and for MPI.
 
-Sent to compute nodes beside `starter.py` and like it standard library only: `python runners.py VERB
-STATE ...`, STATE being the claim's `.koala` folder. A starter forks the helpers before the barrier
-and lets them go when it opens, so the barrier is that of any other program.
+`python starter.py VERB STATE ...`, STATE being the claim's `.koala` folder. A starter forks the
+helpers before the barrier and lets them go when it opens, so the barrier is that of any other
+program.
 
 - `spread`: one `srun` that starts `rank` for all processes on all machines of the allocation.
 - `remote N`: `qrsh -inherit` that starts `rank N` on the machine that process N belongs to.
@@ -15,8 +15,6 @@ nothing, but prints a command for each machine, which dials back to it. The lead
 into the key-value exchange, and each component runs its own. Nothing of a component's environment
 or paths is known at another: a rank begins with a shell that runs `rank` as its own site needs.
 """
-# Without pathlib: it takes as long to import as all the rest.
-# ruff: noqa: PTH100, PTH118, PTH119, PTH123
 
 from __future__ import annotations
 
@@ -29,20 +27,14 @@ import socket
 import subprocess
 import sys
 
+from koala_agent.starter import processes, trees
+from koala_agent.starter.machine import LOOK_S
+from koala_agent.starter.plain import boot_now, to_count, to_list, to_object, to_texts
+from koala_agent.starter.program import Program, again, machines, rendezvous
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
-
-    from koala_agent import starter
-else:
-    import importlib.util as _import
-
-    _own = os.path.abspath(__file__)
-    _folder, _name = os.path.split(_own)
-    _path = os.path.join(_folder, _name.replace("runners", "starter"))
-    _spec = _import.spec_from_file_location("koala_starter", _path)
-    starter = _import.module_from_spec(_spec)
-    _spec.loader.exec_module(starter)
 
 WAIT_S = 120.0
 """How long a component waits for the commands of the lead: until then all have passed, or one has
@@ -66,19 +58,19 @@ class Place:
         self.spec = self.read("spec.json")
         self.bundle = self.read("bundle.json")
         self.launch = self.read("launch.json")
-        self.index = _count(self.bundle["index"])
-        self.members = [dict(_object(member)) for member in _list(self.bundle["members"])]
+        self.index = to_count(self.bundle["index"])
+        self.members = [dict(to_object(member)) for member in to_list(self.bundle["members"])]
         self.member = self.members[self.index]
         self.world = [i for i, member in enumerate(self.members) if member["job_type"] == "mpi"]
 
     def read(self, name: str) -> Json:
         """One of its files. Raises OSError."""
         with open(os.path.join(self.state, name), "rb") as file:
-            return _object(json.load(file))
+            return to_object(json.load(file))
 
     def rank_command(self, *number: str) -> list[str]:
         """Runs the program, on any machine of this site."""
-        return [sys.executable, "-I", "-S", os.path.abspath(__file__), "rank", self.state, *number]
+        return [*again(), "rank", self.state, *number]
 
     def program(self, name: str) -> str:
         """A program of the site, whatever the job made of PATH. Raises FileNotFoundError."""
@@ -90,11 +82,11 @@ class Place:
 
     def before(self, index: int) -> int:
         """Ranks of MPI_COMM_WORLD before this member's."""
-        return sum(_count(self.members[i]["processes"]) for i in self.world if i < index)
+        return sum(to_count(self.members[i]["processes"]) for i in self.world if i < index)
 
     def nodes_before(self, index: int) -> int:
         """Machines of MPI_COMM_WORLD before this member's."""
-        return sum(len(starter.machines(self.members[i])) for i in self.world if i < index)
+        return sum(len(machines(self.members[i])) for i in self.world if i < index)
 
 
 # Processes on several machines -------------------------------------------------------------------
@@ -103,7 +95,7 @@ class Place:
 def spread(place: Place) -> int:
     """The first rank that fails ends all, as on one machine; and its status counts, where that of
     `srun` would be the largest of all."""
-    nodes = starter.machines(place.member)
+    nodes = machines(place.member)
     options = ["--kill-on-bad-exit=1", "--export=ALL", "--input=none", "--mpi=none"]
     where = [f"--ntasks={place.member['processes']}", f"--nodes={len(nodes)}"]
     command = [place.program("srun"), *where, *options, *place.rank_command()]
@@ -120,8 +112,8 @@ def spread(place: Place) -> int:
 
 def remote(place: Place, process: int) -> NoReturn:
     """Grid Engine starts one process a call."""
-    hosts, node = _texts(place.member["hosts"]), 0
-    for node, count in enumerate(starter.machines(place.member)):  # noqa: B007 - used below
+    hosts, node = to_texts(place.member["hosts"]), 0
+    for node, count in enumerate(machines(place.member)):  # noqa: B007 - used below
         if process < count:
             break
         process -= count
@@ -157,8 +149,8 @@ def rank(place: Place, number: str) -> int:
     own, given = dict(os.environ), _pairs(place.launch["environment"])
     # A launcher of the site has handed the environment on, and knows better what changed.
     os.environ.update({**own, **given} if number else {**given, **own})
-    program = starter.Program(place.spec)
-    environment = {**program.environment, **starter.rendezvous(place.bundle, process)}
+    program = Program(place.spec)
+    environment = {**program.environment, **rendezvous(place.bundle, process)}
     environment["KOALA_BUNDLE"] = os.path.join(place.state, "bundle.json")
     for name in ("KOALA_KV", "KOALA_RANK", FIRST):
         environment.pop(name, None)
@@ -171,11 +163,11 @@ def rank(place: Place, number: str) -> int:
         os.dup2(opened, descriptor)
         os.close(opened)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-    starter.become_subreaper()
+    trees.become_subreaper()
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        starter.limit(program)
+        processes.limit(program)
         os.execve(program.path, [program.path, *program.arguments], environment)
     os.closerange(3, 4096)  # a launcher's own pipes are the program's alone
     kill_s = place.spec["kill_s"]
@@ -197,19 +189,19 @@ def _guard(pid: int, kill_s: float) -> int:
             break
         if status is not None and kill_at is None:
             _signal_all(signal.SIGTERM)
-            kill_at = starter.boot_now() + kill_s
-        elif kill_at is not None and starter.boot_now() >= kill_at:
+            kill_at = boot_now() + kill_s
+        elif kill_at is not None and boot_now() >= kill_at:
             _signal_all(signal.SIGKILL)
-        wait_s = starter.LOOK_S if kill_at is not None else 3600.0
+        wait_s = LOOK_S if kill_at is not None else 3600.0
         told = signal.sigtimedwait(WATCHED, wait_s)
         if told is not None and told.si_signo != signal.SIGCHLD and kill_at is None:
             _signal_all(signal.SIGTERM)
-            kill_at = starter.boot_now() + kill_s
+            kill_at = boot_now() + kill_s
     return _status(status if status is not None else -signal.SIGKILL)
 
 
 def _signal_all(number: int) -> None:
-    for pid in starter.descendants():
+    for pid in trees.descendants():
         try:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
@@ -230,15 +222,15 @@ def lead(place: Place) -> int:
     """The launcher of all ranks."""
     if place.index != place.world[0]:
         return 0
-    launcher = _texts(place.spec["launcher"])
+    launcher = to_texts(place.spec["launcher"])
     if launcher and len(place.world) == 1:
         _become([*_fill(launcher, place), *place.rank_command()])
     hosts = [
         f"m{i}n{node}:{count}"  # never resolved, only to be different
         for i in place.world
-        for node, count in enumerate(starter.machines(place.members[i]))
+        for node, count in enumerate(machines(place.members[i]))
     ]
-    ranks = sum(_count(place.members[i]["processes"]) for i in place.world)
+    ranks = sum(to_count(place.members[i]["processes"]) for i in place.world)
     mpiexec = subprocess.Popen(
         [
             *(_mpiexec(place), "-launcher", "manual", "-rmk", "user", "-genvnone", "-wdir", "/"),
@@ -275,9 +267,9 @@ def _mpiexec(place: Place) -> str:
 
 def _fill(launcher: list[str], place: Place) -> list[str]:
     """The site's launcher, with what it wants to know of this component."""
-    counts = starter.machines(place.member)
+    counts = machines(place.member)
     hosts = ",".join(
-        f"{h}:{n}" for h, n in zip(_texts(place.member["hosts"]), counts, strict=False)
+        f"{h}:{n}" for h, n in zip(to_texts(place.member["hosts"]), counts, strict=False)
     )
     known = {"{processes}": str(place.member["processes"]), "{hosts}": hosts}
     filled = []
@@ -292,7 +284,7 @@ def node(place: Place, number: int) -> None:
     """The proxy of one machine, by the command that the lead got for it."""
     if len(place.world) == 1 and place.spec["launcher"]:
         return
-    if number >= len(starter.machines(place.member)):
+    if number >= len(machines(place.member)):
         return
     name = f"koala.mpi/{place.nodes_before(place.index) + number}"
     answer = _ask({"op": "get", "name": name, "wait_s": WAIT_S})
@@ -310,7 +302,7 @@ def node(place: Place, number: int) -> None:
         os.environ.update(variables)
         _become(command)
     given = [f"{name}={value}" for name, value in variables.items()]
-    _become(_on(place, _texts(place.member["hosts"])[number], ["/usr/bin/env", *given, *command]))
+    _become(_on(place, to_texts(place.member["hosts"])[number], ["/usr/bin/env", *given, *command]))
 
 
 def _redirect(command: list[str], address: str) -> None:
@@ -326,7 +318,7 @@ def _ask(request: Json) -> Json:
         connection.connect(os.environ["KOALA_KV"])
         connection.sendall(json.dumps(request).encode() + b"\n")
         with connection.makefile("rb") as lines:
-            answer = _object(json.loads(lines.readline() or b"{}"))
+            answer = to_object(json.loads(lines.readline() or b"{}"))
     if not answer.get("ok"):
         raise OSError(f"{request['op']} {request['name']}: {answer.get('error', 'no answer')}")
     return answer
@@ -336,27 +328,8 @@ def _become(command: list[str]) -> NoReturn:
     os.execv(command[0], command)
 
 
-def _object(value: object) -> Json:
-    assert isinstance(value, dict), value
-    return value
-
-
-def _list(value: object) -> list[object]:
-    assert isinstance(value, list), value
-    return value
-
-
-def _texts(value: object) -> list[str]:
-    return [str(text) for text in _list(value)]
-
-
 def _pairs(value: object) -> dict[str, str]:
-    return {str(name): str(text) for name, text in _object(value).items()}
-
-
-def _count(value: object) -> int:
-    assert isinstance(value, int), value
-    return value
+    return {str(name): str(text) for name, text in to_object(value).items()}
 
 
 def main(arguments: list[str]) -> int:
@@ -379,7 +352,3 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"koala {verb}: {error}\n")
         return 127
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -1,0 +1,151 @@
+"""The socket on which processes put and get values."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+
+from koala_agent.starter.events import Asked
+from koala_agent.starter.plain import log, to_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.line import Watch
+
+KV_LINE_MAX_BYTES = 64 * 1024
+SOCKET_PATH_MAX_BYTES = 107
+KV_CONNECTIONS_MAX = 512
+WAIT_MAX_S = 3600.0
+
+
+class Exchange:
+    """The UNIX socket on which processes put and get values: one JSON line a request and answer."""
+
+    def __init__(self, folder: str, nonce: str, watch: Watch) -> None:
+        self._folder = ""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.path = self._bind(folder, nonce)
+        self.asked: list[Asked] = []
+        self._watch = watch
+        self._callers: dict[int, _Caller] = {}
+        self._numbers: dict[int, _Caller] = {}
+        self._asked = 0
+        self._socket.listen(64)
+        self._socket.settimeout(0)
+        watch.add(self._socket.fileno(), select.POLLIN, self._accept)
+
+    def _bind(self, folder: str, nonce: str) -> str:
+        """In the claim's folder if that is possible: the path has 107 bytes at most, and some file
+        systems have no sockets. Raises OSError."""
+        path = os.path.join(folder, "kv")
+        if len(os.fsencode(path)) <= SOCKET_PATH_MAX_BYTES:
+            try:
+                self._socket.bind(path)
+                return path
+            except OSError as error:
+                log(f"{path}: {error.strerror}; a socket in /tmp instead")
+        self._folder = f"/tmp/koala-{nonce}"
+        os.mkdir(self._folder, 0o700)
+        path = os.path.join(self._folder, "kv")
+        self._socket.bind(path)
+        return path
+
+    def answer(self, question: int, answer: dict[str, object]) -> None:
+        """Answers a question, and turns to the next line of the same caller."""
+        caller = self._numbers.pop(question, None)
+        if caller is not None:
+            caller.is_waiting = False
+            self._say(caller, answer)
+            self._next(caller)
+
+    def close(self) -> None:
+        """Removes the socket and its folder."""
+        self._socket.close()
+        try:
+            os.unlink(self.path)
+            if self._folder:
+                os.rmdir(self._folder)
+        except OSError as error:
+            log(f"{self.path} cannot be removed: {error.strerror}")
+
+    def _accept(self, _events: int) -> None:
+        try:
+            connection, _address = self._socket.accept()
+        except OSError:
+            return
+        if len(self._callers) >= KV_CONNECTIONS_MAX:
+            connection.close()
+            return
+        connection.settimeout(0)
+        caller = _Caller(connection)
+        self._callers[connection.fileno()] = caller
+        self._watch.add(connection.fileno(), select.POLLIN, lambda _events: self._read(caller))
+
+    def _read(self, caller: _Caller) -> None:
+        try:
+            part = caller.connection.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            part = b""
+        if not part or len(caller.unread) > KV_LINE_MAX_BYTES:
+            self._drop(caller)
+            return
+        caller.unread += part
+        self._next(caller)
+
+    def _next(self, caller: _Caller) -> None:
+        """Takes the next line unless an answer is owed; answers keep the order of the requests."""
+        while not caller.is_waiting and b"\n" in caller.unread:
+            line, caller.unread = caller.unread.split(b"\n", 1)
+            try:
+                asked = self._parse(line)
+            except (ValueError, RecursionError) as error:
+                self._say(caller, {"ok": False, "error": str(error)})
+                continue
+            caller.is_waiting = True
+            self._numbers[asked.question] = caller
+            self.asked.append(asked)
+
+    def _parse(self, line: bytes) -> Asked:
+        """Raises ValueError that says what was wrong and what is allowed."""
+        request = json.loads(line)
+        if not isinstance(request, dict) or request.get("op") not in ("put", "get"):
+            text = 'allowed is a JSON object with "op": "put" or "get"'
+            raise ValueError(text)
+        name = request.get("name")
+        if not isinstance(name, str):
+            raise ValueError(f"name = {name!r}: allowed is a text")  # noqa: TRY004 - one kind
+        self._asked += 1
+        if request["op"] == "put":
+            value = request.get("value")
+            if not isinstance(value, str):
+                raise ValueError(f"value = {value!r}: allowed is a text")
+            return Asked(question=self._asked, name=name, value=value)
+        wait_s = to_number(request, "wait_s") if "wait_s" in request else 30.0
+        return Asked(question=self._asked, name=name, wait_s=max(0.0, min(wait_s, WAIT_MAX_S)))
+
+    def _say(self, caller: _Caller, answer: dict[str, object]) -> None:
+        try:
+            caller.connection.send(json.dumps(answer).encode() + b"\n")
+        except OSError:  # it does not read, or is gone
+            self._drop(caller)
+
+    def _drop(self, caller: _Caller) -> None:
+        descriptor = caller.connection.fileno()
+        if descriptor >= 0:
+            self._watch.remove(descriptor)
+            del self._callers[descriptor]
+            caller.connection.close()
+        caller.unread = b""
+
+
+class _Caller:
+    """A connection of a process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.unread = b""
+        self.is_waiting = False

@@ -1,0 +1,158 @@
+"""The connection to the agent, and the waiting for it and all else."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import time
+
+from koala_agent.starter.events import Connected, Disconnected, Received
+from koala_agent.starter.plain import log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from koala_agent.starter.events import Event
+
+LINE_MAX_BYTES = 4 * 1024 * 1024
+OUTBOX_MAX_BYTES = 4 * 1024 * 1024
+
+
+class Watch:
+    """Which descriptors are waited for, and what is called."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._calls: dict[int, Callable[[int], None]] = {}
+
+    def add(self, descriptor: int, events: int, call: Callable[[int], None]) -> None:
+        """Waits for these events, instead of any waited for before."""
+        self._calls[descriptor] = call
+        self._poll.register(descriptor, events)
+
+    def remove(self, descriptor: int) -> None:
+        """Waits no more."""
+        if self._calls.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def wait(self, wait_s: float | None) -> None:
+        """Waits once and calls; poll knows milliseconds only, the rest is slept."""
+        if wait_s is not None and 0 < wait_s < 0.001:
+            time.sleep(wait_s)
+            wait_s = 0.0
+        ready = self._poll.poll(None if wait_s is None else int(max(0.0, wait_s) * 1000))
+        for descriptor, events in ready:
+            call = self._calls.get(descriptor)
+            if call is not None:
+                call(events)
+
+
+class Line:
+    """The TCP connection to the agent: one at a time, addresses in turn, nothing ever blocks."""
+
+    def __init__(self, addresses: list[tuple[str, int]], watch: Watch) -> None:
+        self.events: list[Event] = []
+        self._addresses = addresses
+        self._next = 0
+        self._watch = watch
+        self._socket: socket.socket | None = None
+        self._unread = b""
+        self._unsent = b""
+
+    def dial(self) -> None:
+        """Gives up what there is and connects to the next address."""
+        self.close()
+        host, port = self._addresses[self._next % len(self._addresses)]
+        self._next += 1
+        try:
+            family, kind, _proto, _name, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )[0]
+            dialled = socket.socket(family, kind)
+        except OSError as error:
+            log(f"agent at {host}:{port}: {error}")
+            self.events.append(Disconnected())
+            return
+        dialled.settimeout(0)
+        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        dialled.connect_ex(address)
+        self._socket = dialled
+        self._watch.add(dialled.fileno(), select.POLLOUT, self._connected)
+
+    def send(self, message: dict[str, object]) -> None:
+        """Queues a message; an agent that does not read is as good as gone."""
+        if self._socket is None:
+            return
+        self._unsent += json.dumps(message).encode() + b"\n"
+        if len(self._unsent) > OUTBOX_MAX_BYTES:
+            self._lost("it does not read")
+        else:
+            self._flush()
+
+    def close(self) -> None:
+        """Hangs up, without an event."""
+        if self._socket is not None:
+            self._watch.remove(self._socket.fileno())
+            self._socket.close()
+        self._socket = None
+        self._unread = self._unsent = b""
+
+    def _connected(self, _events: int) -> None:
+        assert self._socket is not None
+        error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self._lost(os.strerror(error))
+            return
+        self._watch.add(self._socket.fileno(), select.POLLIN, self._ready)
+        self.events.append(Connected())
+
+    def _ready(self, events: int) -> None:
+        if events & select.POLLOUT:
+            self._flush()
+        if self._socket is not None and events & ~select.POLLOUT:
+            self._read(self._socket)
+
+    def _read(self, connection: socket.socket) -> None:
+        try:
+            part = connection.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lost(str(error.strerror))
+            return
+        if not part:
+            self._lost("it hung up")
+            return
+        *lines, self._unread = (self._unread + part).split(b"\n")
+        if len(self._unread) > LINE_MAX_BYTES:
+            self._lost("a line too long")
+        for line in lines:
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                message = None
+            if isinstance(message, dict):
+                self.events.append(Received(message=message))
+            else:
+                log("the agent said what is no JSON object")
+
+    def _flush(self) -> None:
+        assert self._socket is not None
+        try:
+            sent = self._socket.send(self._unsent) if self._unsent else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._lost(str(error.strerror))
+            return
+        self._unsent = self._unsent[sent:]
+        wanted = select.POLLIN | (select.POLLOUT if self._unsent else 0)
+        self._watch.add(self._socket.fileno(), wanted, self._ready)
+
+    def _lost(self, reason: str) -> None:
+        log(f"agent lost: {reason}")
+        self.close()
+        self.events.append(Disconnected())

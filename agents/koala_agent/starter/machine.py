@@ -1,0 +1,601 @@
+"""The starter as a pure machine: events in, actions out; no I/O, clock or randomness.
+
+  and at the hold deadline before the barrier, it stops all that it runs and exits.
+- Armed promises: no abort until D, unless by D or because the daemon says Stop or the site signals.
+- It passes if and only if it holds the Release that matches its latest Arm, which it had answered,
+  and neither D nor its lease has run out at a look at the clock just before the program goes.
+- It stays the program's parent. When one process fails, the others of the component are ended, too
+  (TERM, then KILL after `kill_s`; their statuses say -15 or -9). What outlives the main processes,
+  daemons that left their session included, is ended in the same way.
+- Its end is written down in its folder, told until it is noted, and then it exits, always with 0.
+
+A component on several machines, or with jobType=mpi, has helpers as its main processes
+(`runners`); all that is said here of processes is then true of those. The programs of all
+processes are forked at check-in and wait on a pipe each, so that opening the barrier is one write
+a process.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from koala_agent.starter.daemon_clock import DaemonClock
+from koala_agent.starter.events import (
+    Answer,
+    Arming,
+    Asked,
+    ClosePaths,
+    Connected,
+    Dial,
+    Disconnected,
+    Ending,
+    Exit,
+    Exited,
+    Fork,
+    Holding,
+    Look,
+    Looked,
+    Open,
+    Opened,
+    Over,
+    Prepare,
+    ProcessEnded,
+    Received,
+    Running,
+    Send,
+    Settings,
+    Signal,
+    SiteSignalled,
+    TooLate,
+    Tried,
+    Unexecutable,
+    Woken,
+    WriteEnd,
+    to_arm_number,
+    to_try_paths,
+)
+from koala_agent.starter.plain import to_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Event, Phase
+
+PING_MAX_S = 60.0
+"""The longest time between two pings, whatever the lease."""
+PINGS_A_LEASE = 8
+BURST = 5
+"""Pings one after the other when it is adopted, to measure the daemon's clock."""
+DIAL_MIN_S, DIAL_MAX_S = 0.1, 2.0
+DIAL_LIMIT_S = 3.0
+LOOK_S = 0.05
+LINGER_S = 60.0
+"""How long an end is told to nobody before the starter exits; it is written down anyway."""
+LEASE_LINGER_S = 1.0
+"""The same after a lease: who answered nothing for all of it will hardly hear the end."""
+VALUE_MAX_BYTES = 4096
+NAME_MAX_BYTES = 256
+QUESTIONS_MAX = 1024
+PUT_LIMIT_S = 60.0
+ANSWER_SLACK_S = 1.0
+REFORKS_MAX = 3
+FOREIGN_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
+FOREIGN_S = 0.25
+"""A site that ends a batch job signals all its processes: the program's death may be seen before
+the starter's own signal, which is waited for so long before the death counts as the program's."""
+
+
+class _Question:
+    """A put or get under way; answered here when no answer came until `until`."""
+
+    def __init__(self, message: dict[str, object], until: float) -> None:
+        self.message = message
+        self.until = until
+
+
+class StarterMachine:
+    """The machine. Made when the starter begins; that is what its lease counts from at first."""
+
+    def __init__(self, settings: Settings, *, now: float, wall_offset_s: float) -> None:
+        self.phase: Phase = Holding()
+        self.arming: Arming | None = None
+        self.passed_at: float | None = None
+        self.clock = DaemonClock(wall_offset_s)
+        self._settings = settings
+        self._now = now
+        self._actions: list[Action] = []
+        self._hold_until = now + settings.hold_s
+        self._hold_lease_s = settings.hold_lease_s
+        self._run_lease_s = settings.run_lease_s
+        self._kill_s = settings.kill_s
+        self._answered_at = now
+        self._is_connected = False
+        self._dial_at = now
+        self._failures = 0
+        self._ping_at = now
+        self._burst = 0
+        self._promised_until: float | None = None
+        self._is_listening = False
+        self._tried: str | None = None
+        self._open_at: float | None = None
+        self._is_open_due = True
+        self._problem = ""
+        self._reforks = 0
+        self._statuses: dict[int, int] = {}
+        self._settled_at = now
+        self._end: dict[str, object] | None = None
+        self._ended_at = now
+        self._questions: dict[int, _Question] = {}
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """What to do about it, in order."""
+        self._now = now
+        self._actions = []
+        if isinstance(self.phase, Exited):
+            return []
+        if isinstance(event, (Connected, Disconnected, Received, Asked)):
+            self._on_message(event)
+        elif not isinstance(event, Woken):
+            self._on_process(event)
+        self._tick()
+        return self._actions
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next instant at which `Woken` is wanted."""
+        if isinstance(self.phase, Exited):
+            return None
+        dues = [question.until for question in self._questions.values()]
+        dues.append(self._ping_at if self._is_connected else self._dial_at)
+        dues += self._phase_dues()
+        return min(dues)
+
+    def lease_until(self) -> float:
+        """The end of the lease that counts now."""
+        is_held = self.passed_at is None
+        return self._answered_at + (self._hold_lease_s if is_held else self._run_lease_s)
+
+    def to_daemons(self, instant: float) -> float:
+        """An instant of ours in the daemon's time."""
+        return instant + self.clock.offset_s(self._now)
+
+    # Messages ------------------------------------------------------------------------------------
+
+    def _on_message(self, event: Connected | Disconnected | Received | Asked) -> None:
+        if isinstance(event, Received):
+            self._receive(event.message)
+        elif isinstance(event, Asked):
+            self._ask(event)
+        elif isinstance(event, Connected):
+            self._is_connected = True
+            self._failures = 0
+            self._say(Send(message=self._hello()))
+            self._ping()
+        else:
+            self._is_connected = False
+            wait_s = min(DIAL_MAX_S, DIAL_MIN_S * 2.0 ** min(self._failures, 10))
+            self._failures += 1
+            self._dial_at = self._now + wait_s
+
+    def _hello(self) -> dict[str, object]:
+        """The check-in, and after a reconnection all that it knows of itself."""
+        arming = self.arming
+        is_armed = arming is not None and arming.is_promised
+        return {
+            "kind": "hello",
+            "claim": self._settings.claim,
+            "secret": self._settings.secret,
+            "nonce": self._settings.nonce,
+            "hosts": [list(host) for host in self._settings.hosts],
+            "armed": list(arming.number) if arming is not None and is_armed else None,
+            "passed_at": None if self.passed_at is None else self.to_daemons(self.passed_at),
+            "end": self._told_end() if isinstance(self.phase, Over) else None,
+        }
+
+    def _receive(self, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
+        kind = message.get("kind")
+        if kind == "pong":
+            self._pong(to_number(message, "sent_at"), to_number(message, "now"))
+        elif kind == "adopted":
+            self._adopt(message)
+        elif kind == "paths":
+            self._try_paths(message)
+        elif kind == "arm":
+            self._arm(message)
+        elif kind == "release":
+            self._release(to_arm_number(message))
+        elif kind == "answer":
+            self._answer(int(to_number(message, "request")), message)
+        elif kind == "stop":
+            if isinstance(self.phase, (Holding, Running)):
+                self._begin_end("stopped", "")
+        elif kind == "dismissed":
+            self._dismiss(str(message.get("reason", "")))
+        elif kind == "noted" and isinstance(self.phase, Over):
+            self._exit()
+
+    def _pong(self, sent_at: float, answered_at: float) -> None:
+        if sent_at > self._now:
+            return  # not a ping of ours
+        self._answered_at = max(self._answered_at, sent_at)
+        self.clock.sample(sent_at=sent_at, answered_at=answered_at, now=self._now)
+        if self._burst > 0:
+            self._burst -= 1
+            self._ping()
+
+    def _adopt(self, message: dict[str, object]) -> None:
+        self._hold_lease_s = to_number(message, "hold_lease_s")
+        self._run_lease_s = to_number(message, "run_lease_s")
+        self._kill_s = to_number(message, "kill_s")
+        self._burst = BURST - 1
+        for question in self._questions.values():
+            self._say(Send(message=question.message))
+        if not isinstance(self.phase, Holding) or self.phase.is_adopted:
+            return
+        self.phase = Holding(is_adopted=True)
+        self._say(Fork())
+        if self._settings.no_barrier:
+            self._say(Prepare(bundle={}))
+            self._open_at = self._now
+
+    def _try_paths(self, message: dict[str, object]) -> None:
+        """Once; whoever asks again gets the same answer."""
+        if not isinstance(self.phase, Holding) or not self.phase.is_adopted or self.arming:
+            return
+        if self._tried is not None:
+            self._tell({"kind": "tried", "problem": self._tried})
+        elif not self._is_listening:
+            order = to_try_paths(message)
+            self._is_listening = True
+            self._say(order)
+
+    def _close_paths(self) -> None:
+        if self._is_listening:
+            self._is_listening = False
+            self._say(ClosePaths())
+
+    def _arm(self, message: dict[str, object]) -> None:
+        """Promises when lease and hold deadline both outlast D from now."""
+        number = to_arm_number(message)
+        if not isinstance(self.phase, Holding) or not self.phase.is_adopted:
+            return
+        arming = self.arming
+        if arming is not None and number < arming.number:
+            return
+        if arming is not None and number == arming.number and arming.is_promised:
+            self._say(Send(message={"kind": "armed", "number": list(number)}))
+            return
+        self._close_paths()
+        late_s = to_number(message, "late_s")
+        until = self._now + late_s
+        is_promised = min(self.lease_until(), self._hold_until) > until
+        self.arming = Arming(
+            number=number,
+            release_at=to_number(message, "release_at"),
+            late_s=late_s,
+            until=until,
+            is_promised=is_promised,
+        )
+        self._open_at = None
+        if is_promised:
+            self._promised_until = max(until, self._promised_until or until)
+            bundle = message.get("bundle")
+            self._say(Prepare(bundle=bundle if isinstance(bundle, dict) else {}))
+            self._say(Send(message={"kind": "armed", "number": list(number)}))
+        self._burst = max(self._burst, 2)
+        self._ping()
+
+    def _release(self, number: tuple[int, int]) -> None:
+        if self.passed_at is not None and self.arming is not None:
+            if number == self.arming.number:
+                self._tell_passed()
+            return
+        arming = self.arming
+        if not isinstance(self.phase, Holding) or arming is None or not arming.is_promised:
+            return
+        if number == arming.number:
+            # T on our clock; an offset that is wrong must not carry it past D.
+            at = arming.release_at - self.clock.offset_s(self._now)
+            self._open_at = min(at, arming.until - min(1.0, arming.late_s / 2))
+
+    def _dismiss(self, reason: str) -> None:
+        phase = self.phase
+        if isinstance(phase, Over):
+            self._exit()
+        elif isinstance(phase, Ending):
+            self.phase = Ending(
+                kind=phase.kind,
+                reason=phase.reason,
+                kill_at=phase.kill_at,
+                look_at=phase.look_at,
+                is_dismissed=True,
+            )
+        elif isinstance(phase, (Holding, Running)):
+            self._begin_end("stopped", reason, is_dismissed=True)
+
+    # Values --------------------------------------------------------------------------------------
+
+    def _ask(self, event: Asked) -> None:
+        refusal = _refusal(event, len(self._questions))
+        if refusal:
+            self._reply(event.question, {"ok": False, "error": refusal})
+            return
+        message: dict[str, object] = {"request": event.question, "name": event.name}
+        if event.value is None:
+            message.update(kind="get", wait_s=event.wait_s)
+            limit_s = event.wait_s + ANSWER_SLACK_S
+        else:
+            message.update(kind="put", value=event.value)
+            limit_s = PUT_LIMIT_S
+        self._questions[event.question] = _Question(message, self._now + limit_s)
+        if self._is_connected:
+            self._say(Send(message=message))
+
+    def _answer(self, number: int, message: dict[str, object]) -> None:
+        question = self._questions.pop(number, None)
+        if question is None:
+            return
+        if not message.get("ok"):
+            self._reply(number, {"ok": False, "error": str(message.get("error", ""))})
+        elif question.message["kind"] == "get":
+            self._reply(number, {"ok": True, "value": str(message.get("value", ""))})
+        else:
+            self._reply(number, {"ok": True})
+
+    def _give_up(self, number: int) -> None:
+        message = self._questions.pop(number).message
+        name = message["name"]
+        if message["kind"] == "get":
+            error = f"no value for {name!r} after {message['wait_s']:g} s"
+        else:
+            error = f"no answer to the put of {name!r} within {PUT_LIMIT_S:g} s"
+        self._reply(number, {"ok": False, "error": error})
+
+    def _reply(self, question: int, answer: dict[str, object]) -> None:
+        self._say(Answer(question=question, answer=answer))
+
+    # Processes -----------------------------------------------------------------------------------
+
+    def _on_process(self, event: Event) -> None:
+        if isinstance(event, Opened):
+            self._opened(event.at)
+        elif isinstance(event, TooLate):
+            if isinstance(self.phase, Holding):
+                self._begin_end("late", "the barrier could not be opened in time")
+        elif isinstance(event, Unexecutable):
+            self._unexecutable(event.reason)
+        elif isinstance(event, ProcessEnded):
+            self._process_ended(event)
+        elif isinstance(event, SiteSignalled):
+            self._signalled_by_site(event.reason)
+        elif isinstance(event, Looked):
+            self._looked(event)
+        elif isinstance(event, Tried):
+            self._tried = event.problem
+            self._tell({"kind": "tried", "problem": event.problem})
+
+    def _signalled_by_site(self, reason: str) -> None:
+        phase = self.phase
+        if isinstance(phase, (Holding, Running)):
+            self._begin_end("site", reason)
+        elif isinstance(phase, Ending) and self._now < self._settled_at:
+            self._begin_end("site", reason, is_dismissed=phase.is_dismissed)
+
+    def _opened(self, at: float) -> None:
+        assert isinstance(self.phase, Holding), self.phase
+        assert self.passed_at is None, "the barrier opens once"
+        self.passed_at = at
+        wall_time_s = self._settings.wall_time_s
+        self.phase = Running(wall_until=at + wall_time_s if wall_time_s > 0 else float("inf"))
+        self._tell_passed()
+        if self._problem:
+            self._begin_end("unexecutable", self._problem)
+
+    def _tell_passed(self) -> None:
+        assert self.passed_at is not None
+        passed_at = self.to_daemons(self.passed_at)
+        self._tell({"kind": "passed", "passed_at": passed_at})
+
+    def _unexecutable(self, reason: str) -> None:
+        if isinstance(self.phase, Holding) and self._is_promising():
+            self._problem = self._problem or reason  # it may not abort now
+        elif isinstance(self.phase, (Holding, Running)):
+            self._begin_end("unexecutable", reason)
+        elif isinstance(self.phase, Ending) and self.phase.kind == "exited":
+            # Its exit status was seen before its word.
+            phase = self.phase
+            self.phase = Ending(
+                kind="unexecutable", reason=reason, kill_at=phase.kill_at, look_at=phase.look_at
+            )
+
+    def _process_ended(self, event: ProcessEnded) -> None:
+        phase = self.phase
+        if isinstance(phase, Holding):
+            # Blocked ones end by nobody's will but a stranger's: another one takes the place.
+            self._statuses[event.index] = event.status
+            self._reforks += 1
+            if self._reforks > REFORKS_MAX * self._settings.processes:
+                self._unexecutable("the blocked processes end again and again")
+            elif not self._problem:
+                del self._statuses[event.index]
+                self._say(Fork())
+            return
+        self._statuses[event.index] = event.status
+        if isinstance(phase, Ending):
+            self._say(Look())
+        elif isinstance(phase, Running):
+            if event.status in FOREIGN_SIGNALS:
+                self._settled_at = self._now + FOREIGN_S
+            if event.status != 0 and self._settings.processes > 1:
+                reason = f"process {event.index} ended with {_status_text(event.status)}"
+                self._begin_end("exited", reason)
+            elif len(self._statuses) == self._settings.processes:
+                self.phase = Ending(kind="exited", reason="", kill_at=None, look_at=self._now)
+
+    def _looked(self, event: Looked) -> None:
+        phase = self.phase
+        if not isinstance(phase, Ending):
+            return
+        if event.left == 0:
+            if self._now >= self._settled_at:
+                self._over(phase, event)
+        elif phase.kill_at is None:
+            self._begin_end(phase.kind, phase.reason, is_dismissed=phase.is_dismissed)
+        elif self._now >= phase.kill_at:
+            self._say(Signal(number=signal.SIGKILL))
+
+    # The end -------------------------------------------------------------------------------------
+
+    def _begin_end(self, kind: str, reason: str, *, is_dismissed: bool = False) -> None:
+        self._close_paths()
+        self._say(Signal(number=signal.SIGTERM))
+        self.phase = Ending(
+            kind=kind,
+            reason=reason,
+            kill_at=self._now + self._kill_s,
+            look_at=self._now,
+            is_dismissed=is_dismissed,
+        )
+
+    def _over(self, phase: Ending, used: Looked) -> None:
+        statuses = []
+        if self.passed_at is not None:
+            processes = range(self._settings.processes)
+            statuses = [self._statuses.get(index, -signal.SIGKILL) for index in processes]
+        self._ended_at = self._now
+        self._end = {
+            "kind": phase.kind,
+            "reason": phase.reason,
+            "statuses": statuses,
+            "cpu_s": used.cpu_s,
+            "memory_bytes": used.memory_bytes,
+        }
+        for number in list(self._questions):
+            self._give_up(number)
+        self._say(WriteEnd(end=self._told_end()))
+        is_by_lease = phase.kind == "lease"
+        if phase.is_dismissed or (is_by_lease and not self._is_connected):
+            self._exit()  # the next agent reads what was written
+            return
+        self.phase = Over(until=self._now + (LEASE_LINGER_S if is_by_lease else LINGER_S))
+        self._tell({"kind": "ended", "end": self._told_end()})
+
+    def _told_end(self) -> dict[str, object]:
+        assert self._end is not None
+        return {**self._end, "ended_at": self.to_daemons(self._ended_at)}
+
+    def _exit(self) -> None:
+        self.phase = Exited()
+        self._say(Exit())
+
+    # Time ----------------------------------------------------------------------------------------
+
+    def _is_promising(self) -> bool:
+        return self._promised_until is not None and self._now < self._promised_until
+
+    def _phase_dues(self) -> list[float]:
+        phase = self.phase
+        if isinstance(phase, Holding):
+            dues = [min(self.lease_until(), self._hold_until)]
+            if self._promised_until is not None:
+                dues = [self._promised_until]
+            if self._open_at is not None:
+                dues.append(self._open_at)
+            return dues
+        if isinstance(phase, Running):
+            return [phase.wall_until, self.lease_until()]
+        if isinstance(phase, Ending):
+            return [phase.look_at]
+        return [phase.until] if isinstance(phase, Over) else []
+
+    def _tick(self) -> None:
+        """All that is due by now; called after every event."""
+        self._tick_connection()
+        phase = self.phase
+        if isinstance(phase, Holding):
+            self._tick_holding()
+        elif isinstance(phase, Running):
+            self._tick_running(phase)
+        elif isinstance(phase, Over) and self._now >= phase.until:
+            self._exit()
+        if isinstance(self.phase, Ending) and self._now >= self.phase.look_at:
+            self._look_again(self.phase)
+
+    def _tick_connection(self) -> None:
+        for number in [n for n, q in self._questions.items() if q.until <= self._now]:
+            self._give_up(number)
+        if self._is_connected and self._now >= self._ping_at:
+            self._ping()
+        elif not self._is_connected and self._now >= self._dial_at:
+            self._dial_at = self._now + DIAL_LIMIT_S
+            self._say(Dial())
+
+    def _tick_running(self, phase: Running) -> None:
+        if self._now >= self.lease_until():
+            self._begin_end("lease", "no ping was answered within the run lease")
+        elif self._now >= phase.wall_until:
+            limit_s = self._settings.wall_time_s
+            self._begin_end("wall-time", f"the job's limit of {limit_s:g} s")
+
+    def _tick_holding(self) -> None:
+        now = self._now
+        arming = self.arming
+        if self._promised_until is not None and arming is not None:
+            if now >= self._promised_until:
+                self._begin_end("late", "armed, and no Release came in time")
+            elif self._open_at is not None and now >= self._open_at:
+                self._open(arming.until)
+        elif now >= self.lease_until():
+            self._begin_end("lease", "no ping was answered within the hold lease")
+        elif now >= self._hold_until:
+            self._begin_end("hold", f"held for {self._settings.hold_s:g} s")
+        elif self._open_at is not None and now >= self._open_at:
+            self._open(self._hold_until)
+
+    def _open(self, not_after: float) -> None:
+        """The one place that opens the barrier; whatever comes of it, it is not tried again."""
+        if self._is_open_due:
+            self._is_open_due = False
+            self._open_at = None
+            self._say(Open(not_after=min(not_after, self.lease_until())))
+
+    def _look_again(self, phase: Ending) -> None:
+        self.phase = Ending(
+            kind=phase.kind,
+            reason=phase.reason,
+            kill_at=phase.kill_at,
+            look_at=self._now + LOOK_S,
+            is_dismissed=phase.is_dismissed,
+        )
+        self._say(Look())
+
+    def _ping(self) -> None:
+        lease_s = self._hold_lease_s if self.passed_at is None else self._run_lease_s
+        self._ping_at = self._now + min(PING_MAX_S, lease_s / PINGS_A_LEASE)
+        if self._is_connected:
+            self._say(Send(message={"kind": "ping", "sent_at": self._now}))
+
+    def _tell(self, message: dict[str, object]) -> None:
+        """What a hello would say as well is said only to an agent that is there."""
+        if self._is_connected:
+            self._say(Send(message=message))
+
+    def _say(self, action: Action) -> None:
+        self._actions.append(action)
+
+
+def _refusal(event: Asked, questions: int) -> str:
+    if questions >= QUESTIONS_MAX:
+        return f"{questions} requests are under way: no more are taken"
+    try:
+        name_size, size = len(event.name.encode()), len((event.value or "").encode())
+    except UnicodeEncodeError:  # JSON can say half a pair of surrogates, nothing after us can
+        return f"the name or value of {event.name!r} is no text that UTF-8 can hold"
+    if not 1 <= name_size <= NAME_MAX_BYTES:
+        return f"a name has 1 to {NAME_MAX_BYTES} bytes"
+    if size > VALUE_MAX_BYTES:
+        return f"the value of {event.name!r} has {size} bytes: {VALUE_MAX_BYTES} are allowed"
+    return ""
+
+
+def _status_text(status: int) -> str:
+    return f"status {status}" if status >= 0 else f"signal {-status}"

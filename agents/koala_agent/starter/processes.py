@@ -1,0 +1,211 @@
+"""The processes of a component that are the starter's own children."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+
+from koala_agent.starter.trees import become_subreaper, find_tree, has_no_child
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from koala_agent.starter.program import Program
+
+SITE_SIGNALS = ("SIGTERM", "SIGINT", "SIGXCPU")
+
+
+class Processes:
+    """The program's processes: forked, blocked on a pipe each, let go, watched, ended.
+
+    The blocked ones are forks of this interpreter that wait for lines: an environment to add, any
+    number of times, and "go". When this process dies they read the end of the pipe, and exit.
+    """
+
+    def __init__(self, program: Program, nonce: str) -> None:
+        self.cpu_s = 0.0
+        self.memory_bytes = 0
+        self._program = program
+        self._nonce = nonce
+        self._pids: dict[int, int] = {}
+        self._go: dict[int, int] = {}
+        self._environments: dict[int, dict[str, str]] = {}
+        self._is_subreaper = False
+        self.trouble, self._trouble_in = os.pipe()
+        os.set_blocking(self.trouble, False)
+
+    def fork(self) -> None:
+        """Forks what is missing. Raises OSError when the machine has no room for a process."""
+        if not self._is_subreaper:
+            self._is_subreaper = become_subreaper()
+            self._program.open_files = _raise_open_files(2 * self._program.mains + 1024)
+        for index in range(self._program.mains):
+            if index in self._go:
+                continue
+            reading, writing = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                _child(self._program, index, reading, self._trouble_in)
+            os.close(reading)
+            self._pids[pid] = index
+            self._go[index] = writing
+            if index in self._environments:
+                self._write(index, {"environment": self._environments[index]})
+
+    def prepare(self, environments: list[dict[str, str]]) -> None:
+        """Hands every blocked process what to add to its environment."""
+        for index, environment in enumerate(environments):
+            self._environments[index] = environment
+            if index in self._go:
+                self._write(index, {"environment": environment})
+
+    def go(self) -> None:
+        """Lets all go."""
+        for writing in self._go.values():
+            _write_quietly(writing, b"go\n")
+        for writing in self._go.values():
+            os.close(writing)
+        self._go.clear()
+
+    def reap(self) -> list[tuple[int, int]]:
+        """(index, status) of main processes that have ended; all others that ended are reaped."""
+        ended = []
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            self.cpu_s += used.ru_utime + used.ru_stime
+            self.memory_bytes = max(self.memory_bytes, used.ru_maxrss * 1024)
+            index = self._pids.pop(pid, None)
+            if index is not None:
+                writing = self._go.pop(index, None)
+                if writing is not None:
+                    os.close(writing)
+                ended.append((index, os.waitstatus_to_exitcode(status)))
+        return ended
+
+    def troubles(self) -> list[str]:
+        """What processes said that could not become the program."""
+        try:
+            return os.read(self.trouble, 65536).decode("utf-8", "replace").splitlines()
+        except BlockingIOError:
+            return []
+
+    def left(self) -> list[int]:
+        """All living processes that were started here, however they left the tree."""
+        if self._is_subreaper and not self._program.helpers and has_no_child():
+            return []  # what a batch system started for helpers is nobody's child here
+        return find_tree(self._nonce)
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to all that is left."""
+        for pid in self.left():
+            try:
+                os.kill(pid, number)
+            except (ProcessLookupError, PermissionError):
+                continue  # gone already; or set-uid, which only the site can end
+
+    def _write(self, index: int, message: dict[str, object]) -> None:
+        _write_quietly(self._go[index], json.dumps(message).encode() + b"\n")
+
+
+def _child(program: Program, index: int, reading: int, trouble: int) -> NoReturn:
+    """The forked process: gets ready, waits for "go", becomes the program. Never returns."""
+    what = "fork"
+    try:
+        signal.set_wakeup_fd(-1)
+        for name in (*SITE_SIGNALS, "SIGCHLD", "SIGHUP", "SIGPIPE"):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        os.setsid()
+        reading, trouble = _keep_only(reading, trouble)
+        what = program.directory
+        os.chdir(what)
+        for number, flags in ((0, os.O_RDONLY), (1, _OUTPUT), (2, _OUTPUT)):
+            what = program.stream(number, program.process_of(index))
+            opened = os.open(what, flags, 0o666)
+            os.dup2(opened, number)
+            os.close(opened)
+        command = program.command(index)
+        what = command[0]
+        environment = dict(program.environment)
+        if _wait_for_go(reading, environment):
+            if what == program.path:
+                limit(program)
+            os.execve(what, command, environment)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        text = f"{what}: {why}".replace("\n", " ")
+        os.write(trouble, text.encode("utf-8", "replace")[:1000] + b"\n")
+    finally:
+        os._exit(127)
+
+
+_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+def _keep_only(reading: int, trouble: int) -> tuple[int, int]:
+    """Closes all that a fork inherits but these: siblings' pipes would keep siblings waiting."""
+    top = max(reading, trouble, 64)
+    low = [os.dup2(reading, top + 1, inheritable=False)]
+    low += [os.dup2(trouble, top + 2, inheritable=False)]
+    os.closerange(3, top + 1)
+    os.closerange(top + 3, max(4096, top + 3))
+    return low[0], low[1]
+
+
+def _wait_for_go(reading: int, environment: dict[str, str]) -> bool:
+    """Reads lines until "go"; False when the starter is gone."""
+    buffer = b""
+    while True:
+        part = os.read(reading, 65536)
+        if not part:
+            return False
+        buffer += part
+        *lines, buffer = buffer.split(b"\n")
+        for line in lines:
+            if line == b"go":
+                return True
+            environment.update(json.loads(line)["environment"])
+
+
+def limit(program: Program) -> None:
+    """Limits of a process, last thing before the program. Memory is what it may have for itself
+    (RLIMIT_DATA): address space would forbid programs that only reserve it."""
+    import resource  # noqa: PLC0415 - late: the check-in does not wait for it
+
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (program.open_files, hard))
+    wanted = (
+        (resource.RLIMIT_CPU, math.ceil(program.cpu_time_s)),
+        (resource.RLIMIT_DATA, int(program.memory_max_mb * 1024 * 1024)),
+    )
+    for kind, limit in wanted:
+        _soft, hard = resource.getrlimit(kind)
+        if limit > 0:
+            allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(kind, (allowed, hard))
+
+
+def _raise_open_files(wanted: int) -> int:
+    """Room for a pipe a process; answers the limit that programs are to have, the one before."""
+    import resource  # noqa: PLC0415 - late: the check-in does not wait for it
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return soft
+
+
+def _write_quietly(descriptor: int, data: bytes) -> None:
+    """To a process that may have died: then its status says so."""
+    try:
+        os.write(descriptor, data)
+    except BrokenPipeError:
+        return

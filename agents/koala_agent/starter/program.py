@@ -1,0 +1,219 @@
+"""The program of a claim: what runs, where, and with which environment."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from koala_agent.starter.plain import (
+    log,
+    to_count,
+    to_list,
+    to_number,
+    to_object,
+    to_pairs,
+    to_texts,
+)
+from koala_agent.starter.trees import read_quietly
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STATE_FOLDER = ".koala"
+
+
+class Program:
+    """What to run, from the specification, and what must be true of it before the check-in."""
+
+    def __init__(self, spec: dict[str, object]) -> None:
+        self.folder = str(spec["folder"])
+        self.state_folder = os.path.join(self.folder, STATE_FOLDER)
+        self.directory = os.path.join(self.folder, str(spec["directory"]))
+        self.arguments = to_texts(spec["arguments"])
+        self.processes = to_count(spec["processes"])
+        self.hosts = allocation(str(spec["manager"]), os.environ)
+        self.helpers = helpers(spec, self.hosts)
+        self.mains = len(self.helpers) or self.processes
+        self.cpu_time_s = to_number(spec, "cpu_time_s")
+        self.memory_max_mb = to_number(spec, "memory_max_mb")
+        self.environment = dict(os.environ)
+        self.environment.update(to_pairs(spec["environment"]))
+        self.environment["KOALA_CLAIM"] = str(spec["claim"])
+        self.solo = to_object(spec["bundle"])
+        if self.hosts:  # nobody tells it when it meets nobody
+            for member in to_list(self.solo["members"]):
+                names, counts = ([host[i] for host in self.hosts] for i in (0, 1))
+                to_object(member).update(hosts=names, slots=counts)
+        self.open_files = 1024
+        self._executable = str(spec["executable"])
+        self._streams = [str(spec[name]) for name in ("stdin", "stdout", "stderr")]
+        if spec["input"]:
+            self.environment["KOALA_INPUT"] = str(spec["input"])
+        self.path = self._find()
+
+    def problem(self) -> str:
+        """Why the program cannot be started here; empty when nothing is known against it."""
+        stdin = self.stream(0, 0)
+        if not os.path.isdir(self.directory):
+            return f"{self.directory}: no such directory"
+        if not self.path:
+            where = self.environment.get("PATH", "")
+            return f"{self._executable}: not found in PATH={where}"
+        if not os.path.isfile(self.path):
+            return f"{self.path}: {os.strerror(errno.ENOENT)}"
+        if not os.access(self.path, os.X_OK):
+            return f"{self.path}: {os.strerror(errno.EACCES)}"
+        if not os.access(stdin, os.R_OK):
+            return f"standard input {stdin} cannot be read"
+        return ""
+
+    def command(self, main: int) -> list[str]:
+        """What a main process becomes."""
+        if self.helpers and self.helpers[main]:
+            return [*again(), self.helpers[main][0], self.state_folder, *self.helpers[main][1:]]
+        return [self.path, *self.arguments]
+
+    def process_of(self, main: int) -> int:
+        """Whose environment and files a main process has."""
+        return main if self.mains == self.processes else 0
+
+    def stream(self, number: int, process: int) -> str:
+        """The file of a process's standard input (0), output (1) or error (2)."""
+        name = self._streams[number]
+        if number == 0:
+            return os.path.join(self.directory, name) if name else os.devnull
+        if not name:
+            kind = "stdout" if number == 1 else "stderr"
+            return os.path.join(self.folder, f"{kind}.{process}")
+        path = os.path.join(self.directory, name)
+        return path if self.processes == 1 else f"{path}.{process}"
+
+    def _find(self) -> str:
+        name = self._executable
+        if "/" in name:
+            return os.path.join(self.directory, name)
+        for folder in self.environment.get("PATH", os.defpath).split(os.pathsep):
+            path = os.path.join(self.directory, folder or ".", name)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
+        return ""
+
+
+def allocation(manager: str, environment: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """The machines of this batch job, ours first, each with its processors; none where the manager
+    does not tell. An emulated one may itself run inside somebody's batch job: it tells nothing."""
+    if manager == "slurm":
+        try:
+            names = expand_names(environment.get("SLURM_JOB_NODELIST", ""))
+            counts = expand_counts(environment.get("SLURM_TASKS_PER_NODE", ""))
+        except ValueError as error:  # words of a version to come: all runs here, as it can
+            log(f"the machines of this batch job cannot be read: {error}")
+            return ()
+        return tuple(zip(names, counts, strict=True)) if len(names) == len(counts) else ()
+    if manager == "gridengine":
+        rows = read_quietly(environment.get("PE_HOSTFILE", "")).decode("utf-8", "replace")
+        fields = [row.split() for row in rows.splitlines()]
+        return tuple((row[0], int(row[1])) for row in fields if len(row) > 1 and row[1].isdigit())
+    return ()
+
+
+def expand_names(text: str) -> list[str]:
+    """Slurm's short form of names: `a[1-3,07],b` are a1, a2, a3, a07 and b."""
+    words = [""]
+    depth = 0
+    for letter in text:
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            words.append("")
+        else:
+            words[-1] += letter
+    names: list[str] = []
+    for word in words:
+        start, bracket, rest = word.partition("[")
+        ranges, _bracket, end = rest.partition("]")
+        if not bracket:
+            names += [word] if word else []
+            continue
+        for part in ranges.split(","):
+            low, _dash, high = part.partition("-")
+            numbers = range(int(low), int(high or low) + 1)
+            for number in numbers:
+                names += expand_names(f"{start}{number:0{len(low)}d}{end}")
+    return names
+
+
+def expand_counts(text: str) -> list[int]:
+    """Slurm's short form of numbers: `4(x2),3` are 4, 4 and 3."""
+    counts: list[int] = []
+    for word in text.split(",") if text else []:
+        count, _bracket, times = word.partition("(x")
+        counts += [int(count)] * int(times.rstrip(")") or 1)
+    return counts
+
+
+def helpers(spec: dict[str, object], hosts: tuple[tuple[str, int], ...]) -> list[tuple[str, ...]]:
+    """What runs as main processes instead of the program: verbs of `runners.py`, empty ones being
+    the program after all. None where all processes are forked here.
+
+    One `srun` starts all ranks of a component; Grid Engine starts one process at a time.
+    """
+    processes = to_count(spec["processes"])
+    if spec["job_type"] == "mpi":
+        nodes = len(hosts) or 1
+        return [("lead",), *(("node", str(node)) for node in range(nodes))]
+    if processes == 1 or len(hosts) < 2:
+        return []
+    if spec["manager"] == "slurm":
+        return [("spread",)]
+    here = min(processes, hosts[0][1])
+    return [()] * here + [("remote", str(process)) for process in range(here, processes)]
+
+
+def again() -> list[str]:
+    """How this starter is run once more, for a verb of `runners`."""
+    return [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0])]
+
+
+def machines(member: dict[str, object]) -> list[int]:
+    """How many processes of a member run on each machine that has any, filled one by one."""
+    left = to_count(member["processes"])
+    counts = []
+    for slots in to_list(member["slots"]):
+        count = min(left, to_count(slots))
+        if count > 0:
+            counts.append(count)
+        left -= count
+    if left:  # more processes than processors: the last machine has them
+        counts = [*counts[:-1], (counts[-1] if counts else 0) + left]
+    return counts
+
+
+def rendezvous(bundle: dict[str, object], process: int) -> dict[str, str]:
+    """What a process learns of the bundle from its environment. A node is a machine that runs
+    processes of the job."""
+    members = [to_object(member) for member in to_list(bundle["members"])]
+    index = to_count(bundle["index"])
+    master = to_object(bundle["master"])
+    first = sum(to_count(member["processes"]) for member in members[:index])
+    nodes = [machines(member) for member in members]
+    local, node = process, 0
+    while node + 1 < len(nodes[index]) and local >= nodes[index][node]:
+        local -= nodes[index][node]
+        node += 1
+    return {
+        "KOALA_JOB": str(bundle["job"]),
+        "KOALA_ATTEMPT": str(bundle["attempt"]),
+        "KOALA_COMPONENT": str(members[index]["component"]),
+        "KOALA_LABEL": str(bundle["label"]),
+        "KOALA_PROCESS": str(process),
+        "MASTER_ADDR": str(master["address"]),
+        "MASTER_PORT": str(master["port"]),
+        "NNODES": str(sum(len(counts) for counts in nodes)),
+        "NODE_RANK": str(sum(len(counts) for counts in nodes[:index]) + node),
+        "WORLD_SIZE": str(bundle["world_size"]),
+        "RANK": str(first + process),
+        "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(nodes[index][node]),
+    }
