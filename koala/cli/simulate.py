@@ -13,6 +13,7 @@ SIMULATIONS: dict[str, str] = {
     "koala": "koala.cli.simulating.koala:koala",
     "multiqueue": "koala.cli.simulating.multiqueue:multiqueue",
     "deadlines": "koala.cli.simulating.deadlines:deadlines",
+    "sq": "koala.cli.simulating.sq:sq",
     "trace": "koala.cli.simulating.trace:trace",
     "workload": "koala.cli.simulating.workload:workload",
 }

@@ -1,0 +1,10 @@
+"""No progress control: every component runs as fast as its site lets it."""
+
+from __future__ import annotations
+
+from koala.core.progress import Correction, ProgressQuestion
+
+
+def free(_question: ProgressQuestion) -> tuple[Correction, ...]:
+    """Nothing is corrected."""
+    return ()

@@ -1,0 +1,120 @@
+"""Synchronous queuing: clocks, weights, and the controller that keeps the components of a job
+together (SQ 4).
+
+The controller is what the simulator runs and what the daemon runs; it knows nothing of machines.
+Where the paper's corrective action cannot be had, because a dummy has too little weight left or
+because equation (7) would turn a slow-down into its opposite, the whole job is corrected around
+its pivotal point instead of around real time: that is the "global corrective action" that the
+paper asks for and does not describe (SQ 4.3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import fsum
+
+from koala.core.progress import Correction, MemberProgress, ProgressQuestion
+from koala.core.values import Seconds
+
+WEIGHT_LEAST = 0.002
+"""No correction takes a component below this part of the weight it was admitted with."""
+
+ROUNDING = 1e-12
+"""A weight below this is what rounding left."""
+TIE_S = 1e-9
+"""Of two components both are as far from their mean, whatever rounding says: the slowest is sped
+up then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """RT, VT and pRT of a component (SQ 4.1)."""
+
+    real_s: Seconds = 0.0
+    virtual_s: Seconds = 0.0
+    previous_s: Seconds = 0.0
+
+    def after(self, cycle_s: Seconds, *, agreed: float, actual: float) -> Clocks:
+        """A schedule cycle later, in which it got `actual` of the `agreed` quanta."""
+        real_s = self.real_s + cycle_s  # (3)
+        virtual_s = self.virtual_s + (real_s - self.previous_s) * actual / agreed  # (4)
+        return Clocks(real_s=real_s, virtual_s=virtual_s, previous_s=real_s)  # (5)
+
+
+def normalized_weight(
+    demand: float, slowdown: float, relative: float, *, relative_sum: float, partition: float
+) -> float:
+    """The weight in a machine's Grid QoS queue of a subtask with the `relative` weight (6). The
+    task demands that many percent of the standard machine; the queue has `partition` percent of
+    one that is `slowdown` times slower. More than 1 is infeasible.
+    """
+    return demand * slowdown * relative / relative_sum / partition
+
+
+def slow_down_factor(
+    virtual_s: Seconds, real_s: Seconds, weight: float, *, quanta: float = 100.0
+) -> float:
+    """The weight that a subtask gives up (7), or, when it is behind, is to be given, as less than
+    0."""
+    return (virtual_s - real_s) * weight / quanta
+
+
+def pivotal_point(members: tuple[MemberProgress, ...]) -> Seconds:
+    """The mean of the virtual times (SQ 4.3.1)."""
+    return fsum(member.virtual_s for member in members) / len(members)
+
+
+def synchronous(question: ProgressQuestion) -> tuple[Correction, ...]:
+    """The corrective action (SQ figure 5), with the test of the overall deviation window as it is
+    meant: RT - OV <= pp <= RT + OV."""
+    members = question.members
+    if not members:
+        return ()
+    pivot_s = pivotal_point(members)
+    if abs(pivot_s - question.real_s) > question.deviation_s:
+        return _synchronize(question, members, pivot_s)
+    fastest = max(members, key=lambda member: member.virtual_s)
+    slowest = min(members, key=lambda member: member.virtual_s)
+    if fastest.virtual_s - slowest.virtual_s <= question.asynchrony_s:
+        return ()
+    if fastest.virtual_s - pivot_s > pivot_s - slowest.virtual_s + TIE_S:
+        if fastest.virtual_s > question.real_s:
+            return _synchronize(question, (fastest,), pivot_s)
+    elif slowest.virtual_s < question.real_s:
+        return _synchronize(question, (slowest,), pivot_s)
+    return tuple(_corrections(question, members, pivot_s))
+
+
+def synchronous_as_printed(question: ProgressQuestion) -> tuple[Correction, ...]:
+    """Figure 5 as it is printed: pp <= RT - OV and pp >= RT + OV never holds at once, so all
+    components are corrected in every cycle."""
+    members = question.members
+    return _synchronize(question, members, pivotal_point(members)) if members else ()
+
+
+def _synchronize(
+    question: ProgressQuestion, chosen: tuple[MemberProgress, ...], pivot_s: Seconds
+) -> tuple[Correction, ...]:
+    """Correct the chosen ones towards real time; if one cannot be given what it needs, its machine
+    says so, and all are corrected around the pivotal point."""
+    quanta = question.quanta
+    for member in chosen:
+        needed = -slow_down_factor(member.virtual_s, question.real_s, member.weight, quanta=quanta)
+        if needed > member.spare:
+            return tuple(_corrections(question, question.members, pivot_s))
+    return tuple(_corrections(question, chosen, question.real_s))
+
+
+def _corrections(
+    question: ProgressQuestion, members: tuple[MemberProgress, ...], towards_s: Seconds
+) -> Iterator[Correction]:
+    """What can be done: a weight has a floor, and a dummy gives no more than it has."""
+    for member in members:
+        factor = slow_down_factor(
+            member.virtual_s, towards_s, member.weight, quanta=question.quanta
+        )
+        most = max(0.0, member.weight - WEIGHT_LEAST * member.admitted)
+        change = -min(factor, most) if factor > 0 else min(-factor, member.spare)
+        if abs(change) > ROUNDING:
+            yield Correction(component=member.component, weight=change)

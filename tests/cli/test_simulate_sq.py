@@ -1,0 +1,62 @@
+"""`koala simulate sq`: the form that is a contract, its keys, and its refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import koala_here
+
+BRIEF = ("--tasks", "60", "--workers", "1")
+METRICS = ("skew_eq2", "skew_finish", "qos_conformance", "effective_cycles", "acceptance_ratio")
+
+
+@pytest.mark.parametrize("scheme", ["SQ", "QoS"])
+def test_the_required_form_gives_the_required_keys(scheme: str) -> None:
+    form = (
+        f"--scheme {scheme} --machines 5 --interarrival 10 --beta 0.05 --quantum 0.1"
+        " --partition soft --test corrected --seed 1 --reps 3 --json"
+    )
+    run = koala_here("simulate", "sq", *form.split(), *BRIEF)
+    assert (run.returncode, run.stderr) == (0, "")
+    found = json.loads(run.stdout)
+    assert all(sorted(found[name]) == ["ci95", "mean"] for name in METRICS)
+    assert 0 < found["acceptance_ratio"]["mean"] < 1
+    assert (found["tasks"], found["replications"]) == (180, 3)
+
+
+def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
+    tasks, picture = tmp_path / "tasks.csv", tmp_path / "picture.svg"
+    files = ("--jobs-out", str(tasks), "--plot", str(picture))
+    run = koala_here("simulate", "sq", "--reps", "2", *BRIEF, *files)
+    assert run.returncode == 0
+    assert "difference of finish times" in run.stdout
+    with tasks.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 60
+    ended = [row for row in rows if row["started_at"]]
+    assert 0 < len(ended) < 60
+    assert all(float(row["first_end_at"]) <= float(row["last_end_at"]) for row in ended)
+    assert picture.read_text(encoding="utf-8").startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--scheme", "RR"), "--scheme RR: allowed are SQ, QoS"),
+        (("--machines", "0"), "machines = 0: allowed is 1 or more"),
+        (("--beta", "1"), "beta = 1.0: allowed is 0 or more, less than 1"),
+        (("--partition", "firm"), "--partition firm: allowed are soft, hard"),
+        (("--test", "right"), "--test right: allowed are corrected, printed"),
+        (("--plot", "picture.txt"), "--plot picture.txt: allowed are files named"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_with_what_could(
+    words: tuple[str, ...], text: str
+) -> None:
+    run = koala_here("simulate", "sq", *BRIEF, *words)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert text in run.stderr
