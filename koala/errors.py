@@ -8,6 +8,7 @@ KoalaError
 ├── ConfigError          a configuration file is wrong
 │   └── WorkloadError    a log of jobs is malformed
 ├── JournalError         the journal is damaged, of another format, or cannot be written
+│   └── DiskError        accepted work could not be made durable: the process must end at once
 ├── UnreachableError     the other side does not answer
 └── LocalManagerError    a local resource manager erred; `transient` when trying again may help
 """
@@ -73,6 +74,10 @@ class WorkloadError(ConfigError):
 
 class JournalError(KoalaError):
     """The journal is damaged, of another format, or cannot be written."""
+
+
+class DiskError(JournalError):
+    """Accepted work could not be made durable; nothing may follow, and nothing is tried again."""
 
 
 class UnreachableError(KoalaError):

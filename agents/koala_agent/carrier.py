@@ -79,6 +79,8 @@ CALLS_MAX = 32
 """Calls into the local manager and of `collect` at one time."""
 RECONCILE_AGAIN_S = 2.0
 SWEEP_S = 60.0
+MARK_S = 10.0
+"""At most so long after it was told, a row of the daemon's journal is stored on its own."""
 
 log = structlog.get_logger()
 
@@ -170,6 +172,7 @@ class Claims:
                     self._listening.set()
                     group.create_task(self._reconcile())
                     group.create_task(self._sweep())
+                    group.create_task(self._store_marks(executor))
                     await self._pump(executor)
         finally:
             self._starters.close()
@@ -248,6 +251,14 @@ class Claims:
                 await loop.run_in_executor(executor, self._store.commit, writes)
             for output in outputs:
                 self._carry_out(output)
+
+    async def _store_marks(self, executor: ThreadPoolExecutor) -> None:
+        """Marks that came while there was nothing else to store: one write in a while for all."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(MARK_S)
+            if self._store.is_mark_noted:
+                await loop.run_in_executor(executor, self._store.commit, ())
 
     async def _wait(self) -> None:
         """Until something arrived or the table's timer is due."""

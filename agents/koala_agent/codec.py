@@ -75,6 +75,14 @@ def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
             return None
 
 
+def mark_of(message: link_pb2.ToAgent) -> session.JournalMark | None:
+    """The row of the journal that the message rests on, where it says one."""
+    if not message.HasField("mark"):
+        return None
+    mark = message.mark
+    return session.JournalMark(epoch=mark.epoch, seq=mark.seq, chain=mark.chain, seal=mark.seal)
+
+
 def _welcome(welcome: link_pb2.Welcome) -> session.Welcome:
     return session.Welcome(
         epoch=welcome.epoch,
@@ -331,8 +339,13 @@ def encode(message: object, facts: Facts) -> link_pb2.FromAgent:
 
 
 def _register(register: session.Register, facts: Facts) -> link_pb2.Register:
+    mark = register.mark
     return link_pb2.Register(
         protocol=session.PROTOCOL,
+        protocol_min=session.PROTOCOL_MIN,
+        mark=None
+        if mark is None
+        else link_pb2.Mark(epoch=mark.epoch, seq=mark.seq, chain=mark.chain, seal=mark.seal),
         version=facts.version,
         site=facts.site,
         session=register.session,

@@ -37,6 +37,8 @@ from koala_agent.session import (
     FromDaemon,
     HangUp,
     InventoryTaken,
+    JournalMark,
+    KeepMark,
     Order,
     Output,
     Received,
@@ -96,6 +98,9 @@ class Agent(Protocol):
     def store_epoch(self, epoch: int) -> None:
         """Durable when it returns."""
 
+    def keep_mark(self, mark: JournalMark) -> None:
+        """To be durable with what is stored next."""
+
     def take_welcome(self, welcome: Welcome) -> None:
         """A session was taken; an earlier one is over."""
 
@@ -118,6 +123,7 @@ class Wire:
     target: str
     encode: Encode
     decode: Decode
+    mark: Callable[[link_pb2.ToAgent], JournalMark | None] = lambda _: None
     queue_max: int = SEND_QUEUE_MAX
 
     def channel(self) -> grpc.aio.Channel:
@@ -205,12 +211,14 @@ class Link:
                 self._hang_up(output)
             case Finish():
                 self._finish = output
-            case StoreEpoch() | TakeWelcome() | Apply() | StopOthers():
+            case StoreEpoch() | KeepMark() | TakeWelcome() | Apply() | StopOthers():
                 self._instruct(output)
 
-    def _instruct(self, output: StoreEpoch | TakeWelcome | Apply | StopOthers) -> None:
+    def _instruct(self, output: StoreEpoch | KeepMark | TakeWelcome | Apply | StopOthers) -> None:
         """What the agent is to do."""
         match output:
+            case KeepMark(mark):
+                self._agent.keep_mark(mark)
             case StoreEpoch(epoch):
                 self._agent.store_epoch(epoch)
             case TakeWelcome(welcome):
@@ -358,7 +366,10 @@ class _Stream:
             if decoded is None:
                 log.warning("link.unknown_message_ignored")
             else:
-                self._handle(Received(connection=self.connection, message=decoded))
+                received = Received(
+                    connection=self.connection, message=decoded, mark=self._wire.mark(message)
+                )
+                self._handle(received)
 
     async def _write(self, call: Call) -> None:
         try:

@@ -15,6 +15,8 @@ order of a session. What this machine guarantees:
 - Claims and transfers are dropped only by a complete set: all that was named between Welcome and
   WantedEnd of one session. A cut in between leaves everything as it is.
 - Messages of an earlier connection are ignored: events carry the number of theirs.
+- The newest row of the daemon's journal that it was told of is kept, and shown at the next
+  registration: a journal that lost rows is found out by the agents that acted on them.
 
 Absent on purpose: what orders mean. To this machine they are values with a claim or a transfer.
 Instants are of the agent's own clock, seconds.
@@ -27,12 +29,23 @@ from random import Random
 from typing import TypeAlias
 
 PROTOCOL = 1
-"""Version of link.proto that this agent speaks."""
+PROTOCOL_MIN = 1
+"""Newest and oldest version of link.proto that this agent speaks; the daemon chooses."""
 
 EARLY_MAX = 100_000
 """Messages that may wait for our inventory, which takes as long as the local manager's answer."""
 
 # Messages of the session itself ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalMark:
+    """A row of the daemon's journal, sealed by the daemon of `epoch`; not for us to understand."""
+
+    epoch: int
+    seq: int
+    chain: bytes
+    seal: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +55,7 @@ class Register:
     session: str
     epoch_seen: int
     idle: int
+    mark: JournalMark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +148,12 @@ class InventoryTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """A message from the daemon."""
+    """A message from the daemon; `mark`: the row of its journal that the message rests on, when
+    that is a new one."""
 
     connection: int
     message: FromDaemon
+    mark: JournalMark | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +234,13 @@ class StoreEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepMark:
+    """To be durable with what is stored next."""
+
+    mark: JournalMark
+
+
+@dataclass(frozen=True, slots=True)
 class TakeWelcome:
     """The session is taken: leases, the daemon's time, the relay."""
 
@@ -248,7 +271,16 @@ class Finish:
 
 
 Output: TypeAlias = (
-    Dial | TakeInventory | Send | HangUp | StoreEpoch | TakeWelcome | Apply | StopOthers | Finish
+    Dial
+    | TakeInventory
+    | Send
+    | HangUp
+    | StoreEpoch
+    | KeepMark
+    | TakeWelcome
+    | Apply
+    | StopOthers
+    | Finish
 )
 
 # States ------------------------------------------------------------------------------------------
@@ -306,18 +338,28 @@ class Timing:
 
 
 class Session:
-    """The machine. One for the life of the agent; `epoch` is the highest that is stored."""
+    """The machine. One for the life of the agent; `epoch` is the highest that is stored, `mark` the
+    last one."""
 
-    def __init__(self, *, epoch: int, timing: Timing, random: Random, now: float) -> None:
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        timing: Timing,
+        random: Random,
+        now: float,
+        mark: JournalMark | None = None,
+    ) -> None:
         self.state: State = Disconnected(now)
         self.epoch = epoch
+        self.mark = mark
         self.connection = 0
         self._timing = timing
         self._random = random
         self._failures = 0
         self._heard_at = now
         self._is_told = False  # this session has our inventory
-        self._early: list[FromDaemon] = []  # what came before that
+        self._early: list[Received] = []  # what came before that
         self._figures: SiteFigures | None = None
         self._figures_told: SiteFigures | None = None  # in this session
         self._is_owed = False
@@ -370,7 +412,9 @@ class Session:
                     return []
                 self.state = Registering()
                 self._heard_at = now
-                register = Register(session=session, epoch_seen=self.epoch, idle=idle)
+                register = Register(
+                    session=session, epoch_seen=self.epoch, idle=idle, mark=self.mark
+                )
                 return [Send(register), TakeInventory(self.connection)]
             case InventoryTaken(reports=reports):
                 if not isinstance(self.state, OPEN) or self._is_told:
@@ -380,11 +424,11 @@ class Session:
                 said: list[Output] = [Send(report) for report in reports]
                 said += [Send(InventoryEnd()), *self._site_report(now)]
                 return said + self._take_early(now)
-            case Received(message=message):
+            case Received():
                 if not isinstance(self.state, OPEN):
                     return []
                 self._heard_at = now
-                return self._receive(message, now)
+                return self._receive(event, now)
             case Cut():
                 if isinstance(self.state, Disconnected):
                     return []
@@ -393,23 +437,39 @@ class Session:
 
     def _take_early(self, now: float) -> list[Output]:
         """What came before our inventory, as if it came now."""
-        connection, early = self.connection, self._early
-        self._early = []
+        early, self._early = self._early, []
         outputs: list[Output] = []
-        for message in early:
+        for received in early:
             # One of them may end the session, and the others with it.
-            outputs += self.handle(Received(connection=connection, message=message), now)
+            outputs += self.handle(received, now)
         return outputs
 
-    def _receive(self, message: FromDaemon, now: float) -> list[Output]:
+    def _receive(self, received: Received, now: float) -> list[Output]:
+        message = received.message
         if isinstance(message, Beat):
-            return [Send(message)]
+            return [*self._keep(received.mark), Send(message)]
         if not self._is_told and not isinstance(message, Reject | Goodbye):
-            self._early.append(message)
+            self._early.append(received)
             if len(self._early) > EARLY_MAX:
                 return self._hang_up(f"over {EARLY_MAX} messages before our inventory", now)
             return []
+        outputs = self._understand(message, now)
+        kept = self._keep(received.mark)
+        # What is done about the message is stored together with the mark that it rests on; but no
+        # mark before the epoch of who tells it.
+        return [*outputs, *kept] if isinstance(message, Welcome) else [*kept, *outputs]
+
+    def _keep(self, mark: JournalMark | None) -> list[Output]:
+        """Only of a daemon that is obeyed."""
+        if mark is None or mark == self.mark or not isinstance(self.state, TakingInventory | Live):
+            return []
+        self.mark = mark
+        return [KeepMark(mark)]
+
+    def _understand(self, message: FromDaemon, now: float) -> list[Output]:
         match message:
+            case Beat():
+                return [Send(message)]
             case Welcome():
                 return self._take_welcome(message, now)
             case Reject(reason=reason, is_final=is_final):
@@ -430,8 +490,9 @@ class Session:
     def _take_welcome(self, welcome: Welcome, now: float) -> list[Output]:
         if not isinstance(self.state, Registering):
             return self._hang_up("a second Welcome in one session", now)
-        if welcome.protocol != PROTOCOL:
-            why = f"the daemon speaks protocol {welcome.protocol}, this agent {PROTOCOL}"
+        if not PROTOCOL_MIN <= welcome.protocol <= PROTOCOL:
+            ours = f"{PROTOCOL_MIN} to {PROTOCOL}" if PROTOCOL_MIN < PROTOCOL else PROTOCOL
+            why = f"the daemon speaks protocol {welcome.protocol}, this agent {ours}"
             return self._hang_up(why, now)
         if welcome.epoch < self.epoch:
             why = f"the daemon has epoch {welcome.epoch}, a later one of {self.epoch} was here"

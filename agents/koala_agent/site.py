@@ -40,7 +40,15 @@ from koala_agent.lrm.port import Idle, Listed, LocalManager
 from koala_agent.lrm.shell import Shell, plain_environment
 from koala_agent.lrm.slurm import Slurm
 from koala_agent.placeholders import Place
-from koala_agent.session import Finish, Order, Session, SiteFigures, Timing, Welcome
+from koala_agent.session import (
+    Finish,
+    JournalMark,
+    Order,
+    Session,
+    SiteFigures,
+    Timing,
+    Welcome,
+)
 from koala_agent.store import Store
 
 LISTED_WAIT_S = 2.0
@@ -161,6 +169,10 @@ class Site:
     def store_epoch(self, epoch: int) -> None:
         """Durable when it returns."""
         self._store.set_epoch(epoch)
+
+    def keep_mark(self, mark: JournalMark) -> None:
+        """Durable with what is stored next; when nothing is, after a while."""
+        self._store.note_mark(mark)
 
     def take_welcome(self, welcome: Welcome) -> None:
         """Leases are for starters, the relay for copies."""
@@ -358,11 +370,13 @@ class Site:
             timing=Timing(silence_s=config.agent.silence_s),
             random=Random(os.urandom(8)),
             now=clock.now(),
+            mark=self._store.mark,
         )
         wire = Wire(
             target=config.agent.daemon,
             encode=lambda message: codec.encode(message, self._facts()),
             decode=codec.decode,
+            mark=codec.mark_of,
         )
         return Link(session, wire, self, clock=clock.now)
 

@@ -1,4 +1,5 @@
-"""What the agent must not forget: its claims, names of forgotten ones, epoch, leases, its port.
+"""What the agent must not forget: its claims, names of forgotten ones, epoch, leases, its port, and
+the row of the daemon's journal that its newest orders rest on.
 
 SQLite in WAL mode with synchronous=FULL, so that what `commit` wrote survives a crash of the
 machine. One transaction holds all that one turn of the claim table changed. The file and its folder
@@ -24,6 +25,7 @@ from koala.errors import ConfigError, JournalError
 from koala_agent.claim_events import Forget, Record
 from koala_agent.claim_states import Claim
 from koala_agent.claims import FORGOTTEN_MAX
+from koala_agent.session import JournalMark
 from koala_agent.values import ClaimId, Leases
 
 FORMAT = 1
@@ -49,6 +51,8 @@ class Store:
         self.folder = folder
         self._path = folder / "agent.db"
         self._transactions = threading.Lock()
+        self._noted: JournalMark | None = None  # to be stored
+        self._stored: JournalMark | None = None  # in this life
         self._lock: int | None = None
         if connection is not None:
             self._connection = connection
@@ -134,6 +138,11 @@ class Store:
                         "DELETE FROM forgotten WHERE number <= last_insert_rowid() - ?",
                         (FORGOTTEN_MAX,),
                     )
+            noted = self._noted
+            if noted is not None and noted is not self._stored:
+                text = json.dumps([noted.epoch, noted.seq, noted.chain.hex(), noted.seal.hex()])
+                run("INSERT OR REPLACE INTO fact (name, value) VALUES ('mark', ?)", (text,))
+        self._stored = noted
 
     @property
     def epoch(self) -> int:
@@ -169,6 +178,32 @@ class Store:
                 "kill_s": leases.kill_s,
             }
             self._set_fact("leases", json.dumps(text))
+
+    @property
+    def mark(self) -> JournalMark | None:
+        """The row of a daemon's journal that was stored last. Raises JournalError."""
+        text = self._fact("mark", "")
+        if not text:
+            return None
+        try:
+            epoch, seq, chain, seal = json.loads(text)
+            return JournalMark(
+                epoch=int(epoch),
+                seq=int(seq),
+                chain=bytes.fromhex(chain),
+                seal=bytes.fromhex(seal),
+            )
+        except (ValueError, TypeError) as error:
+            raise JournalError(f"{self._path}: the mark {text[:80]!r} cannot be read") from error
+
+    def note_mark(self, mark: JournalMark) -> None:
+        """Stored by the next `commit`: whatever an order makes durable is not without its mark."""
+        self._noted = mark
+
+    @property
+    def is_mark_noted(self) -> bool:
+        """A newer mark than the stored one waits for a `commit`."""
+        return self._noted is not self._stored
 
     def _fact(self, name: str, default: str) -> str:
         with self._transactions, self._translated():

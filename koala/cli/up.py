@@ -15,11 +15,19 @@ if TYPE_CHECKING:
 
 def daemon(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="Its TOML file.")],
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Go on though the end of the journal is lost: jobs whose fate was in it may run"
+            " a second time.",
+        ),
+    ] = False,
 ) -> None:
     """Run the daemon in the foreground."""
     from koala.daemon.main import run
 
-    raise typer.Exit(run(config))
+    raise typer.Exit(run(config, accept_loss=accept_loss))
 
 
 def up(

@@ -50,6 +50,9 @@ from koala.core.values import (
     TransferId,
 )
 
+LOST_ATTEMPTS_MAX = 1_000
+"""More attempts than a lost part of a journal can have made of one job."""
+
 
 def enqueue(state: State, job: Job, text: str, now: Instant) -> None:
     state.enter(job, Placing(queued_at=now), text, now)
@@ -159,6 +162,32 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
     job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
     state.ask_scan(*allocated(job))  # what was placed and not claimed is free (count_placed)
     requeue_if_fenced(state, job, now)
+
+
+def distrust(state: State, now: Instant) -> None:
+    """Events may be lost, so that jobs may have gone further than is known here: attempts that
+    were not known as released may have been, and more attempts may have been made. What is under
+    way is given up unless it was known as released, and nothing is placed again before whatever
+    lives of an unknown attempt has been stopped or has come to the end of its lease.
+    """
+    again_at = now + state.parameters.fence_s
+    for job in tuple(state.jobs.values()):
+        if job.is_over:
+            continue
+        job.attempt_min = max(job.attempts, job.attempt_min) + LOST_ATTEMPTS_MAX
+        job.not_before = max(job.not_before, again_at)
+        if isinstance(job.phase, Placing) and job.deadline_at is None:
+            state.fresh[job.id] = job  # to be tried then, whatever else changes
+        attempt = job.attempt
+        if attempt is None or not isinstance(job.phase, Claiming | Starting):
+            continue
+        attempt.may_run = True
+        for member in attempt.members:
+            claim = state.ledger.get(member.claim) if member.claim is not None else None
+            if claim is not None:
+                claim.released = True
+        set_back(state, job, "a part of the journal is lost", now)
+    state.timers.set(again_at, Bell.SCAN)
 
 
 def note_setback(job: Job, now: Instant) -> None:

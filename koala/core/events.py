@@ -27,9 +27,12 @@ from koala.core.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStarted:
-    """First event of each daemon life; all sites count as disconnected from here on."""
+    """First event of each daemon life; all sites count as disconnected from here on. `after_loss`:
+    events of earlier lives may be missing, and sites know more than the journal.
+    """
 
     epoch: int
+    after_loss: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

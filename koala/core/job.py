@@ -472,6 +472,7 @@ class Job:
     queue: QueueName | None = None  # where it stands, or stood last
     attempt: Attempt | None = None
     attempts: int = 0
+    attempt_min: int = 0  # lower numbers may have been given in a lost part of the journal
     placement_tries: int = 0
     claiming_tries: int = 0
     retries: int = 0

@@ -203,7 +203,7 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
     """The job leaves its queue: transfers start, and it is to be claimed (KOALA 3.2)."""
     by_component = {assignment.component: assignment for assignment in placement.assignments}
     transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
-    job.attempts += 1
+    job.attempts = max(job.attempts + 1, job.attempt_min)
     attempt = Attempt(
         number=job.attempts,
         placed_at=now,

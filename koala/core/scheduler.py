@@ -17,7 +17,7 @@ from typing import Any
 from koala.core import events as ev
 from koala.core.actions import Action, Wanted
 from koala.core.claiming import claim_when_answered, judge_when_due, on_granted
-from koala.core.ending import admit, await_try, on_cancel, on_missed
+from koala.core.ending import admit, await_try, distrust, on_cancel, on_missed
 from koala.core.job import Claiming, Job, Starting
 from koala.core.losing import on_fenced, on_gone
 from koala.core.parameters import Parameters
@@ -141,6 +141,9 @@ class Scheduler(State):
         self.arms = 0
         for site in self.sites.values():
             on_disconnected(self, site.name, now)
+        if event.after_loss:
+            self.loss_epoch = event.epoch
+            distrust(self, now)
         adopt_discipline(self)
 
     def _on_parameters_changed(self, event: ev.ParametersChanged, now: Instant) -> None:

@@ -55,6 +55,7 @@ class State:
         self.policies = policies
         self.epoch = 0
         self.started_at: Instant = 0.0  # of this daemon's life
+        self.loss_epoch = 0  # in which a loss of events was accepted last; 0: never
         self.jobs: dict[JobId, Job] = {}
         self.placed: dict[JobId, Job] = {}  # those with an attempt that is not over
         self.ledger: dict[ClaimId, Claim] = {}

@@ -17,9 +17,10 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -34,12 +35,16 @@ from koala.daemon.records import (
     read_rows,
     rows_of,
 )
-from koala.errors import JournalError
+from koala.errors import DiskError, JournalError
 
 FORMAT = 2
 FILE = "journal.db"
 MARK = "journal.mark"
 LOCK = "lock"
+ADVICE = (
+    "Put a backup back (koala restore BACKUP STATE_DIR), or go on without what is lost"
+    " (koala daemon CONFIG --accept-loss)"
+)
 NOTICES_MAX = 100_000
 _NOTICES_SPARE = 1_000  # removed in lots, not one by one
 
@@ -92,7 +97,7 @@ class StateFolder:
     def check(self) -> None:
         """Commits into a deleted file succeed; nobody will ever read them again."""
         if self.path.stat().st_ino != self._inode:
-            raise JournalError(f"{self.path}: another file has taken its place")
+            raise DiskError(f"{self.path}: another file has taken its place")
 
     def read_mark(self) -> bytes:
         """See Place."""
@@ -113,7 +118,13 @@ class StateFolder:
 class Journal:
     """The open journal of one place; `open` locks a state directory, `close` gives it back."""
 
-    def __init__(self, place: Place, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self,
+        place: Place,
+        connection: sqlite3.Connection,
+        look: Callable[[], sqlite3.Connection] | None = None,
+    ) -> None:
+        """`look` opens a connection of the event loop's own; without it there is one thread."""
         self.path = place.path
         self.mark = Mark()  # the last row that was read or committed
         self.first_notice, self.notice_number = _notice_numbers(connection)
@@ -121,9 +132,12 @@ class Journal:
         self._place = place
         self._connection = connection
         self._marked = read_mark(place.read_mark(), source=str(place.mark_path))
+        self._has_failed = False
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="notices")
-        self._read_connection: sqlite3.Connection | None = None
+        self._read_connection: sqlite3.Connection | None = None  # of the reader's thread
+        self._looking: sqlite3.Connection | None = None  # of the event loop's
+        self._look = look or (lambda: connection)
 
     @property
     def seq(self) -> int:
@@ -142,7 +156,8 @@ class Journal:
         try:
             connection = _connect(state_dir / FILE)
             try:
-                return cls(StateFolder(state_dir, lock), connection)
+                place = StateFolder(state_dir, lock)
+                return cls(place, connection, partial(_reading, place.path))
             except BaseException:
                 connection.close()
                 raise
@@ -153,16 +168,44 @@ class Journal:
             os.close(lock)
             raise
 
-    def records(self) -> Iterator[Record]:
-        """All events in order, checked row by row; then the journal is ready for commits."""
-        for record, mark in read_events(self._connection, self.path, Mark()):
-            self.mark, self.last_at = mark, record.at
-            if self._marked == mark:
-                self._marked = None  # what had been committed is here
-            yield record
-        if self._marked is not None and self._marked.seq > 0:
+    def records(self, *, accept_loss: bool = False) -> Iterator[Record]:
+        """All events in order, checked row by row; then the journal is ready for commits. With
+        `accept_loss` the first that cannot be trusted is removed with all after it.
+        """
+        try:
+            for record, mark in read_events(self._connection, self.path, Mark()):
+                self.mark, self.last_at = mark, record.at
+                if self._marked == mark:
+                    self._marked = None  # what had been committed is here
+                yield record
+        except JournalError:
+            if not accept_loss:
+                raise
+            self._cut()
+        if self._marked is not None and self._marked.seq > 0 and not accept_loss:
             raise cut_short(self.path, self._place.mark_path, self.seq, self._marked.seq)
         self._write_mark()
+
+    def _cut(self) -> None:
+        """Remove what comes after the last row that was read. Raises JournalError."""
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute("DELETE FROM event WHERE seq > ?", (self.seq,))
+                self._connection.execute("DELETE FROM digest WHERE seq > ?", (self.seq,))
+        except sqlite3.Error as error:
+            raise JournalError(f"{self.path}: damaged beyond repair: {error}; {ADVICE}") from error
+
+    def chain_at(self, seq: int) -> bytes | None:
+        """The chain value of a committed row; None when it is not kept. Raises JournalError."""
+        try:
+            if self._looking is None:
+                self._looking = self._look()
+            question = "SELECT chain FROM event WHERE seq = ?"
+            row = self._looking.execute(question, (seq,)).fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"{self.path}: event {seq} cannot be read: {error}") from error
+        return None if row is None else bytes(row[0])
 
     def last_digest(self) -> tuple[int, str] | None:
         """The newest recorded digest of the state, and the event after which it was taken."""
@@ -195,7 +238,8 @@ class Journal:
                 self.mark, self.last_at = mark, batch.records[-1].at
             self._write_mark()
         except (sqlite3.Error, OSError) as error:
-            raise JournalError(f"{self.path}: cannot be written: {error}") from error
+            self._has_failed = True
+            raise DiskError(f"{self.path}: cannot be written: {error}") from error
 
     async def notices(self, after: int, limit: int) -> list[Notice]:
         """Kept notices with a greater number, the oldest first, at most `limit`."""
@@ -206,10 +250,12 @@ class Journal:
         """Give the lock back. The write-ahead log goes into the database, or is replayed later."""
         self._writer.shutdown()
         self._reader.shutdown()
-        if self._read_connection is not None:
-            self._read_connection.close()
+        for connection in (self._read_connection, self._looking):
+            if connection is not None and connection is not self._connection:
+                connection.close()
         with suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if not self._has_failed:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.close()
         self._place.close()
 
@@ -228,9 +274,7 @@ class Journal:
 
     def _notices(self, after: int, limit: int) -> list[Notice]:
         if self._read_connection is None:
-            self._read_connection = sqlite3.connect(
-                f"file:{self.path}?mode=ro", uri=True, check_same_thread=False
-            )
+            self._read_connection = _reading(self.path)
         rows = self._read_connection.execute(
             "SELECT number, at, job, site, phase, text FROM notice WHERE number > ?"
             " ORDER BY number LIMIT ?",
@@ -297,6 +341,11 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise JournalError(f"{path}: damaged, or no journal: {error}") from error
 
 
+def _reading(path: Path) -> sqlite3.Connection:
+    """A connection that sees what is committed, and waits for no writer."""
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+
+
 def check_format(connection: sqlite3.Connection, path: Path) -> None:
     """Raise JournalError unless it is a journal of our format."""
     try:
@@ -335,6 +384,14 @@ def cut_short(path: Path, mark: Path, last: int, committed: int) -> JournalError
     """The error of a journal whose last events are missing, or are not those that were written."""
     return JournalError(
         f"{path}: damaged: it ends with event {last}, but event {committed} "
-        f"had been committed, says {mark}. Restore the state directory from a "
-        f"copy; or delete that file to go on with what is there and lose the rest"
+        f"had been committed, says {mark}. {ADVICE}"
+    )
+
+
+def overtaken(path: Path, last: int, committed: int, site: str) -> JournalError:
+    """The error of a journal that lacks what an agent acted on."""
+    return JournalError(
+        f"{path}: it ends with event {last}, but the orders of site {site} rest on event"
+        f" {committed} of another journal than this one: events were lost, or an older copy was put"
+        f" in its place. {ADVICE}"
     )

@@ -4,7 +4,8 @@
 
 It serves when `state_dir/endpoint` has its address. TERM and INT end it in order: agents hear
 Goodbye, watchers are told where to resume, what waits is committed. A failed commit or a bug ends
-it at once; the next start replays. Exit status: 0 ended in order, 1 failed, 2 wrong configuration.
+it at once; the next start replays. Exit status: 0 ended in order, 1 failed, 2 wrong configuration,
+74 the journal could not be written.
 """
 
 from __future__ import annotations
@@ -34,21 +35,24 @@ from koala.daemon.config import Config, read_config
 from koala.daemon.desk import Desk
 from koala.daemon.effects import Effects
 from koala.daemon.gate import Gate
-from koala.daemon.journal import Journal
+from koala.daemon.journal import Journal, overtaken
 from koala.daemon.logs import Logs
+from koala.daemon.marks import Marks
 from koala.daemon.notices import Notices
 from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
-from koala.daemon.recovery import Recovered, read_secret, recover
+from koala.daemon.recovery import RESTORED, Recovered, read_secret, recover
 from koala.daemon.relay import RelayProcess, RelaySettings
 from koala.daemon.roster import Links, Roster
 from koala.daemon.service import Service
 from koala.daemon.session import Guests, Timing
 from koala.daemon.spool import Spool
 from koala.daemon.streams import Streams
-from koala.errors import ConfigError, KoalaError, RejectedError, SpecError
+from koala.errors import ConfigError, DiskError, KoalaError, RejectedError, SpecError
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
+DISK_FAILED = 74  # EX_IOERR of sysexits.h
+ACCEPT_LOSS = "--accept-loss"
 STOP_S = 2.0  # for calls under way, after Goodbye
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
@@ -68,8 +72,8 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 log = structlog.get_logger()
 
 
-def run(config_path: Path) -> int:
-    """Run a daemon until TERM or INT. Raises KoalaError."""
+def run(config_path: Path, *, accept_loss: bool = False) -> int:
+    """Run a daemon until TERM or INT; the exit status. Raises KoalaError."""
     config = read_config(config_path)
     configure_logging(config.log_level)
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -78,9 +82,16 @@ def run(config_path: Path) -> int:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await Daemon(config).serve(stop)
+        await Daemon(config, accept_loss=accept_loss).serve(stop)
 
-    asyncio.run(until_signal())
+    try:
+        asyncio.run(until_signal())
+    except DiskError as error:
+        log.error("journal.failed", reason=str(error))  # noqa: TRY400 - the reason says it all
+        sys.stderr.write(f"koala daemon: {error}\n")
+        sys.stderr.flush()
+        # Closing the database would write to a disk that has just failed.
+        os._exit(DISK_FAILED)
     return 0
 
 
@@ -107,24 +118,31 @@ def configure_logging(level: str) -> None:
 class Daemon:
     """One life of a daemon. `serve` returns after an ordered end and raises what ended it else."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, accept_loss: bool = False) -> None:
         self.address = ""  # where clients and agents reach it, once it serves
         self.started = asyncio.Event()
         self._config = config
+        self._accept_loss = accept_loss
         self._publishing: asyncio.Queue[PublishOutputs] = asyncio.Queue()
         self._publish_notices: list[Callable[[Sequence[Notice]], None]] = []
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
-        journal = await asyncio.to_thread(Journal.open, self._config.state_dir)
+        state_dir = self._config.state_dir
+        journal = await asyncio.to_thread(Journal.open, state_dir)
         try:
-            recovered = await asyncio.to_thread(recover, journal, self._config)
+            restored = state_dir / RESTORED
+            accept_loss = self._accept_loss or restored.exists()
+            recovered = await asyncio.to_thread(
+                recover, journal, self._config, accept_loss=accept_loss
+            )
+            restored.unlink(missing_ok=True)
             await self._serve(journal, recovered, stop)
         except BaseExceptionGroup as group:
             raise _first(group) from group
         finally:
             with suppress(FileNotFoundError):
-                (self._config.state_dir / "endpoint").unlink()
+                (state_dir / "endpoint").unlink()
             journal.close()
 
     # --- assembly ---------------------------------------------------------------------------------
@@ -132,11 +150,23 @@ class Daemon:
     async def _serve(self, journal: Journal, recovered: Recovered, stop: asyncio.Event) -> None:
         config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
         pump = Pump(scheduler, journal, clock, digest=digest, jobs=recovered.jobs)
-        guests = Guests(epoch=scheduler.epoch, sites=config.sites, is_open=config.is_open)
+        secret = read_secret(config.state_dir)
+        marks = Marks(
+            secret=secret,
+            epoch=scheduler.epoch,
+            loss_epoch=scheduler.loss_epoch,
+            newest=lambda: journal.mark,
+            chain_at=journal.chain_at,
+        )
+        guests = Guests(
+            epoch=scheduler.epoch,
+            sites=config.sites,
+            is_open=config.is_open,
+            verdict=marks.verdict,
+        )
         timing = Timing(beat_s=config.beat_s, silence_s=config.silence_s)
         roster = Roster(scheduler, pump, clock, guests=guests, timing=timing)
         streams = Streams(roster, pump, clock)
-        secret = read_secret(config.state_dir)
         spool = Spool(config.spool)
         logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live)
         desk = Desk(scheduler, pump, clock, send=roster.send, take_log=logs.take)
@@ -157,6 +187,11 @@ class Daemon:
                 relay=lambda: effects.relay,
                 answer=desk.answer,
                 lose=logs.lose,
+                mark=lambda: journal.mark,
+                sealed=marks.sealed,
+                forked=lambda site, mark: pump.fail(
+                    overtaken(journal.path, journal.seq, mark.seq, site)
+                ),
             )
         )
         notices = Notices(journal)
@@ -186,7 +221,7 @@ class Daemon:
                 # Also when the pump failed: nothing may be answered after that.
                 notices.close()
                 roster.close("the daemon stops")
-                await server.stop(STOP_S)
+                await server.stop(None if pump.has_failed else STOP_S)
             pump.close()
             await pumping
             relay.cancel()
@@ -373,11 +408,13 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The process's own command line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if len(words) != 1:
-        sys.stderr.write("usage: python -m koala.daemon.main CONFIG.toml\n")
+    accept_loss = ACCEPT_LOSS in words
+    paths = [word for word in words if word != ACCEPT_LOSS]
+    if len(paths) != 1:
+        sys.stderr.write(f"usage: python -m koala.daemon.main CONFIG.toml [{ACCEPT_LOSS}]\n")
         return 2
     try:
-        return run(Path(words[0]))
+        return run(Path(paths[0]), accept_loss=accept_loss)
     except KoalaError as error:
         sys.stderr.write(f"koala daemon: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1

@@ -38,6 +38,7 @@ class Pump(Turns):
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._is_closing = False
+        self._failure: KoalaError | None = None
 
     # --- the inbox --------------------------------------------------------------------------------
 
@@ -75,6 +76,17 @@ class Pump(Turns):
         """See Turns."""
         self._arrived.set()
 
+    @property
+    def has_failed(self) -> bool:
+        """Nothing that is asked now will be answered."""
+        return self._has_failed
+
+    def fail(self, error: KoalaError) -> None:
+        """Make `run` raise this before it commits anything more."""
+        self._failure = error
+        self._has_failed = True
+        self._arrived.set()
+
     def close(self) -> None:
         """Make `run` return when the inbox is empty."""
         self._is_closing = True
@@ -86,6 +98,8 @@ class Pump(Turns):
         """Handle batches until closed. Raises JournalError when a commit fails."""
         while not (self._is_closing and not self._inbox):
             await self._wait()
+            if self._failure is not None:
+                raise self._failure
             items = self.take()
             if len(self._inbox) < self.inbox_max:
                 self._room.set()
@@ -94,7 +108,7 @@ class Pump(Turns):
 
     async def _wait(self) -> None:
         """Until something is in the inbox, or the scheduler wants to be woken."""
-        if self._inbox or self._is_closing:
+        if self._inbox or self._is_closing or self._failure is not None:
             return
         self._arrived.clear()
         wake_at = self.wake_at

@@ -32,6 +32,10 @@ from koala.errors import JournalError
 
 PUBLISHED_MAX = 10_000  # of the newest Finished jobs, looked at again after a start
 SECRET = "secret"
+RESTORED = "restored"
+"""A file that `koala restore` leaves in the state directory: the journal may lack its end."""
+LOST_EPOCHS_MAX = 1_000
+LOST_JOBS_MAX = 1_000_000
 log = structlog.get_logger()
 
 
@@ -76,20 +80,30 @@ class _Past:
     def note(self, event: Event, actions: list[Action]) -> None:
         if isinstance(event, JobSubmitted):
             self.jobs += 1
+        elif isinstance(event, DaemonStarted):
+            self.jobs += LOST_JOBS_MAX if event.after_loss else 0
         elif isinstance(event, ParametersChanged):
             self.parameters = event
         self.publications.extend(a for a in actions if isinstance(a, PublishOutputs))
 
 
 def recover(
-    journal: Journal, config: Settings, make_clock: Callable[[Instant], Clock] = Clock
+    journal: Journal,
+    config: Settings,
+    make_clock: Callable[[Instant], Clock] = Clock,
+    *,
+    accept_loss: bool = False,
 ) -> Recovered:
-    """Replay and begin a new epoch; durable when this returns. Raises JournalError."""
+    """Replay and begin a new epoch; durable when this returns. Raises JournalError.
+
+    With `accept_loss` events may be missing: epoch and numbers of jobs go on beyond all that the
+    lost part can have given.
+    """
     begun_s = boot_s()
     scheduler = Scheduler(Parameters(), config.policies)
     past = _Past()
     recorded = journal.last_digest()
-    for record in journal.records():
+    for record in journal.records(accept_loss=accept_loss):
         past.note(record.event, scheduler.replay(record.event, record.at, record.answers))
         if recorded is not None and record.seq == recorded[0]:
             require_digest(journal.path, scheduler, *recorded)
@@ -98,10 +112,14 @@ def recover(
     changed = ParametersChanged(
         parameters=config.parameters, links=config.links, policies=config.policy_names
     )
-    events: list[Event] = [DaemonStarted(epoch=scheduler.epoch + 1)]
+    lost = journal.seq > 0 and accept_loss
+    epoch = scheduler.epoch + (LOST_EPOCHS_MAX if lost else 1)
+    events: list[Event] = [DaemonStarted(epoch=epoch, after_loss=lost)]
     if past.parameters != changed:
         events.insert(0, changed)
     _begin(journal, scheduler, events, clock.now())
+    if lost:
+        log.warning("journal.loss_accepted", last_event=replayed, epoch=scheduler.epoch)
     log.info(
         "journal.replayed",
         events=replayed,
@@ -112,7 +130,7 @@ def recover(
     return Recovered(
         scheduler=scheduler,
         clock=clock,
-        jobs=past.jobs,
+        jobs=past.jobs + (LOST_JOBS_MAX if lost else 0),
         publications=tuple(past.publications),
     )
 

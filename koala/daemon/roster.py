@@ -19,8 +19,10 @@ from koala.core.scheduler import Scheduler
 from koala.core.values import Seconds, SiteName, UserName
 from koala.daemon import reports
 from koala.daemon.clock import Clock
+from koala.daemon.records import Mark
 from koala.daemon.session import (
     End,
+    Forked,
     Guests,
     Hear,
     Join,
@@ -34,7 +36,7 @@ from koala.daemon.session import (
 from koala.daemon.turns import Turn, Turns
 from koala.errors import KoalaError, SpecError
 from koala.wire import codec
-from koala.wire.codec import ClaimNews, SiteNews
+from koala.wire.codec import ClaimNews, Registration, SiteMark, SiteNews
 from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 1_000
@@ -51,6 +53,9 @@ class Links:
     relay: Callable[[], str]
     answer: Callable[[SiteName, Tidings], bool]
     lose: Callable[[SiteName], None]
+    mark: Callable[[], Mark] = Mark
+    sealed: Callable[[SiteName, Mark], SiteMark] | None = None
+    forked: Callable[[SiteName, SiteMark], None] = lambda _site, _mark: None
 
 
 class Line(Protocol):
@@ -78,6 +83,7 @@ class Connection:
         self.site: SiteName | None = None  # from Join on; stays when the session is over
         self.told_rtt_s: Seconds = 0.0
         self.report: SiteNews | None = None  # the last one of the site
+        self.told_mark = Mark()
         self.reason = "the stream ended"
 
 
@@ -179,6 +185,7 @@ class Roster:
         for output in outputs:
             match output:
                 case Send(messages):
+                    self._add_mark(connection, messages)
                     line = connection.line
                     if not line.put(messages) and not line.is_over:
                         connection.reason = "the agent does not read"
@@ -189,11 +196,24 @@ class Roster:
                     self._hear(connection, news)
                 case Measured(rtt_s):
                     self._measure(connection, rtt_s)
+                case Forked(site=site, mark=mark):
+                    if self._links is not None:
+                        self._links.forked(site, mark)
                 case End(reason=reason, is_fault=is_fault):
                     connection.reason = reason
                     connection.line.end()
                     say = log.warning if is_fault else log.info
                     say("session.ended", site=connection.site, peer=connection.peer, reason=reason)
+
+    def _add_mark(self, connection: Connection, messages: Sequence[pb.ToAgent]) -> None:
+        """A live session hears of the newest committed row with the first message after it."""
+        links, site = self._links, connection.site
+        if links is None or links.sealed is None or site is None or not connection.session.is_live:
+            return
+        mark = links.mark()
+        if mark != connection.told_mark:
+            connection.told_mark = mark
+            codec.with_mark(messages[0], links.sealed(site, mark))
 
     def _join(self, connection: Connection, join: Join) -> None:
         """The newest session of a site wins; the core takes the inventory in one turn."""
@@ -223,20 +243,23 @@ class Roster:
 
         def welcome(_: None, error: KoalaError | None) -> None:
             assert error is None, error
-            self._welcome(connection, site, join.inventory)
+            self._welcome(connection, registration, join.inventory)
 
         self._pump.post(take_in, welcome)
 
     def _welcome(
-        self, connection: Connection, site: SiteName, inventory: Sequence[Tidings]
+        self, connection: Connection, registration: Registration, inventory: Sequence[Tidings]
     ) -> None:
         """The inventory is durable: all that is wanted, of this state, in one piece."""
         assert self._links is not None
+        site, protocol = registration.site, registration.spoken
+        assert protocol is not None
         parameters = self._scheduler.parameters
         now = self._clock.now()
         messages = [
             codec.welcome(
                 epoch=self._scheduler.epoch,
+                protocol=protocol,
                 leases=(parameters.hold_lease_s, parameters.run_lease_s, parameters.kill_s),
                 now=now,
                 relay=self._links.relay(),

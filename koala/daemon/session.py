@@ -15,12 +15,13 @@ No I/O and no clock. `receive`, `join` and `wake` answer what the carrier must d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from koala.core.values import Instant, Seconds, SiteName, UserName
-from koala.wire import PROTOCOL, codec
+from koala.daemon.marks import Verdict
+from koala.wire import PROTOCOL, PROTOCOL_MIN, codec
 from koala.wire.codec import (
     BeatEcho,
     ClaimNews,
@@ -34,6 +35,7 @@ from koala.wire.codec import (
     PathsNews,
     Ping,
     Registration,
+    SiteMark,
     SiteNews,
     TransferNews,
 )
@@ -58,11 +60,13 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guests:
-    """Who may register: any site when `is_open`, else those that are listed, with their owners."""
+    """Who may register: any site when `is_open`, else those that are listed, with their owners.
+    `verdict` says what follows from the row of the journal that an agent shows."""
 
     epoch: int
     sites: Mapping[SiteName, UserName | None]
     is_open: bool
+    verdict: Callable[[SiteName, SiteMark], Verdict] = lambda _site, _mark: Verdict.SAME
 
 
 # Outputs ------------------------------------------------------------------------------------------
@@ -98,6 +102,14 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    """The agent has orders of which our journal knows nothing: this daemon must not go on."""
+
+    site: SiteName
+    mark: SiteMark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The session is over. What was sent before still goes out."""
 
@@ -105,7 +117,7 @@ class End:
     is_fault: bool
 
 
-Output: TypeAlias = Send | Join | Hear | Measured | End
+Output: TypeAlias = Send | Join | Hear | Measured | Forked | End
 
 # States -------------------------------------------------------------------------------------------
 
@@ -242,9 +254,13 @@ class Session:
         guests = self._guests
         if not isinstance(self.state, Opened):
             return self._refuse("a second Register in one session", is_final=False)
-        if registration.protocol != PROTOCOL:
-            theirs = f"protocol {registration.protocol} (version {registration.version or '?'})"
-            return self._refuse(f"the agent speaks {theirs}, this daemon {PROTOCOL}", is_final=True)
+        if registration.spoken is None:
+            theirs = _versions(registration.protocol, registration.protocol_min)
+            reason = (
+                f"the agent speaks protocol {theirs} (version {registration.version or '?'}),"
+                f" this daemon {_versions(PROTOCOL, PROTOCOL_MIN)}"
+            )
+            return self._refuse(reason, is_final=True)
         if not guests.is_open and registration.site not in guests.sites:
             known = ", ".join(sorted(guests.sites)) or "none"
             reason = f"unknown site {registration.site!r}: the configuration lists {known}"
@@ -252,6 +268,11 @@ class Session:
         if registration.epoch_seen > guests.epoch:
             reason = f"the agent has served epoch {registration.epoch_seen}, this is {guests.epoch}"
             return self._refuse(reason, is_final=False)
+        mark = registration.mark
+        if mark is not None and guests.verdict(registration.site, mark) is Verdict.BEHIND:
+            reason = f"the agent's orders rest on event {mark.seq} of another journal than ours"
+            forked = Forked(site=registration.site, mark=mark)
+            return [forked, *self._refuse(reason, is_final=False)]
         self.state = Registering(registration=registration, inventory=[])
         return []
 
@@ -295,3 +316,7 @@ class Session:
         # A slower link is believed at once: the lead of a release is counted from it.
         self.rtt_s = max(newest, (1 - RTT_WEIGHT) * before + RTT_WEIGHT * newest)
         return [Measured(self.rtt_s)]
+
+
+def _versions(newest: int, oldest: int) -> str:
+    return f"{oldest} to {newest}" if 0 < oldest < newest else str(newest)

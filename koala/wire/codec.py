@@ -27,7 +27,7 @@ from koala.core.values import (
     UserName,
 )
 from koala.errors import SpecError
-from koala.wire import PROTOCOL
+from koala.wire import common
 from koala.wire.v1 import link_pb2 as pb
 
 HONOURS_MAX = 100
@@ -36,6 +36,7 @@ NAME_MAX = 256
 REASON_MAX = 2_000
 STATUSES_MAX = 65_536
 PROCESSORS_MAX = 10_000_000
+MARK_BYTES_MAX = 64
 BYTES_MAX = 2**62  # the journal's JSON and SQLite have 64-bit integers with a sign
 
 _UINT32_MAX = 2**32 - 1  # of the messages' small numbers; more memory than that means the same
@@ -48,8 +49,19 @@ _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SiteMark:
+    """A row of the journal as the agent of a site was told of it, by the daemon of `epoch`."""
+
+    epoch: int
+    seq: int
+    chain: bytes
+    seal: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """Opens a session of a site; `epoch_seen` is the highest daemon epoch that the agent stored."""
+    """Opens a session of a site; `epoch_seen` is the highest daemon epoch that the agent stored,
+    `mark` the last row of a journal that it was told of."""
 
     protocol: int
     version: str
@@ -58,6 +70,13 @@ class Registration:
     epoch_seen: int
     facts: SiteFacts
     idle: int
+    protocol_min: int = 0
+    mark: SiteMark | None = None
+
+    @property
+    def spoken(self) -> int | None:
+        """The version of the link that both speak; None: there is none."""
+        return common(self.protocol, self.protocol_min or self.protocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +221,11 @@ def read(message: pb.FromAgent) -> News | None:
 
 def _registration(message: pb.FromAgent) -> Registration:
     register = message.register
-    if register.protocol != PROTOCOL:  # nothing else of it can be trusted to mean what it says
+    spoken = common(register.protocol, register.protocol_min or register.protocol)
+    if spoken is None:  # nothing else of it can be trusted to mean what it says
         return Registration(
             protocol=register.protocol,
+            protocol_min=register.protocol_min,
             version=_text("version", register.version),
             site=SiteName(_text("site", register.site)),
             session="",
@@ -230,6 +251,20 @@ def _registration(message: pb.FromAgent) -> Registration:
             honours=tuple(_text("honours", name) for name in facts.honours[:HONOURS_MAX]),
         ),
         idle=_count("idle", register.idle, PROCESSORS_MAX),
+        protocol_min=register.protocol_min,
+        mark=_mark(register.mark) if register.HasField("mark") else None,
+    )
+
+
+def _mark(mark: pb.Mark) -> SiteMark:
+    for name, value in (("chain", mark.chain), ("seal", mark.seal)):
+        if len(value) > MARK_BYTES_MAX:
+            raise SpecError(f"mark.{name} has {len(value)} bytes: allowed are {MARK_BYTES_MAX}")
+    return SiteMark(
+        epoch=_count("mark.epoch", mark.epoch),
+        seq=_count("mark.seq", mark.seq),
+        chain=mark.chain,
+        seal=mark.seal,
     )
 
 
@@ -567,14 +602,19 @@ def log_request(
 
 
 def welcome(
-    *, epoch: int, leases: tuple[Seconds, Seconds, Seconds], now: Instant, relay: str
+    *,
+    epoch: int,
+    protocol: int,
+    leases: tuple[Seconds, Seconds, Seconds],
+    now: Instant,
+    relay: str,
 ) -> pb.ToAgent:
     """The session is taken; `leases` are hold_lease_s, run_lease_s and kill_s."""
     hold_lease_s, run_lease_s, kill_s = leases
     return pb.ToAgent(
         welcome=pb.Welcome(
             epoch=epoch,
-            protocol=PROTOCOL,
+            protocol=protocol,
             hold_lease_s=hold_lease_s,
             run_lease_s=run_lease_s,
             kill_s=kill_s,
@@ -582,6 +622,12 @@ def welcome(
             relay=relay,
         )
     )
+
+
+def with_mark(message: pb.ToAgent, mark: SiteMark) -> pb.ToAgent:
+    """The message, with the newest committed row of the journal."""
+    message.mark.CopyFrom(pb.Mark(epoch=mark.epoch, seq=mark.seq, chain=mark.chain, seal=mark.seal))
+    return message
 
 
 def wanted_end() -> pb.ToAgent:

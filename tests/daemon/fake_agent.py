@@ -21,6 +21,9 @@ class FakeAgent:
     site: str = "delft"
     processors: int = 8
     protocol: int = 1
+    protocol_min: int = 0
+    epoch_seen: int = 0
+    mark: pb.Mark | None = None
     session: str = "s1"
     ends_at_once: bool = True
     statuses: tuple[int, ...] = (0,)
@@ -49,6 +52,8 @@ class FakeAgent:
             try:
                 async for message in call:
                     self.heard.append(message)
+                    if message.HasField("mark"):
+                        self.mark = message.mark
                     self._take(message)
                     self.changed.set()
             finally:
@@ -80,6 +85,9 @@ class FakeAgent:
         yield pb.FromAgent(
             register=pb.Register(
                 protocol=self.protocol,
+                protocol_min=self.protocol_min,
+                epoch_seen=self.epoch_seen,
+                mark=self.mark,
                 version="test",
                 site=self.site,
                 session=self.session,

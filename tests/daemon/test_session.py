@@ -1,11 +1,34 @@
 """Scripts of sessions: what the daemon's end believes and answers."""
 
+from dataclasses import replace
+from functools import partial
+
 from koala.core.grid import SiteFacts
 from koala.core.job import ClaimPhase
 from koala.core.values import ClaimId, SiteName
-from koala.daemon.session import End, Guests, Hear, Join, Measured, Output, Send, Session, Timing
+from koala.daemon.marks import Verdict
+from koala.daemon.session import (
+    End,
+    Forked,
+    Guests,
+    Hear,
+    Join,
+    Measured,
+    Output,
+    Send,
+    Session,
+    Timing,
+)
 from koala.wire import codec
-from koala.wire.codec import BeatEcho, ClaimNews, Goodbye, InventoryEnd, News, Registration
+from koala.wire.codec import (
+    BeatEcho,
+    ClaimNews,
+    Goodbye,
+    InventoryEnd,
+    News,
+    Registration,
+    SiteMark,
+)
 
 GUESTS = Guests(epoch=5, sites={SiteName("delft"): None}, is_open=False)
 GRANTED = ClaimNews(claim=ClaimId("j1/1/0/1"), phase=ClaimPhase.GRANTED, nonce="n")
@@ -153,3 +176,20 @@ def test_a_session_that_ended_is_not_joined_any_more() -> None:
     assert kinds(machine.close("the daemon stops")) == ["goodbye", "End"]
     assert machine.join([codec.beat(1, 0.0)], 1.0) == []
     assert machine.close("again") == []
+
+
+def answer(verdict: Verdict, _site: SiteName, _mark: SiteMark) -> Verdict:
+    return verdict
+
+
+def test_an_agent_that_knows_more_than_the_journal_ends_more_than_its_session() -> None:
+    mark = SiteMark(epoch=5, seq=90, chain=b"c", seal=b"s")
+    for verdict in Verdict:
+        guests = replace(GUESTS, verdict=partial(answer, verdict))
+        machine = Session(guests, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
+        outputs = machine.receive(replace(registration(), mark=mark), 0.0)
+        if verdict is Verdict.BEHIND:
+            assert outputs[0] == Forked(site=SiteName("delft"), mark=mark)
+            assert kinds(outputs[1:]) == ["reject", "End"]
+        else:
+            assert outputs == []

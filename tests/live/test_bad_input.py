@@ -196,7 +196,7 @@ async def test_an_agent_of_another_protocol_ends_and_says_why(
         "[site]\nprocessors = 4\n"
     )
     program = (
-        "import koala_agent.session; koala_agent.session.PROTOCOL = 999\n"
+        "import koala_agent.session as s; s.PROTOCOL = s.PROTOCOL_MIN = 999\n"
         f"from koala_agent.main import main; raise SystemExit(main([{str(config)!r}]))"
     )
     async with nothing_changes(client):

@@ -143,6 +143,7 @@ class ToAgent(_message.Message):
     LOG_REQUEST_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
     TRY_PATHS_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -177,6 +178,10 @@ class ToAgent(_message.Message):
     def goodbye(self) -> Global___Goodbye: ...
     @_builtins.property
     def try_paths(self) -> Global___TryPaths: ...
+    @_builtins.property
+    def mark(self) -> Global___Mark:
+        """With any kind, from Welcome on: the newest committed row of the journal. What is ordered rests on it and on those before."""
+
     def __init__(
         self,
         *,
@@ -197,16 +202,51 @@ class ToAgent(_message.Message):
         log_request: Global___LogRequest | None = ...,
         goodbye: Global___Goodbye | None = ...,
         try_paths: Global___TryPaths | None = ...,
+        mark: Global___Mark | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "mark", b"mark", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "mark", b"mark", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["welcome", "reject", "wanted_end", "hold", "arm", "release", "stop", "acknowledge", "fetch", "serve", "cancel_transfer", "beat", "pong", "kv_answer", "log_request", "goodbye", "try_paths"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
 Global___ToAgent: _TypeAlias = ToAgent  # noqa: Y015
+
+@_typing.final
+class Mark(_message.Message):
+    """A row of a daemon's journal, as the agent of one site is told of it. Agents keep the last one with what they store anyway and
+    show it when they register: a journal that lost the row, or has another in its place, is found by it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    SEQ_FIELD_NUMBER: _builtins.int
+    CHAIN_FIELD_NUMBER: _builtins.int
+    SEAL_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """of the daemon that told it"""
+    seq: _builtins.int
+    chain: _builtins.bytes
+    seal: _builtins.bytes
+    """shows that a daemon told it: an agent cannot make one up"""
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        seq: _builtins.int = ...,
+        chain: _builtins.bytes = ...,
+        seal: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain", b"chain", "epoch", b"epoch", "seal", b"seal", "seq", b"seq"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Mark: _TypeAlias = Mark  # noqa: Y015
 
 @_typing.final
 class Register(_message.Message):
@@ -219,8 +259,10 @@ class Register(_message.Message):
     EPOCH_SEEN_FIELD_NUMBER: _builtins.int
     FACTS_FIELD_NUMBER: _builtins.int
     IDLE_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    PROTOCOL_MIN_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
-    """1"""
+    """the highest that the agent speaks"""
     version: _builtins.str
     """of the agent's software"""
     site: _builtins.str
@@ -229,8 +271,14 @@ class Register(_message.Message):
     epoch_seen: _builtins.int
     """highest daemon epoch the agent has stored"""
     idle: _builtins.int
+    protocol_min: _builtins.int
+    """the lowest that the agent speaks; 0: no other than protocol"""
     @_builtins.property
     def facts(self) -> Global___Facts: ...
+    @_builtins.property
+    def mark(self) -> Global___Mark:
+        """the last one told; absent: none yet"""
+
     def __init__(
         self,
         *,
@@ -241,10 +289,12 @@ class Register(_message.Message):
         epoch_seen: _builtins.int = ...,
         facts: Global___Facts | None = ...,
         idle: _builtins.int = ...,
+        mark: Global___Mark | None = ...,
+        protocol_min: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "mark", b"mark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch_seen", b"epoch_seen", "facts", b"facts", "idle", b"idle", "protocol", b"protocol", "session", b"session", "site", b"site", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch_seen", b"epoch_seen", "facts", b"facts", "idle", b"idle", "mark", b"mark", "protocol", b"protocol", "protocol_min", b"protocol_min", "session", b"session", "site", b"site", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -340,6 +390,7 @@ class Welcome(_message.Message):
     RELAY_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     protocol: _builtins.int
+    """of this session: the highest that both speak"""
     hold_lease_s: _builtins.float
     run_lease_s: _builtins.float
     kill_s: _builtins.float

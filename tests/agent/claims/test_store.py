@@ -12,6 +12,7 @@ import pytest
 from koala.errors import ConfigError, JournalError
 from koala_agent.claim_events import Forget, Record
 from koala_agent.claim_states import Asked, Claim, Passed
+from koala_agent.session import JournalMark
 from koala_agent.store import Store
 from koala_agent.values import ArmNumber, ClaimId, Hold, Leases, Program, Release
 
@@ -103,4 +104,21 @@ def test_a_claim_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(JournalError, match="a claim cannot be read"):
         store.claims()
+    store.close()
+
+
+def test_a_row_of_the_journal_is_stored_with_the_next_commit(tmp_path: Path) -> None:
+    marks = [JournalMark(epoch=2, seq=n, chain=b"\x01\x00", seal=b"\xff") for n in (8, 9)]
+    store = Store(tmp_path)
+    assert store.mark is None
+    store.note_mark(marks[0])
+    noted = [store.is_mark_noted]
+    store.commit([Record(claim=a_claim())])
+    noted.append(store.is_mark_noted)
+    assert noted == [True, False]
+    store.note_mark(marks[1])  # and then the agent is killed
+    store.close()
+    store = Store(tmp_path)
+    assert store.mark == marks[0]
+    assert not store.is_mark_noted
     store.close()

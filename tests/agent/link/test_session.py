@@ -24,6 +24,8 @@ from koala_agent.session import (
     HangUp,
     InventoryEnd,
     InventoryTaken,
+    JournalMark,
+    KeepMark,
     Order,
     Output,
     Received,
@@ -498,3 +500,45 @@ def test_after_any_trouble_a_good_daemon_brings_the_session_to_life(steps: list[
     script.session.handle(cut, script.now)
     script.go_live()
     assert script.session.is_live
+
+
+MARK = JournalMark(epoch=1, seq=7, chain=b"chain", seal=b"seal")
+
+
+def test_a_row_of_the_journal_is_kept_before_what_rests_on_it_is_done() -> None:
+    script = Script()
+    script.go_live()
+    order = Order(body="hold", claim="c")
+    told = Received(connection=1, message=order, mark=MARK)
+    script.tell(told, KeepMark(MARK), Apply(order))
+    script.tell(told, Apply(order))  # kept already
+    script.tell(Cut(connection=1, reason="cut"))
+    script.wake(Dial(2))
+    register = Send(Register(session="s", epoch_seen=1, idle=3, mark=MARK))
+    script.tell(Dialled(connection=2, session="s", idle=3), register, TakeInventory(2))
+
+
+def test_the_epoch_is_stored_before_a_row_of_its_journal() -> None:
+    script = Script()
+    script.register()
+    told = Received(connection=1, message=welcome(3), mark=MARK)
+    script.tell(told, StoreEpoch(3), TakeWelcome(welcome(3)), KeepMark(MARK))
+
+
+def test_no_row_of_a_daemon_that_is_not_obeyed_is_kept() -> None:
+    script = Script(epoch=5)
+    script.register()
+    outputs = script.session.handle(
+        Received(connection=1, message=welcome(4), mark=MARK), script.now
+    )
+    assert not any(isinstance(output, KeepMark) for output in outputs)
+    assert script.session.mark is None
+
+
+def test_what_waits_for_the_inventory_keeps_its_row() -> None:
+    script = Script()
+    script.wake(Dial(1))
+    script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
+    script.tell(Received(connection=1, message=welcome(1), mark=MARK))
+    outputs = script.session.handle(InventoryTaken(connection=1, reports=()), script.now)
+    assert KeepMark(MARK) in outputs

@@ -13,7 +13,7 @@ from koala.wire.v1 import link_pb2
 from koala_agent import clock, codec, values
 from koala_agent.link import Link, Wire
 from koala_agent.logs import LogChunk
-from koala_agent.session import Order, Session, SiteFigures, Timing, Welcome
+from koala_agent.session import JournalMark, Order, Session, SiteFigures, Timing, Welcome
 from tests.agent.live.fake_daemon import GRANTED, FakeDaemon, fake_daemon, hold, patiently
 
 pytestmark = pytest.mark.live
@@ -46,6 +46,9 @@ class NotedAgent:
 
     def store_epoch(self, epoch: int) -> None:
         self.epochs.append(epoch)
+
+    def keep_mark(self, mark: JournalMark) -> None:
+        raise AssertionError(f"nobody told {mark}")
 
     def take_welcome(self, welcome: Welcome) -> None:
         assert welcome.epoch == self.epochs[-1]
