@@ -14,6 +14,7 @@ SIMULATIONS: dict[str, str] = {
     "multiqueue": "koala.cli.simulating.multiqueue:multiqueue",
     "deadlines": "koala.cli.simulating.deadlines:deadlines",
     "sq": "koala.cli.simulating.sq:sq",
+    "hints": "koala.cli.simulating.hints:hints",
     "trace": "koala.cli.simulating.trace:trace",
     "workload": "koala.cli.simulating.workload:workload",
 }

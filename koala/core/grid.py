@@ -6,8 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from koala.core.values import ClaimId, FileName, Instant, Seconds, SiteName, UserName
+
+MIPS_DEFAULT = 1000.0
+"""The speed of a processor of which nobody says how fast it is."""
+
+Link: TypeAlias = tuple[SiteName, SiteName]
+"""From a site, to a site. A site's link to itself is the way from its storage to its processors
+(Hints 3.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +28,9 @@ class SiteFacts:
     from other sites. `serves`: where its file server is reached, empty when files go through the
     relay. `owner`: only this user's jobs see the site. `honours`: which attributes of a component
     that are for the local manager it acts on, by their names in RSL. `may_kill_local`: its
-    administrator allows that local jobs are killed for a job that must start now.
+    administrator allows that local jobs are killed for a job that must start now. `mips`: how fast
+    one of its processors is; `slots`: how many claims it takes at a time, None for no limit (Hints
+    3.2).
     """
 
     processors: int
@@ -31,6 +41,8 @@ class SiteFacts:
     owner: UserName | None = None
     honours: tuple[str, ...] = ()
     may_kill_local: bool = False
+    mips: float = MIPS_DEFAULT
+    slots: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +88,18 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteView:
-    """A site as a policy sees it: usable, with `idle` processors of `processors`."""
+    """A site as a policy sees it: usable, with `idle` processors of `processors`. `mips`: what a
+    part gets here now, live the speed of its processors, simulated the largest slice that is left;
+    `slots`: how many more parts it takes, None for no limit.
+    """
 
     name: SiteName
     processors: int
     idle: int
     owner: UserName | None = None
     is_probing: bool = False
+    mips: float = MIPS_DEFAULT
+    slots: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +113,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a job asks of processors and links (Hints 3.3, 3.4): `length_mi` million instructions
+    for each of its processors (0: nobody says), at `preferred_mips` or more. `hint`: what is
+    critical (`cpu`, `io`, or nothing), and the part of the rate that it may lack.
+    """
+
+    preferred_mips: float
+    length_mi: float = 0.0
+    hint: str = ""
+    deviation: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest:
     """What a placement policy is asked: all parts, or none. `transfer_s_max`: no longer transfer is
     allowed. `beside`: where other components of the same job are, which are not asked about.
+    `home`: the site at whose queue the job was submitted.
     """
 
     parts: tuple[Part, ...]
@@ -106,16 +137,28 @@ class PlacementRequest:
     file: FileName | None = None
     transfer_s_max: Seconds = float("inf")
     beside: tuple[SiteName, ...] = ()
+    demand: Demand | None = None
+    home: SiteName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A part's execution site and file site; without `source` there is nothing to move."""
+    """A part's execution site and file site; without `source` there is nothing to move. `mips`: the
+    rate that it is to have (0: nobody says); `booked_bps`: bytes a second of the link from its file
+    to it, which nobody else gets then.
+    """
 
     component: int
     site: SiteName
     source: SiteName | None = None
     transfer_s: Seconds = 0.0
+    mips: float = 0.0
+    booked_bps: float = 0.0
+
+    @property
+    def link(self) -> Link:
+        """The way of its file."""
+        return (self.site if self.source is None else self.source, self.site)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +186,7 @@ class GridView:
     __slots__ = (
         "_bandwidth",
         "_bandwidth_default",
+        "_free",
         "_idle",
         "_idle_max",
         "_idle_sum",
@@ -150,6 +194,7 @@ class GridView:
         "_owners",
         "_probing",
         "_replicas",
+        "_slots",
         "sites",
     )
 
@@ -158,11 +203,14 @@ class GridView:
         sites: Iterable[SiteView],
         *,
         replicas: Mapping[FileName, Replica],
-        bandwidth: Mapping[tuple[SiteName, SiteName], float],
+        bandwidth: Mapping[Link, float],
         bandwidth_default: float,
+        free: Mapping[Link, float] | None = None,
     ) -> None:
         self.sites: tuple[SiteView, ...] = tuple(sites)
         self._idle = {site.name: site.idle for site in self.sites}
+        self._slots = {site.name: site.slots for site in self.sites if site.slots is not None}
+        self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
         self._owners = {site.name: site.owner for site in self.sites if site.owner is not None}
@@ -199,10 +247,36 @@ class GridView:
         """Idle processors of one site; 0 when it is not usable."""
         return self._idle.get(site, 0)
 
+    def slots(self) -> dict[SiteName, int]:
+        """How many more parts the sites with a limit take; a copy to count down."""
+        return dict(self._slots)
+
+    def free(self) -> dict[Link, float]:
+        """Bytes a second that can be booked on the links where that is possible; a copy."""
+        return dict(self._free)
+
+    def holders(self, file: FileName | None) -> tuple[SiteName, ...]:
+        """The sites with a replica of a file, usable ones or not."""
+        replica = None if file is None else self._replicas.get(file)
+        return () if replica is None else replica.sites
+
+    def bandwidth(self, link: Link) -> float:
+        """The estimate of a link between two sites, in bytes a second."""
+        return self._bandwidth.get(link, self._bandwidth_default)
+
     def take(self, site: SiteName, processors: int) -> None:
         """Count a component placed in this scan, or claimed in this try."""
         self._idle[site] -= processors
+        if site in self._slots:
+            self._slots[site] -= 1
+            if self._slots[site] <= 0:
+                self._idle[site] = 0
         self._idle_max = self._idle_sum = None
+
+    def book(self, assignment: Assignment) -> None:
+        """Count the bandwidth of a component placed in this scan, or moved in this try."""
+        if assignment.link in self._free:
+            self._free[assignment.link] -= assignment.booked_bps
 
     def close(self, sites: Iterable[SiteName]) -> None:
         """These take nothing more in this scan."""

@@ -12,7 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
-from koala.core.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
+from koala.core.grid import (
+    Assignment,
+    Demand,
+    GridView,
+    Placement,
+    PlacementRequest,
+    Unplaceable,
+)
 from koala.core.values import FileName, Instant, JobId, Priority, Seconds, SiteName, UserName
 from koala.core.visiting import Discipline
 
@@ -74,6 +81,8 @@ class ClaimQuestion:
     victims: tuple[Victim, ...] = ()
     preemptible: tuple[SiteName, ...] = ()
     grounds: tuple[Ground, ...] = ()
+    demand: Demand | None = None
+    home: SiteName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,11 +227,23 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
 
 
 def _rows(assignments: tuple[Assignment, ...]) -> list[list[Any]]:
-    return [[a.component, a.site, a.source, a.transfer_s] for a in assignments]
+    """Rate and booking follow where there are any, so that other answers are as they ever were."""
+    return [
+        [a.component, a.site, a.source, a.transfer_s]
+        + ([a.mips, a.booked_bps] if a.mips or a.booked_bps else [])
+        for a in assignments
+    ]
 
 
 def _assignments(rows: list[list[Any]]) -> tuple[Assignment, ...]:
     return tuple(
-        Assignment(component=component, site=site, source=source, transfer_s=transfer_s)
-        for component, site, source, transfer_s in rows
+        Assignment(
+            component=component,
+            site=site,
+            source=source,
+            transfer_s=transfer_s,
+            mips=more[0] if more else 0.0,
+            booked_bps=more[1] if more else 0.0,
+        )
+        for component, site, source, transfer_s, *more in rows
     )

@@ -16,13 +16,21 @@ from koala.errors import ConfigError
 from koala.policies.claiming.incremental import incremental
 from koala.policies.claiming.repeated import repeated
 from koala.policies.placement.close_to_files import close_to_files
+from koala.policies.placement.hints import no_network, prefer_local, service
 from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
 from koala.policies.queueing.koala import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
 GROUP = "koala.policies"
 BUILT_IN: dict[str, dict[str, Any]] = {
-    "placement": {"CF": close_to_files, "WF": worst_fit, "WF-distinct": worst_fit_distinct},
+    "placement": {
+        "CF": close_to_files,
+        "WF": worst_fit,
+        "WF-distinct": worst_fit_distinct,
+        "NoNetwork": no_network,
+        "PreferLocal": prefer_local,
+        "Service": service,
+    },
     "claiming": {"ICP": incremental, "RPP": repeated},
     "deadlines": {"RPP": repeated},
     "queueing": {"koala": turn, **DISCIPLINES},

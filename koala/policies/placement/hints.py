@@ -1,0 +1,247 @@
+"""Placement by processing power and by links that are booked (Hints 4): NoNetwork, PreferLocal and
+Service.
+
+A part runs at MIPSeff = min(MIPS of the site, MI x BW / DATASIZE), BW being what is left of the
+link between its data and its processors: more power would starve, more bandwidth idle (Hints 4.2).
+Its data lie where its file is, or without one nowhere: then no link is asked. Local are the sites
+that hold the file; for a job without one, the site at whose queue it was submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from koala.core.grid import (
+    Assignment,
+    Demand,
+    GridView,
+    Link,
+    Part,
+    Placement,
+    PlacementRequest,
+    Unplaceable,
+)
+from koala.core.values import SiteName
+from koala.policies.placement.close_to_files import by_decreasing_size, unplaceable
+
+ROUNDING = 1e-9
+"""Rates that differ by less than this share are the same: what was booked and given back leaves
+such dust."""
+UNDEMANDING = Demand(preferred_mips=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a part would get at a site: `mips` of the site alone, `effective` with its data."""
+
+    mips: float
+    effective: float
+    is_local: bool
+    way: Assignment
+
+
+Choice: TypeAlias = Callable[[tuple[Offer, ...], Demand], Offer | None]
+
+
+def no_network(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+    """The strongest local site, else the strongest remote one, with the preferred rate as a hard
+    minimum; links are not looked at, nor booked, nor is any hint heeded (Hints 4.1)."""
+    return _place(request, view, _no_network, is_booking=False)
+
+
+def prefer_local(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+    """The local site with the highest MIPSeff, else the best remote one, with the preferred rate as
+    a hard minimum; the link is booked, no hint is heeded (Hints 4.2)."""
+    return _place(request, view, _prefer_local, is_booking=True)
+
+
+def service(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+    """By hint (Hints 4.3): `cpu` goes to the highest MIPSeff anywhere, `io` to the best local site,
+    each down to the acceptable deviation from the preferred rate; `io` elsewhere only at the whole
+    of it. Without a hint, PreferLocal."""
+    return _place(request, view, _service, is_booking=True)
+
+
+# --- the choice among offers ---
+
+
+def _no_network(offers: tuple[Offer, ...], demand: Demand) -> Offer | None:
+    least = demand.preferred_mips
+
+    def power(offer: Offer) -> float:
+        return offer.mips
+
+    return _best(_local(offers), power, least) or _best(_remote(offers), power, least)
+
+
+def _prefer_local(offers: tuple[Offer, ...], demand: Demand) -> Offer | None:
+    least = demand.preferred_mips
+    return _best(_local(offers), _rate, least) or _best(_remote(offers), _rate, least)
+
+
+def _service(offers: tuple[Offer, ...], demand: Demand) -> Offer | None:
+    accepted = (1.0 - demand.deviation) * demand.preferred_mips
+    match demand.hint:
+        case "cpu":
+            return _best((*_local(offers), *_remote(offers)), _rate, accepted)
+        case "io":
+            remote = _remote(offers)
+            return _best(_local(offers), _rate, accepted) or _best(
+                remote, _rate, demand.preferred_mips
+            )
+        case _:
+            return _prefer_local(offers, demand)
+
+
+def _local(offers: Iterable[Offer]) -> tuple[Offer, ...]:
+    return tuple(offer for offer in offers if offer.is_local)
+
+
+def _remote(offers: Iterable[Offer]) -> tuple[Offer, ...]:
+    return tuple(offer for offer in offers if not offer.is_local)
+
+
+def _rate(offer: Offer) -> float:
+    return offer.effective
+
+
+def _best(offers: Iterable[Offer], rate: Callable[[Offer], float], least: float) -> Offer | None:
+    """The highest rate that is enough, and more than nothing; ties: the first."""
+    best: Offer | None = None
+    for offer in offers:
+        if rate(offer) <= 0 or rate(offer) < least * (1 - ROUNDING):
+            continue
+        if best is None or rate(offer) > rate(best) * (1 + ROUNDING):
+            best = offer
+    return best
+
+
+# --- offers and bookings ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grid:
+    """What is left while the parts of one request are placed one after the other."""
+
+    view: GridView
+    idle: dict[SiteName, int]
+    slots: dict[SiteName, int]
+    free: dict[Link, float]
+    mips: dict[SiteName, float]
+
+    def take(self, part: Part, assignment: Assignment) -> None:
+        self.idle[assignment.site] -= part.processors
+        if assignment.site in self.slots:
+            self.slots[assignment.site] -= 1
+        if assignment.link in self.free:
+            self.free[assignment.link] -= assignment.booked_bps
+
+    def has_room(self, site: SiteName, part: Part) -> bool:
+        is_allowed = part.site in (None, site) and self.slots.get(site, 1) > 0
+        return is_allowed and self.idle[site] >= part.processors
+
+    def bandwidth(self, link: Link) -> float:
+        """What a part may have of a link: what is left, or what is known of it where nothing can be
+        booked; a site's own link has no limit unless one is declared."""
+        if link in self.free:
+            return max(0.0, self.free[link])
+        return float("inf") if link[0] == link[1] else self.view.bandwidth(link)
+
+    def source(self, site: SiteName, holders: tuple[SiteName, ...]) -> SiteName | None:
+        """Where a site gets a file from: itself, or the usable holder with the widest link."""
+        if site in holders:
+            return site
+        usable = [holder for holder in holders if holder in self.idle]
+        return max(usable, key=lambda holder: self.bandwidth((holder, site)), default=None)
+
+
+def _place(
+    request: PlacementRequest, view: GridView, choose: Choice, *, is_booking: bool
+) -> Placement | Unplaceable:
+    """Components in decreasing size, each where the policy wants it most."""
+    demand = request.demand or UNDEMANDING
+    grid = _Grid(
+        view=view,
+        idle=view.idle(request.user),
+        slots=view.slots(),
+        free=view.free(),
+        mips={site.name: site.mips for site in view.sites},
+    )
+    assignments = []
+    for part in by_decreasing_size(request.parts):
+        offers = tuple(_offers(part, request, grid, is_booking=is_booking))
+        chosen = choose(offers, demand)
+        if chosen is None:
+            return _refusal(part, request, grid, offers)
+        grid.take(part, chosen.way)
+        assignments.append(chosen.way)
+    return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
+
+
+def _offers(
+    part: Part, request: PlacementRequest, grid: _Grid, *, is_booking: bool
+) -> Iterator[Offer]:
+    """The sites with room for a part that its file reaches in time, in order."""
+    holders = grid.view.holders(request.file)
+    for site in grid.idle:
+        if not grid.has_room(site, part):
+            continue
+        source = site if request.file is None else grid.source(site, holders)
+        if source is None:
+            continue
+        offer = _offer(part, request, grid, (source, site), is_booking=is_booking)
+        if offer.way.transfer_s <= request.transfer_s_max:
+            yield offer
+
+
+def _offer(
+    part: Part, request: PlacementRequest, grid: _Grid, link: Link, *, is_booking: bool
+) -> Offer:
+    """What a part would have over a link: no more of it than keeps MIPSeff busy (Hints 4.2)."""
+    source, site = link
+    length_mi = request.demand.length_mi if request.demand else 0.0
+    mips = effective = grid.mips[site]
+    reads = request.file is not None and part.size_bytes > 0
+    if reads and length_mi:
+        effective = min(mips, length_mi * grid.bandwidth(link) / part.size_bytes)
+    booked_bps = 0.0
+    if reads and length_mi and is_booking and link in grid.free:
+        booked_bps = part.size_bytes * effective / length_mi
+    transfer_s = 0.0
+    if reads and source != site:
+        rate_bps = booked_bps or grid.view.bandwidth(link)
+        transfer_s = part.size_bytes / rate_bps
+    return Offer(
+        mips=mips,
+        effective=effective,
+        is_local=site == request.home if request.file is None else source == site,
+        way=Assignment(
+            component=part.component,
+            site=site,
+            source=None if source == site else source,
+            transfer_s=transfer_s,
+            mips=effective if is_booking else mips,
+            booked_bps=booked_bps,
+        ),
+    )
+
+
+def _refusal(
+    part: Part, request: PlacementRequest, grid: _Grid, offers: tuple[Offer, ...]
+) -> Unplaceable:
+    """Why a part goes nowhere: no room, or none that is fast enough, in the words of a person."""
+    if not offers or request.demand is None:
+        full = [site for site, slots in grid.slots.items() if slots <= 0]
+        idle = {site: 0 if site in full else n for site, n in grid.idle.items()}
+        return unplaceable(part, request, grid.view, idle)
+    best = max(offers, key=_rate)
+    demand = request.demand
+    reason = (
+        f"the best rate now is {best.effective:.4g} MIPS, at {best.way.site};"
+        f" {demand.preferred_mips:.4g} are preferred"
+    )
+    if demand.hint:
+        reason += f" (hint {demand.hint}, deviation {demand.deviation:g})"
+    return Unplaceable(component=part.component, reason=reason)
