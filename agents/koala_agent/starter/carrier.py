@@ -22,6 +22,7 @@ from koala_agent.starter.events import (
     Opened,
     Prepare,
     ProcessEnded,
+    Ready,
     Received,
     Send,
     Settings,
@@ -171,7 +172,7 @@ class Carrier:
             self._processes.fork()
         except OSError as error:
             return [Unexecutable(reason=f"cannot prepare its processes: {error}")]
-        return []
+        return [Ready()]
 
     def _prepare(self, bundle: dict[str, object]) -> None:
         path = self._write("bundle.json", bundle)

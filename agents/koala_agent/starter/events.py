@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the machine must know of its claim; a time of 0 for `wall_time_s` means no limit."""
+    """What the machine must know of its claim; a time of 0 for `wall_time_s` means no limit.
+
+    `processes` are its main processes; where they are helpers of a launcher, `ranks` counts the
+    processes that they start. `delivers` when the agent cannot see this machine's files.
+    """
 
     claim: str
     secret: str
@@ -30,6 +34,8 @@ class Settings:
     wall_time_s: float = 0.0
     no_barrier: bool = False
     hosts: tuple[tuple[str, int], ...] = ()
+    ranks: int = 0
+    delivers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,11 @@ class Received:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ready:
+    """All processes are forked and blocked, on all machines."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Unexecutable:
     """The program cannot be started: found before the check-in, or by a process of it."""
 
@@ -79,8 +90,33 @@ class ProcessEnded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankEnded:
+    """A process that a launcher started has ended, as it says itself."""
+
+    rank: int
+    status: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineLost:
+    """Another machine of the component is lost, or heard too late: the words for the end."""
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Opened:
-    """The barrier was opened at this instant."""
+    """The barrier was opened here at this instant; `is_everywhere` when no other machine is to be
+    heard of first."""
+
+    at: float
+    is_everywhere: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedEverywhere:
+    """The last process of all machines was let go at this instant."""
 
     at: float
 
@@ -124,6 +160,13 @@ class Tried:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Delivered:
+    """Logs and outputs are at the agent; what is not, for a person."""
+
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Woken:
     """`wake_at` has come."""
 
@@ -145,7 +188,7 @@ class Send:
 
 @dataclass(frozen=True, kw_only=True)
 class Fork:
-    """Have every process forked and blocked; those that are stay."""
+    """Have every process forked and blocked, then answer Ready; those that are stay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +232,13 @@ class Signal:
 @dataclass(frozen=True, kw_only=True)
 class Look:
     """Answer Looked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deliver:
+    """Bring the logs to the agent, and the outputs with `is_whole`; then answer Delivered."""
+
+    is_whole: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +290,16 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Delivering:
+    """Nothing runs; what it wrote is brought to the agent, until `until`."""
+
+    kind: str
+    reason: str
+    used: Looked
+    until: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Over:
     """Nothing runs; the end is told until it is noted."""
 
@@ -252,14 +312,15 @@ class Exited:
 
 
 if TYPE_CHECKING:
-    Phase: TypeAlias = "Holding | Running | Ending | Over | Exited"
+    Phase: TypeAlias = "Holding | Running | Ending | Delivering | Over | Exited"
     Event: TypeAlias = (
-        "Connected | Disconnected | Received | Unexecutable | ProcessEnded | Opened | TooLate"
-        " | SiteSignalled | Looked | Asked | Tried | Woken"
+        "Connected | Disconnected | Received | Ready | Unexecutable | ProcessEnded | RankEnded"
+        " | MachineLost | Opened | OpenedEverywhere | TooLate | SiteSignalled | Looked | Asked"
+        " | Tried | Delivered | Woken"
     )
     Action: TypeAlias = (
-        "Dial | Send | Fork | Prepare | TryPaths | ClosePaths | Open | Signal | Look | WriteEnd"
-        " | Answer | Exit"
+        "Dial | Send | Fork | Prepare | TryPaths | ClosePaths | Open | Signal | Look | Deliver"
+        " | WriteEnd | Answer | Exit"
     )
 
 

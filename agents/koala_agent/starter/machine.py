@@ -17,6 +17,7 @@ a process.
 
 from __future__ import annotations
 
+import math
 import signal
 
 from koala_agent.starter.daemon_clock import DaemonClock
@@ -26,6 +27,9 @@ from koala_agent.starter.events import (
     Asked,
     ClosePaths,
     Connected,
+    Deliver,
+    Delivered,
+    Delivering,
     Dial,
     Disconnected,
     Ending,
@@ -35,11 +39,15 @@ from koala_agent.starter.events import (
     Holding,
     Look,
     Looked,
+    MachineLost,
     Open,
     Opened,
+    OpenedEverywhere,
     Over,
     Prepare,
     ProcessEnded,
+    RankEnded,
+    Ready,
     Received,
     Running,
     Send,
@@ -79,6 +87,11 @@ PUT_LIMIT_S = 60.0
 ANSWER_SLACK_S = 1.0
 REFORKS_MAX = 3
 FOREIGN_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
+PROGRAM_ENDS = ("exited", "unexecutable", "wall-time")
+SPREAD_S = 2.0
+"""How long the word of other machines is waited for before a pass is told without it."""
+DELIVER_S, DELIVER_LOGS_S = 3600.0, 10.0
+"""How long outputs of a program that ended may take to the agent; logs of one that was ended."""
 FOREIGN_S = 0.25
 """A site that ends a batch job signals all its processes: the program's death may be seen before
 the starter's own signal, which is waited for so long before the death counts as the program's."""
@@ -118,7 +131,11 @@ class StarterMachine:
         self._tried: str | None = None
         self._open_at: float | None = None
         self._is_open_due = True
-        self._problem = ""
+        self._is_ready = False
+        self._unready_arm: tuple[float, dict[str, object]] | None = None
+        self._problem: tuple[str, str] | None = None
+        self._tell_passed_at: float | None = None
+        self._ranks: dict[int, int] = {}
         self._reforks = 0
         self._statuses: dict[int, int] = {}
         self._settled_at = now
@@ -200,7 +217,7 @@ class StarterMachine:
         elif kind == "paths":
             self._try_paths(message)
         elif kind == "arm":
-            self._arm(message)
+            self._arm(message, self._now)
         elif kind == "release":
             self._release(to_arm_number(message))
         elif kind == "answer":
@@ -208,6 +225,8 @@ class StarterMachine:
         elif kind == "stop":
             if isinstance(self.phase, (Holding, Running)):
                 self._begin_end("stopped", "")
+            elif isinstance(self.phase, Delivering):
+                self._over(self.phase, "its outputs are not wanted any more")
         elif kind == "dismissed":
             self._dismiss(str(message.get("reason", "")))
         elif kind == "noted" and isinstance(self.phase, Over):
@@ -235,7 +254,6 @@ class StarterMachine:
         self._say(Fork())
         if self._settings.no_barrier:
             self._say(Prepare(bundle={}))
-            self._open_at = self._now
 
     def _try_paths(self, message: dict[str, object]) -> None:
         """Once; whoever asks again gets the same answer."""
@@ -253,8 +271,21 @@ class StarterMachine:
             self._is_listening = False
             self._say(ClosePaths())
 
-    def _arm(self, message: dict[str, object]) -> None:
-        """Promises when lease and hold deadline both outlast D from now."""
+    def _ready(self) -> None:
+        """What had to wait for the processes."""
+        self._is_ready = True
+        if not isinstance(self.phase, Holding):
+            return
+        if self._settings.no_barrier and self._is_open_due:
+            self._open_at = self._now
+        if self._unready_arm is not None:
+            received_at, message = self._unready_arm
+            self._unready_arm = None
+            self._arm(message, received_at)
+
+    def _arm(self, message: dict[str, object], received_at: float) -> None:
+        """Promises when lease and hold deadline both outlast D, and all processes are ready: D
+        counts from the receipt, however long they took."""
         number = to_arm_number(message)
         if not isinstance(self.phase, Holding) or not self.phase.is_adopted:
             return
@@ -265,9 +296,16 @@ class StarterMachine:
             self._say(Send(message={"kind": "armed", "number": list(number)}))
             return
         self._close_paths()
+        self._burst = max(self._burst, 2)
+        self._ping()
+        if not self._is_ready:
+            earlier = self._unready_arm
+            if earlier is None or to_arm_number(earlier[1]) <= number:
+                self._unready_arm = (received_at, message)
+            return
         late_s = to_number(message, "late_s")
-        until = self._now + late_s
-        is_promised = min(self.lease_until(), self._hold_until) > until
+        until = received_at + late_s
+        is_promised = min(self.lease_until(), self._hold_until) > until > self._now
         self.arming = Arming(
             number=number,
             release_at=to_number(message, "release_at"),
@@ -281,8 +319,6 @@ class StarterMachine:
             bundle = message.get("bundle")
             self._say(Prepare(bundle=bundle if isinstance(bundle, dict) else {}))
             self._say(Send(message={"kind": "armed", "number": list(number)}))
-        self._burst = max(self._burst, 2)
-        self._ping()
 
     def _release(self, number: tuple[int, int]) -> None:
         if self.passed_at is not None and self.arming is not None:
@@ -301,6 +337,8 @@ class StarterMachine:
         phase = self.phase
         if isinstance(phase, Over):
             self._exit()
+        elif isinstance(phase, Delivering):
+            self._over(phase, "", is_dismissed=True)
         elif isinstance(phase, Ending):
             self.phase = Ending(
                 kind=phase.kind,
@@ -356,15 +394,16 @@ class StarterMachine:
     # Processes -----------------------------------------------------------------------------------
 
     def _on_process(self, event: Event) -> None:
-        if isinstance(event, Opened):
-            self._opened(event.at)
-        elif isinstance(event, TooLate):
-            if isinstance(self.phase, Holding):
-                self._begin_end("late", "the barrier could not be opened in time")
+        if isinstance(event, (Ready, Opened, OpenedEverywhere, TooLate)):
+            self._on_barrier(event)
         elif isinstance(event, Unexecutable):
             self._unexecutable(event.reason)
+        elif isinstance(event, MachineLost):
+            self._lose(event.kind, event.reason)
         elif isinstance(event, ProcessEnded):
             self._process_ended(event)
+        elif isinstance(event, RankEnded):
+            self._rank_ended(event)
         elif isinstance(event, SiteSignalled):
             self._signalled_by_site(event.reason)
         elif isinstance(event, Looked):
@@ -372,40 +411,69 @@ class StarterMachine:
         elif isinstance(event, Tried):
             self._tried = event.problem
             self._tell({"kind": "tried", "problem": event.problem})
+        elif isinstance(event, Delivered) and isinstance(self.phase, Delivering):
+            self._over(self.phase, event.problem)
+
+    def _on_barrier(self, event: Ready | Opened | OpenedEverywhere | TooLate) -> None:
+        if isinstance(event, Opened):
+            self._opened(event)
+        elif isinstance(event, OpenedEverywhere):
+            self._opened_everywhere(event.at)
+        elif isinstance(event, Ready):
+            self._ready()
+        elif isinstance(self.phase, Holding):
+            self._begin_end("late", "the barrier could not be opened in time")
 
     def _signalled_by_site(self, reason: str) -> None:
         phase = self.phase
         if isinstance(phase, (Holding, Running)):
             self._begin_end("site", reason)
+        elif isinstance(phase, Delivering):
+            self._over(phase, f"{reason}, before its outputs were at the agent")
         elif isinstance(phase, Ending) and self._now < self._settled_at:
             self._begin_end("site", reason, is_dismissed=phase.is_dismissed)
 
-    def _opened(self, at: float) -> None:
+    def _opened(self, event: Opened) -> None:
         assert isinstance(self.phase, Holding), self.phase
         assert self.passed_at is None, "the barrier opens once"
-        self.passed_at = at
+        self.passed_at = event.at
         wall_time_s = self._settings.wall_time_s
-        self.phase = Running(wall_until=at + wall_time_s if wall_time_s > 0 else float("inf"))
-        self._tell_passed()
+        self.phase = Running(wall_until=event.at + wall_time_s if wall_time_s > 0 else math.inf)
+        if event.is_everywhere:
+            self._tell_passed()
+        else:
+            self._tell_passed_at = self._now + SPREAD_S
         if self._problem:
-            self._begin_end("unexecutable", self._problem)
+            self._begin_end(*self._problem)
+
+    def _opened_everywhere(self, at: float) -> None:
+        """The pass is that of the last process: it is what the skew of a start is about."""
+        if self.passed_at is not None and self._tell_passed_at is not None:
+            self.passed_at = max(self.passed_at, at)
+            self._tell_passed()
 
     def _tell_passed(self) -> None:
         assert self.passed_at is not None
+        self._tell_passed_at = None
         passed_at = self.to_daemons(self.passed_at)
         self._tell({"kind": "passed", "passed_at": passed_at})
 
     def _unexecutable(self, reason: str) -> None:
-        if isinstance(self.phase, Holding) and self._is_promising():
-            self._problem = self._problem or reason  # it may not abort now
-        elif isinstance(self.phase, (Holding, Running)):
-            self._begin_end("unexecutable", reason)
-        elif isinstance(self.phase, Ending) and self.phase.kind == "exited":
+        phase = self.phase
+        if isinstance(phase, Ending) and phase.kind == "exited":
             # Its exit status was seen before its word.
-            phase = self.phase
             self.phase = Ending(
                 kind="unexecutable", reason=reason, kill_at=phase.kill_at, look_at=phase.look_at
             )
+        else:
+            self._lose("unexecutable", reason)
+
+    def _lose(self, kind: str, reason: str) -> None:
+        """It cannot run as it should."""
+        if isinstance(self.phase, Holding) and self._is_promising():
+            self._problem = self._problem or (kind, reason)  # it may not abort now
+        elif isinstance(self.phase, (Holding, Running)):
+            self._begin_end(kind, reason)
 
     def _process_ended(self, event: ProcessEnded) -> None:
         phase = self.phase
@@ -431,13 +499,24 @@ class StarterMachine:
             elif len(self._statuses) == self._settings.processes:
                 self.phase = Ending(kind="exited", reason="", kill_at=None, look_at=self._now)
 
+    def _rank_ended(self, event: RankEnded) -> None:
+        """Said before its launcher ends for it."""
+        if self.passed_at is None or not 0 <= event.rank < self._settings.ranks:
+            return
+        self._ranks.setdefault(event.rank, event.status)
+        if isinstance(self.phase, Running) and event.status != 0:
+            if event.status in FOREIGN_SIGNALS:
+                self._settled_at = self._now + FOREIGN_S
+            reason = f"process {event.rank} ended with {_status_text(event.status)}"
+            self._begin_end("exited", reason)
+
     def _looked(self, event: Looked) -> None:
         phase = self.phase
         if not isinstance(phase, Ending):
             return
         if event.left == 0:
             if self._now >= self._settled_at:
-                self._over(phase, event)
+                self._deliver(phase, event)
         elif phase.kill_at is None:
             self._begin_end(phase.kind, phase.reason, is_dismissed=phase.is_dismissed)
         elif self._now >= phase.kill_at:
@@ -456,28 +535,50 @@ class StarterMachine:
             is_dismissed=is_dismissed,
         )
 
-    def _over(self, phase: Ending, used: Looked) -> None:
-        statuses = []
-        if self.passed_at is not None:
-            processes = range(self._settings.processes)
-            statuses = [self._statuses.get(index, -signal.SIGKILL) for index in processes]
-        self._ended_at = self._now
-        self._end = {
-            "kind": phase.kind,
-            "reason": phase.reason,
-            "statuses": statuses,
-            "cpu_s": used.cpu_s,
-            "memory_bytes": used.memory_bytes,
-        }
+    def _deliver(self, phase: Ending, used: Looked) -> None:
+        """Nothing is left; what it wrote goes where the agent sees it, before the end is told."""
+        is_whole = phase.kind in PROGRAM_ENDS
+        until = self._now + (DELIVER_S if is_whole else DELIVER_LOGS_S)
+        done = Delivering(kind=phase.kind, reason=phase.reason, used=used, until=until)
         for number in list(self._questions):
             self._give_up(number)
+        is_wanted = not phase.is_dismissed and phase.kind != "lease"
+        if not self._settings.delivers or not is_wanted:
+            self._over(done, "", is_dismissed=phase.is_dismissed)
+            return
+        self.phase = done
+        self._ended_at = self._now
+        self._say(Deliver(is_whole=is_whole))
+
+    def _over(self, phase: Delivering, problem: str, *, is_dismissed: bool = False) -> None:
+        if not isinstance(self.phase, Delivering):
+            self._ended_at = self._now
+        reason = "; ".join(text for text in (phase.reason, problem) if text)
+        self._end = {
+            "kind": phase.kind,
+            "reason": reason,
+            "statuses": [] if self.passed_at is None else self._final_statuses(),
+            "cpu_s": phase.used.cpu_s,
+            "memory_bytes": phase.used.memory_bytes,
+        }
         self._say(WriteEnd(end=self._told_end()))
         is_by_lease = phase.kind == "lease"
-        if phase.is_dismissed or (is_by_lease and not self._is_connected):
+        if is_dismissed or (is_by_lease and not self._is_connected):
             self._exit()  # the next agent reads what was written
             return
-        self.phase = Over(until=self._now + (LEASE_LINGER_S if is_by_lease else LINGER_S))
+        linger_s = LEASE_LINGER_S if is_by_lease else LINGER_S
+        if self._settings.delivers and not is_by_lease:
+            linger_s = max(linger_s, min(self._run_lease_s, DELIVER_S))  # nobody can read it here
+        self.phase = Over(until=self._now + linger_s)
         self._tell({"kind": "ended", "end": self._told_end()})
+
+    def _final_statuses(self) -> list[int]:
+        """Of the ranks where they said so, else of the main processes."""
+        if self._ranks:
+            ranks = range(self._settings.ranks)
+            return [self._ranks.get(rank, -signal.SIGKILL) for rank in ranks]
+        processes = range(self._settings.processes)
+        return [self._statuses.get(index, -signal.SIGKILL) for index in processes]
 
     def _told_end(self) -> dict[str, object]:
         assert self._end is not None
@@ -502,9 +603,12 @@ class StarterMachine:
                 dues.append(self._open_at)
             return dues
         if isinstance(phase, Running):
-            return [phase.wall_until, self.lease_until()]
+            dues = [phase.wall_until, self.lease_until()]
+            return dues if self._tell_passed_at is None else [*dues, self._tell_passed_at]
         if isinstance(phase, Ending):
             return [phase.look_at]
+        if isinstance(phase, Delivering):
+            return [phase.until, self.lease_until()]
         return [phase.until] if isinstance(phase, Over) else []
 
     def _tick(self) -> None:
@@ -515,6 +619,9 @@ class StarterMachine:
             self._tick_holding()
         elif isinstance(phase, Running):
             self._tick_running(phase)
+        elif isinstance(phase, Delivering):
+            if self._now >= min(phase.until, self.lease_until()):
+                self._over(phase, "its outputs took too long to the agent")
         elif isinstance(phase, Over) and self._now >= phase.until:
             self._exit()
         if isinstance(self.phase, Ending) and self._now >= self.phase.look_at:
@@ -530,6 +637,8 @@ class StarterMachine:
             self._say(Dial())
 
     def _tick_running(self, phase: Running) -> None:
+        if self._tell_passed_at is not None and self._now >= self._tell_passed_at:
+            self._tell_passed()
         if self._now >= self.lease_until():
             self._begin_end("lease", "no ping was answered within the run lease")
         elif self._now >= phase.wall_until:

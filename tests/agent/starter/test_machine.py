@@ -12,16 +12,22 @@ from koala_agent.starter.events import (
     Asked,
     ClosePaths,
     Connected,
+    Deliver,
+    Delivered,
     Dial,
     Disconnected,
     Exit,
     Fork,
     Look,
     Looked,
+    MachineLost,
     Open,
     Opened,
+    OpenedEverywhere,
     Prepare,
     ProcessEnded,
+    RankEnded,
+    Ready,
     Received,
     Send,
     Settings,
@@ -74,7 +80,8 @@ class Script:
     def adopted(self, at: float = 0.1) -> list[Action]:
         self.tell(Connected(), at)
         leases = {"hold_lease_s": 60.0, "run_lease_s": 600.0, "kill_s": 5.0}
-        return self.hear(at, "adopted", **leases)
+        actions = self.hear(at, "adopted", **leases)
+        return [*actions, *(self.tell(Ready(), at) if Fork() in actions else ())]
 
     def pong(self, at: float, sent_at: float) -> list[Action]:
         return self.hear(at, "pong", sent_at=sent_at, now=OFFSET_S + (at + sent_at) / 2)
@@ -551,3 +558,85 @@ def test_an_order_to_try_what_is_no_path_is_refused_whole(targets: object) -> No
     script.adopted()
     with pytest.raises(ValueError, match=r"targets|port|no lists"):
         script.hear(1.0, "paths", **{**PATHS, "targets": targets})
+
+
+# Other machines, launchers, delivery --------------------------------------------------------------
+
+
+def running_on_machines(**changes: Any) -> Script:
+    script = Script(**changes)
+    script.adopted()
+    script.arm(1.0, release_at=2.0)
+    script.release(1.5)
+    assert opens(script.woken(2.0))
+    return script
+
+
+def test_a_pass_is_told_with_the_instant_of_the_last_process_of_all_machines() -> None:
+    script = running_on_machines()
+    assert said(script.tell(Opened(at=2.0, is_everywhere=False), 2.0)) == []
+    (passed,) = (a for a in script.tell(OpenedEverywhere(at=2.003), 2.004) if isinstance(a, Send))
+    assert passed.message["passed_at"] == pytest.approx(OFFSET_S + 2.003)
+    assert script.machine.passed_at == 2.003
+
+
+def test_a_pass_is_told_even_if_another_machine_never_says_a_word() -> None:
+    script = running_on_machines()
+    script.tell(Opened(at=2.0, is_everywhere=False), 2.0)
+    assert said(script.woken(3.9)) == []
+    assert "passed" in said(script.woken(4.0))
+
+
+def test_a_lost_machine_ends_the_component_but_not_between_armed_and_d() -> None:
+    script = Script()
+    script.adopted()
+    script.arm(1.0, release_at=2.0)
+    lost = MachineLost(kind="vanished", reason="a2 is lost")
+    assert not ends(script.tell(lost, 1.1))
+    script.release(1.5)
+    assert opens(script.woken(2.0))
+    assert ends(script.tell(Opened(at=2.0), 2.0))
+    end = the_end(script.tell(Looked(left=0), 2.1))
+    assert (end["kind"], end["reason"]) == ("vanished", "a2 is lost")
+
+
+def test_the_statuses_of_ranks_count_where_they_were_told() -> None:
+    script = running_on_machines(processes=2, ranks=3)
+    script.tell(Opened(at=2.0), 2.0)
+    script.tell(RankEnded(rank=0, status=0), 3.0)
+    actions = script.tell(RankEnded(rank=2, status=4), 3.0)
+    assert ends(actions)
+    for main in range(2):
+        script.tell(ProcessEnded(index=main, status=4), 3.1)
+    end = the_end(script.tell(Looked(left=0), 3.2))
+    assert end["statuses"] == [0, -signal.SIGKILL, 4]
+    assert end["reason"] == "process 2 ended with status 4"
+
+
+def test_what_a_program_wrote_is_delivered_before_its_end_is_told() -> None:
+    script = running_on_machines(delivers=True)
+    script.tell(Opened(at=2.0), 2.0)
+    script.tell(ProcessEnded(index=0, status=0), 3.0)
+    actions = script.tell(Looked(left=0), 3.0)
+    assert Deliver(is_whole=True) in actions
+    assert "ended" not in said(actions)
+    end = the_end(script.tell(Delivered(problem=""), 9.0))
+    assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 3.0)
+
+
+@pytest.mark.parametrize("event", [Received(message={"kind": "stop"}), SiteSignalled(reason="x")])
+def test_a_delivery_ends_when_nobody_wants_it_any_more(event: Event) -> None:
+    script = running_on_machines(delivers=True)
+    script.tell(Opened(at=2.0), 2.0)
+    script.tell(ProcessEnded(index=0, status=0), 3.0)
+    script.tell(Looked(left=0), 3.0)
+    assert the_end(script.tell(event, 4.0))["kind"] == "exited"
+
+
+def test_a_delivery_ends_with_the_lease() -> None:
+    script = running_on_machines(delivers=True)
+    script.tell(Opened(at=2.0), 2.0)
+    script.tell(ProcessEnded(index=0, status=0), 3.0)
+    script.tell(Looked(left=0), 3.0)
+    due = script.machine.lease_until()
+    assert any(isinstance(action, WriteEnd) for action in script.woken(due))

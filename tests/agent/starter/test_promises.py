@@ -15,12 +15,15 @@ from koala_agent.starter.events import (
     Connected,
     Disconnected,
     Exit,
+    Fork,
     Holding,
     Look,
     Looked,
+    MachineLost,
     Open,
     Opened,
     ProcessEnded,
+    Ready,
     Received,
     Send,
     Settings,
@@ -52,7 +55,9 @@ numbers = st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1)])
 releases = numbers.map(lambda number: received("release", number=list(number)))
 adopted = st.just(received("adopted", hold_lease_s=20.0, run_lease_s=40.0, kill_s=1.0))
 pongs = st.floats(0, 60).map(lambda at: received("pong", sent_at=at, now=at + OFFSET_S))
-mild = st.sampled_from([Connected(), Disconnected(), Woken(), ProcessEnded(index=0, status=0)])
+mild = st.sampled_from(
+    [Connected(), Disconnected(), Woken(), Ready(), ProcessEnded(index=0, status=0)]
+)
 grave = st.sampled_from(
     [
         received("stop"),
@@ -60,6 +65,7 @@ grave = st.sampled_from(
         received("noted"),
         SiteSignalled(reason="SIGTERM"),
         Unexecutable(reason="no"),
+        MachineLost(kind="vanished", reason="no"),
         ProcessEnded(index=1, status=1),
     ]
 )
@@ -91,9 +97,11 @@ class Model:
 
     def __init__(self) -> None:
         self.latest: tuple[int, int] | None = None
-        self.until: dict[tuple[int, int], float] = {}  # D, by number, of what was answered
+        self.heard: dict[tuple[int, int], float] = {}  # D, by number, since its receipt
+        self.until: dict[tuple[int, int], float] = {}  # the same, of what was answered
         self.released: list[tuple[int, int]] = []
         self.passes = 0
+        self.is_ready = False
 
     def hear(
         self,
@@ -108,15 +116,21 @@ class Model:
             number = _number(event)
             if self.latest is None or number >= self.latest:
                 self.latest = number
+                late_s = event.message["late_s"]
+                assert isinstance(late_s, float)
+                self.heard[number] = now + late_s
+        self.is_ready = self.is_ready or isinstance(event, Ready)
         if isinstance(event, Received) and event.message["kind"] == "release":
             self.released.append(_number(event))
         for action in actions:
             if isinstance(action, Send) and action.message["kind"] == "armed":
-                assert isinstance(event, Received)
-                late_s = event.message["late_s"]
-                assert isinstance(late_s, float)
-                until = self.until.setdefault(_number(event), now + late_s)
+                told = action.message["number"]
+                assert isinstance(told, list)
+                number = (told[0], told[1])
+                until = self.until.setdefault(number, self.heard[number])
                 assert lease_until > until, "promised beyond its lease"
+                assert now < until, "promised what is over"
+                assert self.is_ready, "promised before its processes were ready"
 
     def is_promised(self, now: float) -> bool:
         return any(now < until for until in self.until.values())
@@ -135,10 +149,9 @@ def may_end_an_armed(event: Event) -> bool:
     return isinstance(event, SiteSignalled | TooLate)
 
 
-def answers(
-    machine: StarterMachine, actions: list[Action], at: float, slip_s: float
-) -> list[Event]:
-    """What the world makes of actions; a slip is a pause just before the last look at the clock."""
+def answers(actions: list[Action], at: float, slip_s: float, *, is_quick: bool) -> list[Event]:
+    """What the world makes of actions; a slip is a pause just before the last look at the clock.
+    Processes of one machine are forked at once, those of others some time later."""
     events: list[Event] = []
     for action in actions:
         if isinstance(action, Open):
@@ -146,10 +159,14 @@ def answers(
             events.append(TooLate() if is_late else Opened(at=at + slip_s))
         elif isinstance(action, Look):
             events.append(Looked(left=0))
+        elif isinstance(action, Fork) and is_quick:
+            events.append(Ready())
     return events
 
 
-def run(script: list[tuple[float, Event]], *, slip_s: float = 0.0) -> StarterMachine:
+def run(
+    script: list[tuple[float, Event]], *, slip_s: float = 0.0, is_quick: bool = True
+) -> StarterMachine:
     its = Settings(
         claim="j1/1/0/1",
         secret="",
@@ -166,16 +183,24 @@ def run(script: list[tuple[float, Event]], *, slip_s: float = 0.0) -> StarterMac
         wake_at = machine.wake_at
         if wake_at is not None and wake_at < now + step_s:
             now = max(now, wake_at)
-            take(machine, model, Woken(), now, slip_s)
+            take(machine, model, Woken(), now, slip_s, is_quick=is_quick)
         now += step_s
-        take(machine, model, event, now, slip_s)
+        take(machine, model, event, now, slip_s, is_quick=is_quick)
     while isinstance(machine.phase, Holding) and machine.wake_at is not None:
         now = max(now, machine.wake_at)  # nobody says anything more: its lease runs out
-        take(machine, model, Woken(), now, slip_s)
+        take(machine, model, Woken(), now, slip_s, is_quick=is_quick)
     return machine
 
 
-def take(machine: StarterMachine, model: Model, event: Event, now: float, slip_s: float) -> None:
+def take(
+    machine: StarterMachine,
+    model: Model,
+    event: Event,
+    now: float,
+    slip_s: float,
+    *,
+    is_quick: bool,
+) -> None:
     events = [event]
     while events:
         event = events.pop(0)
@@ -197,15 +222,17 @@ def take(machine: StarterMachine, model: Model, event: Event, now: float, slip_s
         assert sum(isinstance(action, Open) for action in actions) <= 1
         if Exit() in actions:
             assert not isinstance(machine.phase, Holding)
-        events += answers(machine, actions, now, slip_s)
+        events += answers(actions, now, slip_s, is_quick=is_quick)
 
 
 @settings(max_examples=500)
-@given(rounds(), st.sampled_from([0.0, 0.0, 0.4, 3.0]))
-def test_a_starter_keeps_its_promises(script: list[tuple[float, Event]], slip_s: float) -> None:
+@given(rounds(), st.sampled_from([0.0, 0.0, 0.4, 3.0]), st.booleans())
+def test_a_starter_keeps_its_promises(
+    script: list[tuple[float, Event]], slip_s: float, is_quick: bool
+) -> None:
     leases = {"hold_lease_s": 20.0, "run_lease_s": 40.0, "kill_s": 1.0}
     began: list[tuple[float, Event]] = [(0.0, Connected()), (0.0, received("adopted", **leases))]
-    run([*began, *script], slip_s=slip_s)
+    run([*began, *script], slip_s=slip_s, is_quick=is_quick)
 
 
 @given(rounds())
@@ -229,3 +256,17 @@ def test_the_scripts_reach_the_other_side_of_the_barrier() -> None:
         ]
     )
     assert machine.passed_at == 1.5
+
+
+def test_processes_that_become_ready_late_are_armed_then() -> None:
+    machine = run(
+        [
+            (0.0, Connected()),
+            (0.0, received("adopted", hold_lease_s=20.0, run_lease_s=40.0, kill_s=1.0)),
+            (1.0, an_arm(1, 1, -9.0, 2.0)),
+            (0.5, Ready()),
+            (0.5, received("release", number=[1, 1])),
+        ],
+        is_quick=False,
+    )
+    assert machine.passed_at == 2.0
