@@ -49,6 +49,7 @@ from koala_agent.claim_states import Claim, Collecting, Gone
 from koala_agent.claims import ClaimTable
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, LocalManager, Queued, Running
 from koala_agent.placeholders import Place
+from koala_agent.programs import NotAllowedError
 from koala_agent.starters import Starters
 from koala_agent.values import (
     Acknowledge,
@@ -333,6 +334,8 @@ class Claims:
                 self._submit_failed(
                     claim.id, str(error), is_transient=error.transient, is_wish=is_wish
                 )
+            except NotAllowedError as error:
+                self._submit_failed(claim.id, str(error), is_transient=False, is_wish=True)
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._book.submitted(claim.id)

@@ -113,6 +113,9 @@ CLOCK_RATE_ERROR = 0.001
 PAUSE_MAX_S = 5.0
 """What a lease's end allows for: clocks that run apart, and a machine that stood still."""
 
+USERS_SHOWN = 5
+"""As many users are named in a refusal."""
+
 _SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 
 
@@ -249,10 +252,14 @@ class ClaimTable:
         limits = self._limits
         if not is_claim_id(hold.claim):
             return f"{hold.claim!r} is no claim: allowed is job/attempt/component/n"
+        if limits.users is not None and hold.owner not in limits.users:
+            return _stranger(hold.owner, limits.users, limits.users_key)
         if limits.processors_max is not None and hold.processors > limits.processors_max:
-            return f"{hold.processors} processors: this site allows {limits.processors_max}"
+            allowed = f"site.largest_claim allows {limits.processors_max} here"
+            return f"{hold.processors} processors: {allowed}"
         if hold.hold_s > limits.hold_max_s:
-            return f"a hold of {hold.hold_s:g} s: this site allows {limits.hold_max_s:g} s"
+            allowed = f"site.longest_hold_s allows {limits.hold_max_s:g} s here"
+            return f"a hold of {hold.hold_s:g} s: {allowed}"
         return ""
 
     def _try_paths(self, claim: Claim, order: TryPaths) -> None:
@@ -722,6 +729,13 @@ class ClaimTable:
 
     def _say(self, output: Output) -> None:
         self._out.append(output)
+
+
+def _stranger(owner: str, users: tuple[str, ...], key: str) -> str:
+    """Why this user's claims are not taken, whatever the daemon thinks."""
+    shown = ", ".join(users[:USERS_SHOWN]) or "nobody"
+    more = f" and {len(users) - USERS_SHOWN} others" if len(users) > USERS_SHOWN else ""
+    return f"a claim of {owner or 'nobody'}: {key} allows those of {shown}{more} here"
 
 
 def _gone(claim: ClaimId, end: End) -> Report:

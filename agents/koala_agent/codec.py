@@ -34,6 +34,7 @@ class Facts:
     owner: str = ""
     honours: tuple[str, ...] = ()
     may_kill_local: bool = False
+    users: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +361,7 @@ def _register(register: session.Register, facts: Facts) -> link_pb2.Register:
             owner=facts.owner,
             honours=facts.honours,
             may_kill_local=facts.may_kill_local,
+            users=facts.users,
         ),
     )
 

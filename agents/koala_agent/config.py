@@ -54,7 +54,7 @@ class SiteTable(Table, frozen=True):
 
     `address` is where programs of this site are reached from other sites; empty means where their
     starters check in from, and this machine for an emulated site. With `owner`, only this
-    user's jobs see the site.
+    user's jobs see the site. With `executables`, programs must lie below these folders.
     """
 
     processors: Count
@@ -63,6 +63,18 @@ class SiteTable(Table, frozen=True):
     owner: str = ""
     longest_hold_s: Positive = math.inf
     largest_claim: Count | None = None
+    executables: tuple[str, ...] = ()
+
+
+class AccountsTable(Table, frozen=True):
+    """Whose claims are taken, and as whom they run: this agent's own account.
+
+    In mode `user` those of one grid user, by default the one with the account's name; in mode
+    `anyone` everybody's, which is for grids of a single person and for trying out.
+    """
+
+    mode: Literal["user", "anyone"] = "user"
+    user: str = ""
 
 
 class LRMTable(Table, frozen=True):
@@ -148,6 +160,7 @@ class Config(Table, frozen=True):
 
     agent: AgentTable
     site: SiteTable
+    accounts: AccountsTable = AccountsTable()
     lrm: LRMTable = LRMTable()
     load: LoadTable = LoadTable()
     files: FilesTable = FilesTable()
@@ -176,6 +189,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {_explain(str(error), tree)}") from error
     _check(config, source)
+    _check_accounts(config, source)
     _check_manager(config, source, given=tree.get("lrm", {}))
     return _with_paths(config, folder)
 
@@ -200,6 +214,20 @@ def _check(config: Config, source: str) -> None:
     ):
         if endpoint is not None and int(endpoint.rpartition(":")[2]) > 65535:
             _refuse(source, key=key, value=endpoint, allowed="a port from 0 to 65535")
+
+
+def _check_accounts(config: Config, source: str) -> None:
+    """Whose claims are taken is said once, and programs' folders do not depend on where we run."""
+    accounts, owner = config.accounts, config.site.owner
+    if accounts.mode == "anyone" and accounts.user:
+        allowed = "no user, since everybody's claims are taken (mode = 'anyone')"
+        _refuse(source, key="accounts.user", value=accounts.user, allowed=allowed)
+    if accounts.user and owner not in ("", accounts.user):
+        allowed = f"the user whose claims are taken, accounts.user = {accounts.user!r}"
+        _refuse(source, key="site.owner", value=owner, allowed=allowed)
+    for folder in config.site.executables:
+        if not Path(folder).is_absolute():
+            _refuse(source, key="site.executables", value=folder, allowed="absolute paths")
 
 
 def _check_manager(config: Config, source: str, *, given: object) -> None:
@@ -274,6 +302,7 @@ def _with_paths(config: Config, folder: Path) -> Config:
 TABLES: dict[str, type[Table]] = {
     "agent": AgentTable,
     "site": SiteTable,
+    "accounts": AccountsTable,
     "lrm": LRMTable,
     "load": LoadTable,
     "files": FilesTable,

@@ -24,7 +24,16 @@ from koala_agent import values
 from koala_agent.claim_states import Claim
 from koala_agent.logs import LogSource
 from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
-from koala_agent.values import ClaimId, End, EndKind, Leases, StarterRecord, folder_name
+from koala_agent.programs import permitted
+from koala_agent.values import (
+    ClaimId,
+    End,
+    EndKind,
+    Leases,
+    Program,
+    StarterRecord,
+    folder_name,
+)
 
 STATE_FOLDER = ".koala"
 STARTERS = ".starter"
@@ -45,6 +54,7 @@ class Place:
     `root` holds a folder for each claim and must be seen by the compute nodes. `python` None means
     the interpreter of this agent, for which the starter is compiled ahead. `manager` says what kind
     of allocation starters find themselves in, `launcher` how the site starts an MPI program.
+    `executables` are the folders of the programs that it starts; none: any.
     """
 
     root: Path
@@ -54,6 +64,7 @@ class Place:
     python: str | None = None
     manager: str = ""
     launcher: tuple[str, ...] = ()
+    executables: tuple[str, ...] = ()
 
     def folder(self, claim: ClaimId) -> Path:
         """The claim's folder."""
@@ -110,18 +121,21 @@ def prepare(
     leases: Leases,
     input_path: str,
 ) -> Placeholder:
-    """Makes the claim's folder and specification, and answers its batch job. Raises OSError."""
+    """Makes the claim's folder and specification, and answers its batch job. Raises OSError, and
+    NotAllowedError for a program that the site does not start."""
+    program = permitted(claim.hold.program, place.executables)
     folder = place.folder(claim.id)
     state = folder / STATE_FOLDER
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = state / "spec.json"
-    spec = specification(claim, place, port=port, leases=leases, input_path=input_path)
+    spec = specification(
+        claim, place, program=program, port=port, leases=leases, input_path=input_path
+    )
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(spec, file)
     new.replace(path)
-    program = claim.hold.program
     wall_time_s = program.wall_time_s if program.wall_time_s > 0 else math.inf
     return Placeholder(
         claim=claim.id,
@@ -139,10 +153,16 @@ def prepare(
 
 
 def specification(
-    claim: Claim, place: Place, *, port: int, leases: Leases, input_path: str
+    claim: Claim,
+    place: Place,
+    *,
+    program: Program,
+    port: int,
+    leases: Leases,
+    input_path: str,
 ) -> dict[str, object]:
     """All that a starter must know, as it reads it."""
-    hold, program = claim.hold, claim.hold.program
+    hold = claim.hold
     _job, _attempt, component, _number = claim.id.rsplit("/", 3)
     itself = values.Peer(
         component=int(component),

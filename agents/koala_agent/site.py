@@ -19,6 +19,7 @@ import structlog
 
 from koala.errors import LocalManagerError
 from koala_agent import clock, codec, values
+from koala_agent.accounts import served
 from koala_agent.carrier import Claims, Ports, check_outputs
 from koala_agent.claim_states import Claim
 from koala_agent.collecting import missing, upload_order
@@ -72,6 +73,7 @@ class Site:
         """Raises ConfigError and JournalError when the state directory cannot be used."""
         self._config = config
         self._version = version
+        self._served = served(config)
         state = Path(config.agent.state_dir)
         self._spool = state / "transfers" / "incoming"
         self._store = Store(state)
@@ -84,6 +86,7 @@ class Site:
             python=config.starter.python,
             manager=config.lrm.kind,
             launcher=config.lrm.launcher,
+            executables=config.site.executables,
         )
         self._inputs = Inputs(
             replica=self._files.local_path,
@@ -106,6 +109,8 @@ class Site:
                 grace_s=config.site.grace_s,
                 processors_max=config.site.largest_claim,
                 hold_max_s=config.site.longest_hold_s,
+                users=self._served.users,
+                users_key=self._served.key,
                 collect_max_s=COLLECT_MAX_S,
             ),
             listen=config.starter.listen,
@@ -390,7 +395,7 @@ class Site:
             starts_after_stop=self._manager.starts_after_stop,
             address=_address(config) if config.lrm.kind == "emulated" else config.site.address,
             serves=self._serves(),
-            owner=config.site.owner,
+            owner=self._served.owner,
             honours=self._manager.honours,
             may_kill_local=config.lrm.may_kill_local,
         )

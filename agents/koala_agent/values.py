@@ -306,14 +306,17 @@ class Leases:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What the site allows. Not checked in within `grace_s` of the ask is refused; claims beyond
-    `processors_max` or `hold_max_s` are refused at once; outputs are brought back within
-    `collect_max_s`; what should be over is withdrawn after `linger_s`; what was told and not
+    `processors_max` or `hold_max_s` are refused at once, and those of others than `users`, whom
+    the configuration's `users_key` names (None: everybody's are taken); outputs are brought back
+    within `collect_max_s`; what should be over is withdrawn after `linger_s`; what was told and not
     acknowledged is told again, and what was ordered and not confirmed is ordered again, after
     `again_s`."""
 
     grace_s: float = 5.0
     processors_max: int | None = None
     hold_max_s: float = float("inf")
+    users: tuple[str, ...] | None = None
+    users_key: str = "accounts.user"
     collect_max_s: float = 300.0
     linger_s: float = 30.0
     again_s: float = 5.0

@@ -183,7 +183,9 @@ def _agent_text(folder: GridFolder, site: str, address: str) -> str:
         "daemon": address,
         "state_dir": str(folder.state / "sites" / site),
     }
-    text = toml_text({"agent": agent, **{k: v for k, v in tables.items() if k != "agent"}})
+    others = {key: table for key, table in tables.items() if key != "agent"}
+    # One account runs the whole grid, and who may use its daemon may use it.
+    text = toml_text({"agent": agent, "accounts": {"mode": "anyone"}, **others})
     parse_config(text, source=f"{source}: sites.{site}", folder=folder.state)
     return text
 

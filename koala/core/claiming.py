@@ -155,7 +155,7 @@ def grounds(state: State, job: Job, picture: GridView, now: Instant) -> tuple[Gr
     found = []
     for view in picture.sites:
         site = state.sites[view.name]
-        if view.owner not in (None, job.spec.owner):
+        if not view.admits(job.spec.owner):
             continue
         idle, local = view.idle, 0
         if site.facts.may_kill_local and not site.is_probing:

@@ -78,7 +78,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     away = [
         f"{s.name} ({_trouble(state, s.name, now)})"
         for s in state.sites.values()
-        if not is_usable(s)
+        if not is_usable(s) and s.facts.admits(job.spec.owner)
     ]
     if away:
         lines.append(f"sites not usable: {', '.join(away)}")

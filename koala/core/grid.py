@@ -4,6 +4,7 @@ policy sees.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -26,11 +27,11 @@ class SiteFacts:
     `starts_after_stop`: the local manager starts a queued claim as soon as enough processors are
     given back, so that preemption makes sense. `address`: where programs of this site are reached
     from other sites. `serves`: where its file server is reached, empty when files go through the
-    relay. `owner`: only this user's jobs see the site. `honours`: which attributes of a component
-    that are for the local manager it acts on, by their names in RSL. `may_kill_local`: its
-    administrator allows that local jobs are killed for a job that must start now. `mips`: how fast
-    one of its processors is; `slots`: how many claims it takes at a time, None for no limit (Hints
-    3.2).
+    relay. `owner`: only this user's jobs see the site. `users`: only theirs do, where it names any,
+    in alphabetical order. `honours`: which attributes of a component that are for the local manager
+    it acts on, by their names in RSL. `may_kill_local`: its administrator allows that local jobs
+    are killed for a job that must start now. `mips`: how fast one of its processors is; `slots`:
+    how many claims it takes at a time, None for no limit (Hints 3.2).
     """
 
     processors: int
@@ -43,6 +44,11 @@ class SiteFacts:
     may_kill_local: bool = False
     mips: float = MIPS_DEFAULT
     slots: int | None = None
+    users: tuple[UserName, ...] = ()
+
+    def admits(self, user: UserName | None) -> bool:
+        """Whether this user's jobs may see the site; None is somebody of whom nothing is known."""
+        return admits(user, owner=self.owner, users=self.users)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +106,11 @@ class SiteView:
     is_probing: bool = False
     mips: float = MIPS_DEFAULT
     slots: int | None = None
+    users: tuple[UserName, ...] = ()
+
+    def admits(self, user: UserName | None) -> bool:
+        """Whether this user's jobs may see the site; None is somebody of whom nothing is known."""
+        return admits(user, owner=self.owner, users=self.users)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,11 +198,11 @@ class GridView:
         "_bandwidth",
         "_bandwidth_default",
         "_free",
+        "_guarded",
         "_idle",
         "_idle_max",
         "_idle_sum",
         "_near",
-        "_owners",
         "_probing",
         "_replicas",
         "_slots",
@@ -213,7 +224,7 @@ class GridView:
         self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
-        self._owners = {site.name: site.owner for site in self.sites if site.owner is not None}
+        self._guarded = {s.name: s for s in self.sites if s.owner is not None or s.users}
         self._probing = {site.name: True for site in self.sites if site.is_probing}
         self._replicas = replicas
         self._bandwidth = bandwidth
@@ -224,10 +235,10 @@ class GridView:
 
     def idle(self, user: UserName | None = None) -> dict[SiteName, int]:
         """Idle processors of the sites that `user` may use, in site order; a copy to count down."""
-        if not self._owners:
+        if not self._guarded:
             return dict(self._idle)
-        owners = self._owners
-        return {site: n for site, n in self._idle.items() if owners.get(site, user) == user}
+        shut = {name for name, site in self._guarded.items() if not site.admits(user)}
+        return {site: n for site, n in self._idle.items() if site not in shut}
 
     @property
     def idle_max(self) -> int:
@@ -307,7 +318,7 @@ class GridView:
         The file site is None where the execution site holds a replica itself; sites that no usable
         replica can reach are left out.
         """
-        key = (file, user if self._owners else None)
+        key = (file, user if self._guarded else None)
         if key not in self._near:
             sites = self.idle(user)
             costs = [(*self._nearest(file, site, sites), site) for site in sites]
@@ -329,3 +340,13 @@ class GridView:
             if source in sites and cost < best[0]:
                 best = (cost, source)
         return best
+
+
+def admits(user: UserName | None, *, owner: UserName | None, users: tuple[UserName, ...]) -> bool:
+    """Whether a site with this owner and these users is shown to this user's jobs."""
+    if owner not in (None, user):
+        return False
+    if not users:
+        return True
+    place = bisect_left(users, user or "")
+    return place < len(users) and users[place] == user

@@ -91,7 +91,7 @@ class Room:
 
     def _at(self, name: SiteName, owner: UserName) -> int:
         facts = self._sites.get(name)
-        return facts.processors if facts is not None and facts.owner in (None, owner) else 0
+        return facts.processors if facts is not None and facts.admits(owner) else 0
 
     def _most(self, owner: UserName) -> int:
         if owner not in self._largest:
@@ -109,7 +109,7 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
     views = [
         SiteView(name=s.name, processors=s.facts.processors, idle=s.facts.processors)
         for s in state.sites.values()
-        if is_usable(s) and s.facts.owner in (None, job.spec.owner)
+        if is_usable(s) and s.facts.admits(job.spec.owner)
     ]
     empty = GridView(
         views,

@@ -100,7 +100,7 @@ def choose_queue(state: State, job: Job) -> QueueName:
     lengths = {
         site.name: len(state.queues.jobs(QueueName(site.name)))
         for site in state.sites.values()
-        if site.facts.owner in (None, spec.owner)
+        if site.facts.admits(spec.owner)
         and (not is_single or site.facts.processors >= spec.largest)
     }
     return QueueName(min(lengths, key=lengths.__getitem__)) if lengths else GLOBAL

@@ -18,6 +18,7 @@ from koala.core import events as ev
 from koala.core.actions import Action, Wanted
 from koala.core.claiming import claim_when_answered, judge_when_due, on_granted
 from koala.core.ending import admit, await_try, distrust, on_cancel, on_missed
+from koala.core.grid import SiteFacts
 from koala.core.job import Claiming, Job, Starting
 from koala.core.losing import on_fenced, on_gone
 from koala.core.parameters import Parameters
@@ -114,9 +115,9 @@ class Scheduler(State):
                 on_reported(self, event)
             case ev.SiteRegistered():
                 site = self.sites.get(event.site)
-                before = None if site is None else (site.facts.grace_s, site.facts.owner)
+                before = None if site is None else _of_tries(site.facts)
                 on_registered(self, event, now)
-                if before != (event.facts.grace_s, event.facts.owner):
+                if before != _of_tries(event.facts):
                     self._await_tries(now)
             case ev.SiteDisconnected():
                 on_disconnected(self, event.site, now)
@@ -193,3 +194,8 @@ class Scheduler(State):
                 advance_start(self, job, now)
             case _:
                 pass
+
+
+def _of_tries(facts: SiteFacts) -> tuple[object, ...]:
+    """What of a site's facts the instants of tries depend on."""
+    return facts.grace_s, facts.owner, facts.users

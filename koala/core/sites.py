@@ -43,6 +43,7 @@ def view(
                 processors=site.facts.processors,
                 idle=0 if is_taken else max(0, site.idle() - placed.get(name, 0)),
                 owner=site.facts.owner,
+                users=site.facts.users,
                 is_probing=site.is_probing,
             )
         )

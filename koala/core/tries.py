@@ -83,4 +83,4 @@ def _series(state: State, job: Job) -> tuple[Instant, ...]:
 def _grace_s(state: State, job: Job) -> Seconds:
     """The largest of the sites that the job may use."""
     facts = [site.facts for site in state.sites.values()]
-    return max((f.grace_s for f in facts if f.owner in (None, job.spec.owner)), default=0.0)
+    return max((f.grace_s for f in facts if f.admits(job.spec.owner)), default=0.0)

@@ -33,11 +33,7 @@ def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserNam
     _check_not_yet(spec)
     _check_hold(spec, scheduler)
     _check_file(spec, scheduler)
-    sites = {
-        name: site
-        for name, site in scheduler.sites.items()
-        if site.facts.owner in (None, spec.owner)
-    }
+    sites = {name: site for name, site in scheduler.sites.items() if site.facts.admits(spec.owner)}
     if not scheduler.sites and not listed:
         return
     unseen = {
@@ -105,8 +101,9 @@ def _honoured(
 ) -> set[str] | None:
     """What the local managers of the sites that a component may use act on; None as long as there
     is one of which nobody knows."""
-    owners = {**listed, **{known: s.facts.owner for known, s in scheduler.sites.items()}}
-    usable = [site for site, of in owners.items() if of in (None, owner) and name in (None, site)]
+    seen = {known: s.facts.admits(owner) for known, s in scheduler.sites.items()}
+    shown = {**{site: of in (None, owner) for site, of in listed.items()}, **seen}
+    usable = [site for site, is_shown in shown.items() if is_shown and name in (None, site)]
     sites = [scheduler.sites.get(site) for site in usable]
     if not sites or None in sites:
         return None

@@ -265,6 +265,9 @@ class Session:
             known = ", ".join(sorted(guests.sites)) or "none"
             reason = f"unknown site {registration.site!r}: the configuration lists {known}"
             return self._refuse(reason, is_final=True)
+        owner = guests.sites.get(registration.site)
+        if owner is not None and not registration.facts.admits(owner):
+            return self._refuse(_not_of(owner, registration), is_final=True)
         if registration.epoch_seen > guests.epoch:
             reason = f"the agent has served epoch {registration.epoch_seen}, this is {guests.epoch}"
             return self._refuse(reason, is_final=False)
@@ -320,3 +323,13 @@ class Session:
 
 def _versions(newest: int, oldest: int) -> str:
     return f"{oldest} to {newest}" if 0 < oldest < newest else str(newest)
+
+
+def _not_of(owner: UserName, registration: Registration) -> str:
+    """A site whose two ends name different users could be used by nobody."""
+    facts = registration.facts
+    takes = f"those of {facts.owner}" if facts.owner else f"those of its {len(facts.users)} users"
+    return (
+        f"site {registration.site} belongs to {owner} by this daemon's configuration, and its agent"
+        f" takes only {takes}"
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from koala.wire import common
 from koala.wire.v1 import link_pb2 as pb
 
 HONOURS_MAX = 100
+USERS_MAX = 10_000
 HOSTS_MAX = 4096
 NAME_MAX = 256
 REASON_MAX = 2_000
@@ -249,6 +250,7 @@ def _registration(message: pb.FromAgent) -> Registration:
             owner=UserName(_text("owner", facts.owner)) if facts.owner else None,
             may_kill_local=facts.may_kill_local,
             honours=tuple(_text("honours", name) for name in facts.honours[:HONOURS_MAX]),
+            users=_users(facts.users),
         ),
         idle=_count("idle", register.idle, PROCESSORS_MAX),
         protocol_min=register.protocol_min,
@@ -673,6 +675,13 @@ def local_queue(queue: str) -> SiteName | None:
 
 def _site(value: str) -> SiteName:
     return SiteName(_matching("site", value, _SITE))
+
+
+def _users(names: Sequence[str]) -> tuple[UserName, ...]:
+    """Whose claims a site takes, each name once and in order, whatever the agent sent."""
+    if len(names) > USERS_MAX:
+        raise SpecError(f"users are {len(names)}: allowed are at most {USERS_MAX}")
+    return tuple(sorted({UserName(_text("users", name)) for name in names}))
 
 
 def _text(name: str, value: str, length_max: int = NAME_MAX) -> str:

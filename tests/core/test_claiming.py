@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koala.core.actions import ArmClaim, CancelTransfer, ClaimProcessors, StartTransfer, StopClaim
-from koala.core.events import SiteDrained, SiteRegistered
+from koala.core.events import SiteDisconnected, SiteDrained, SiteRegistered
 from koala.core.explain import why
 from koala.core.grid import SiteFacts
 from koala.core.job import Claiming, EndKind, InputMode
@@ -464,6 +464,21 @@ def test_what_was_held_is_forgotten_after_a_day(begin: Begin) -> None:
     script.at(day - 1).tell(a_job("j2", 8)).expect_nothing()
     script.cancel("j2").at(day + 1).tell(a_job("j3", 8))
     script.claimed("j3")
+
+
+@pytest.mark.parametrize("facts", [{"owner": "bob"}, {"users": ("bob", "cas")}])
+def test_a_job_neither_gets_nor_hears_of_a_site_that_is_not_for_its_user(
+    script: Script, facts: dict[str, Any]
+) -> None:
+    hidden, away = a_site("hidden", 16, **facts), a_site("away", 16, **facts)
+    script.tell(a_site("open", 8), hidden, away, SiteDisconnected(site=SiteName("away")))
+    script.tell(a_job("j1", 16, owner=UserName("ann"))).expect_nothing()
+    told = " ".join(why(script.scheduler, script.job("j1").id, script.now))
+    assert "open" in told
+    assert "hidden" not in told
+    assert "away" not in told
+    script.tell(a_job("j2", 16, owner=UserName("bob")))
+    script.expect(ClaimProcessors, site="hidden")
 
 
 @pytest.mark.parametrize("phase", ["Claiming", "Starting"])

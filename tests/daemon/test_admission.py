@@ -77,6 +77,17 @@ def test_a_site_of_another_owner_is_not_there() -> None:
         check(job(part(1, SiteName("adas"))), scheduler, NOBODY_LISTED)
 
 
+def test_a_site_that_takes_only_named_users_is_there_for_them() -> None:
+    scheduler = grid(delft=8)
+    facts = SiteFacts(processors=64, users=(UserName("ada"), UserName("bob")))
+    scheduler.handle(SiteRegistered(site=LEIDEN, facts=facts, idle=64), 1.0)
+    for owner in facts.users:
+        check(job(part(64), owner=owner), scheduler, NOBODY_LISTED)
+    for other in ("", "ad", "cas"):
+        with pytest.raises(RejectedError, match="largest site is delft"):
+            check(job(part(64), owner=other), scheduler, NOBODY_LISTED)
+
+
 def test_an_unknown_or_too_small_fixed_site_is_refused() -> None:
     with pytest.raises(RejectedError, match="wants site 'utrecht': known sites are delft, leiden"):
         check(job(part(1, SiteName("utrecht"))), grid(delft=8, leiden=4), NOBODY_LISTED)

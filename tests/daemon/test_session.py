@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from koala.core.grid import SiteFacts
 from koala.core.job import ClaimPhase
-from koala.core.values import ClaimId, SiteName
+from koala.core.values import ClaimId, SiteName, UserName
 from koala.daemon.marks import Verdict
 from koala.daemon.session import (
     End,
@@ -34,14 +35,20 @@ GUESTS = Guests(epoch=5, sites={SiteName("delft"): None}, is_open=False)
 GRANTED = ClaimNews(claim=ClaimId("j1/1/0/1"), phase=ClaimPhase.GRANTED, nonce="n")
 
 
-def registration(*, site: str = "delft", protocol: int = 1, epoch_seen: int = 5) -> Registration:
+def registration(
+    *,
+    site: str = "delft",
+    protocol: int = 1,
+    epoch_seen: int = 5,
+    facts: SiteFacts = SiteFacts(processors=4),
+) -> Registration:
     return Registration(
         protocol=protocol,
         version="1",
         site=SiteName(site),
         session="s",
         epoch_seen=epoch_seen,
-        facts=SiteFacts(processors=4),
+        facts=facts,
         idle=4,
     )
 
@@ -95,6 +102,21 @@ def test_what_comes_while_the_core_takes_the_inventory_is_heard_after_it() -> No
     assert kinds(outputs) == ["stop", "wanted_end", "beat", "Hear"]
     assert machine.is_live
     assert machine.receive(GRANTED, 0.3) == [Hear(GRANTED)]
+
+
+def test_a_site_whose_two_ends_name_different_users_is_refused_for_good() -> None:
+    """Nobody could use it, and neither side's word may be passed over in silence."""
+    guests = Guests(epoch=5, sites={SiteName("delft"): UserName("ann")}, is_open=False)
+
+    def told(**facts: Any) -> list[Output]:
+        machine = Session(guests, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
+        return machine.receive(registration(facts=SiteFacts(processors=4, **facts)), 0.0)
+
+    belongs = "site delft belongs to ann by this daemon's configuration, and its agent takes only"
+    assert rejection(told(owner=UserName("bob"))) == (f"{belongs} those of bob", True)
+    others = (UserName("bob"), UserName("cas"))
+    assert rejection(told(users=others)) == (f"{belongs} those of its 2 users", True)
+    assert told(users=(UserName("ann"), *others)) == told(owner=UserName("ann")) == told() == []
 
 
 def test_another_protocol_is_refused_for_good() -> None:

@@ -312,6 +312,7 @@ class Facts(_message.Message):
     OWNER_FIELD_NUMBER: _builtins.int
     HONOURS_FIELD_NUMBER: _builtins.int
     MAY_KILL_LOCAL_FIELD_NUMBER: _builtins.int
+    USERS_FIELD_NUMBER: _builtins.int
     processors: _builtins.int
     grace_s: _builtins.float
     starts_after_stop: _builtins.bool
@@ -327,6 +328,10 @@ class Facts(_message.Message):
     def honours(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Of hostCount, minMemory, queue and project those that the local manager acts on."""
 
+    @_builtins.property
+    def users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """whose claims it takes, sorted; none: everybody's, or only the owner's"""
+
     def __init__(
         self,
         *,
@@ -338,10 +343,11 @@ class Facts(_message.Message):
         owner: _builtins.str = ...,
         honours: _abc.Iterable[_builtins.str] | None = ...,
         may_kill_local: _builtins.bool = ...,
+        users: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "grace_s", b"grace_s", "honours", b"honours", "may_kill_local", b"may_kill_local", "owner", b"owner", "processors", b"processors", "serves", b"serves", "starts_after_stop", b"starts_after_stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "grace_s", b"grace_s", "honours", b"honours", "may_kill_local", b"may_kill_local", "owner", b"owner", "processors", b"processors", "serves", b"serves", "starts_after_stop", b"starts_after_stop", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

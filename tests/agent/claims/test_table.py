@@ -77,9 +77,18 @@ LOST = StarterLost(claim=CLAIM, nonce="n")
 TELL_STOP = TellStarter(claim=CLAIM, nonce="n", message=STOP)
 
 
-def a_hold(claim: ClaimId = CLAIM, *, is_granted: bool = False, **program: object) -> HoldOrdered:
+def a_hold(
+    claim: ClaimId = CLAIM, *, is_granted: bool = False, owner: str = "", **program: object
+) -> HoldOrdered:
     wanted = Program(**{"executable": "/bin/true", **program})  # type: ignore[arg-type]
-    hold = Hold(claim=claim, processors=4, hold_s=60.0, program=wanted, is_granted=is_granted)
+    hold = Hold(
+        claim=claim,
+        processors=4,
+        hold_s=60.0,
+        program=wanted,
+        is_granted=is_granted,
+        owner=owner,
+    )
     return HoldOrdered(hold=hold, secret="s")
 
 
@@ -234,10 +243,26 @@ def test_a_withdrawal_that_is_not_confirmed_is_ordered_again(script: Script) -> 
 
 
 def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
-    for limits in ({"processors_max": 3}, {"hold_max_s": 59.0}):
-        end = gone(Script(**limits).tell(a_hold()))
-        assert end.kind is EndKind.REFUSED
-        assert "this site allows" in end.reason
+    """Each refusal has the value, the key of the configuration, and what it allows."""
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"processors_max": 3}, "4 processors: site.largest_claim allows 3 here"),
+        ({"hold_max_s": 59.0}, "a hold of 60 s: site.longest_hold_s allows 59 s here"),
+        ({"users": ("ann",)}, "a claim of bob: accounts.user allows those of ann here"),
+    ]
+    for limits, reason in cases:
+        end = gone(Script(**limits).tell(a_hold(owner="bob")))
+        assert end == End(kind=EndKind.REFUSED, reason=reason)
+
+
+def test_the_users_whom_a_site_serves_are_named_a_few_at_a_time() -> None:
+    limits: dict[str, object] = {
+        "users": tuple(f"u{i}" for i in range(7)),
+        "users_key": "accounts.map",
+    }
+    assert gone(Script(**limits).tell(a_hold(owner=""))).reason == (
+        "a claim of nobody: accounts.map allows those of u0, u1, u2, u3, u4 and 2 others here"
+    )
+    assert Submit in map(type, Script(**limits).tell(a_hold(owner="u6")))
 
 
 def test_where_a_starter_checked_in_is_told_for_as_long_as_it_may_matter(script: Script) -> None:

@@ -60,6 +60,10 @@ address = "10.0.0.1"
 owner = "anna"
 longest_hold_s = 900
 largest_claim = 32
+executables = ["/opt/apps"]
+[accounts]
+mode = "user"
+user = "anna"
 [lrm]
 kind = "emulated"
 discipline = "easy"

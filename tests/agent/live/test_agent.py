@@ -396,9 +396,9 @@ async def test_the_site_s_own_limits_win_over_what_the_daemon_asks(tmp_path: Pat
         )
         gone = await session.claim(large, GONE)
         assert gone.end.kind == "refused"
-        assert gone.end.reason == "3 processors: this site allows 2"
+        assert gone.end.reason == "3 processors: site.largest_claim allows 2 here"
         gone = await session.claim(long, GONE)
-        assert gone.end.reason == "a hold of 31 s: this site allows 30 s"
+        assert gone.end.reason == "a hold of 31 s: site.longest_hold_s allows 30 s here"
         await session.next("site", lambda report: report.through == 2 and report.idle == 4)
 
 

@@ -1,0 +1,79 @@
+"""Which programs a site starts, where its owner lists folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koala_agent.programs import NotAllowedError, permitted
+from koala_agent.values import Program
+
+
+@pytest.fixture
+def apps(tmp_path: Path) -> Path:
+    """A site's folder of programs beside a user's own, which has links into it and a copy."""
+    apps = tmp_path / "apps"
+    for path in (apps / "bin" / "ocean", tmp_path / "home" / "ocean", tmp_path / "apps2" / "ocean"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    (tmp_path / "home" / "link").symlink_to(apps / "bin" / "ocean")
+    (apps / "out").symlink_to(tmp_path / "home" / "ocean")
+    return apps
+
+
+def refusal(program: Program, *folders: Path) -> str:
+    with pytest.raises(NotAllowedError) as caught:
+        permitted(program, tuple(map(str, folders)))
+    return str(caught.value)
+
+
+def test_a_site_without_a_list_starts_anything() -> None:
+    for name in ("ocean", "./ocean", "/home/ann/ocean"):
+        program = Program(executable=name, environment=(("PATH", "/home/ann"),))
+        assert permitted(program, ()) == program
+
+
+def test_what_is_started_is_what_was_compared(apps: Path) -> None:
+    """A link that its owner turns elsewhere between the look and the start changes nothing."""
+    link = apps.parent / "home" / "link"
+    allowed = permitted(Program(executable=str(link)), (str(apps),))
+    assert allowed.executable == str(apps / "bin" / "ocean")
+
+
+def test_a_list_may_itself_be_named_by_a_link(apps: Path) -> None:
+    alias = apps.parent / "alias"
+    alias.symlink_to(apps)
+    allowed = permitted(Program(executable=str(alias / "bin" / "ocean")), (str(alias),))
+    assert allowed.executable == str(apps / "bin" / "ocean")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "home/ocean",
+        "apps/../home/ocean",
+        "apps/out",
+        "apps2/ocean",
+        "apps",
+        "apps/bin/../../home/x",
+    ],
+)
+def test_what_lies_elsewhere_is_refused_with_what_is_allowed(apps: Path, name: str) -> None:
+    told = refusal(Program(executable=f"{apps.parent}/{name}"), apps, Path("/opt/sim"))
+    assert f"executable '{apps.parent}/{name}'" in told
+    assert f"site.executables allows programs below {apps}, /opt/sim" in told
+
+
+def test_a_file_that_the_job_brings_along_is_not_one_of_the_site_s(apps: Path) -> None:
+    for name in ("ocean", "./bin/ocean", "bin/ocean", ""):
+        assert "is no absolute path" in refusal(Program(executable=name), apps)
+
+
+@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH"])
+def test_a_job_does_not_say_what_is_run_or_loaded_by_variables(apps: Path, name: str) -> None:
+    ocean = str(apps / "bin" / "ocean")
+    program = Program(executable=ocean, environment=(("OMP_NUM_THREADS", "4"), (name, "/home")))
+    assert f"environment variable {name}" in refusal(program, apps)
+    harmless = Program(executable=ocean, environment=program.environment[:1])
+    assert permitted(harmless, (str(apps),)) == harmless
