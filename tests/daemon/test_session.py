@@ -32,6 +32,7 @@ from koala.wire.codec import (
 )
 
 GUESTS = Guests(epoch=5, sites={SiteName("delft"): None}, is_open=False)
+FACTS = SiteFacts(processors=4)
 GRANTED = ClaimNews(claim=ClaimId("j1/1/0/1"), phase=ClaimPhase.GRANTED, nonce="n")
 
 
@@ -40,7 +41,7 @@ def registration(
     site: str = "delft",
     protocol: int = 1,
     epoch_seen: int = 5,
-    facts: SiteFacts = SiteFacts(processors=4),
+    facts: SiteFacts = FACTS,
 ) -> Registration:
     return Registration(
         protocol=protocol,

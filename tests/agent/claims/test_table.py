@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -244,7 +245,7 @@ def test_a_withdrawal_that_is_not_confirmed_is_ordered_again(script: Script) -> 
 
 def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
     """Each refusal has the value, the key of the configuration, and what it allows."""
-    cases: list[tuple[dict[str, object], str]] = [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"processors_max": 3}, "4 processors: site.largest_claim allows 3 here"),
         ({"hold_max_s": 59.0}, "a hold of 60 s: site.longest_hold_s allows 59 s here"),
         ({"users": ("ann",)}, "a claim of bob: accounts.user allows those of ann here"),
@@ -255,7 +256,7 @@ def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
 
 
 def test_the_users_whom_a_site_serves_are_named_a_few_at_a_time() -> None:
-    limits: dict[str, object] = {
+    limits: dict[str, Any] = {
         "users": tuple(f"u{i}" for i in range(7)),
         "users_key": "accounts.map",
     }

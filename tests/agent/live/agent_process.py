@@ -131,14 +131,16 @@ async def agent_process(
     agent: str = "",
     rest: str = "",
 ) -> AsyncIterator[AgentProcess]:
-    """An agent for the length of a block. `agent` are more keys of [agent], `rest` comes after
-    [site], whose first keys it may continue."""
+    """An agent of the fake daemon's only user, for the length of a block. `agent` are more keys of
+    [agent], `rest` comes after [site], whose first keys it may continue."""
     text = f"""
 [agent]
 site = "{site}"
 daemon = "DAEMON"
 state_dir = "STATE"
 {agent}
+[accounts]
+user = "anna"
 [site]
 processors = {processors}
 {rest}

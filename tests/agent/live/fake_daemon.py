@@ -308,6 +308,7 @@ def hold(
     hold_s: float = 60.0,
     is_granted: bool = False,
     no_barrier: bool = False,
+    owner: str = "anna",
     executable: str = "/bin/sh",
     **program: Any,
 ) -> link_pb2.ToAgent:
@@ -317,7 +318,7 @@ def hold(
             claim=claim,
             ask_number=ask_number,
             is_granted=is_granted,
-            owner="anna",
+            owner=owner,
             processors=processors,
             hold_s=hold_s,
             no_barrier=no_barrier,

@@ -402,6 +402,44 @@ async def test_the_site_s_own_limits_win_over_what_the_daemon_asks(tmp_path: Pat
         await session.next("site", lambda report: report.through == 2 and report.idle == 4)
 
 
+async def test_another_user_s_claim_is_refused_whatever_the_daemon_asks(tmp_path: Path) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job):
+        session = await daemon.live(hold(claim, *FOREVER, owner="bob"))
+        facts = session.register.facts
+        assert (facts.owner, list(facts.users)) == ("anna", [])
+        gone = await session.claim(claim, GONE)
+        reason = "a claim of bob: accounts.user allows those of anna here"
+        assert (gone.end.kind, gone.end.reason) == ("refused", reason)
+
+
+async def test_a_program_that_the_site_does_not_list_is_refused_and_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    job = a_job()
+    listed, other = f"{job}/1/0/1", f"{job}/1/1/1"
+    folder = tmp_path / "apps"
+    folder.mkdir()
+    (folder / "program").write_text("#!/bin/sh\necho listed\n")
+    (folder / "program").chmod(0o755)
+    rest = f'executables = ["{folder}"]'
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=job, rest=rest) as agent,
+    ):
+        session = await daemon.live(
+            hold(other, *FOREVER),
+            hold(listed, executable=str(folder / "program"), no_barrier=True, ask_number=2),
+        )
+        gone = await session.claim(other, GONE)
+        assert gone.end.kind == "refused"
+        assert f"site.executables allows programs below {folder}" in gone.end.reason
+        gone = await session.claim(listed, GONE)
+        assert (gone.end.kind, list(gone.end.statuses)) == ("exited", [0])
+        assert not (agent.state_dir / "claims" / other.replace("/", "-") / ".koala").exists()
+
+
 async def test_what_does_not_start_within_the_grace_time_is_refused(tmp_path: Path) -> None:
     job = a_job()
     first, second = f"{job}/1/0/1", f"{job}/1/1/1"
