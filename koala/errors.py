@@ -5,6 +5,7 @@ KoalaError
 ├── UnknownJobError      no job with this id, or not visible to this user
 ├── UnknownSiteError     no site with this name
 ├── RejectedError        right, but not here or not now (too large for all sites, queue full)
+│   └── ExhaustedError   right, and possible when there is room again: try later
 ├── ConfigError          a configuration file is wrong
 │   └── WorkloadError    a log of jobs is malformed
 ├── JournalError         the journal is damaged, of another format, or cannot be written
@@ -62,6 +63,10 @@ class UnknownSiteError(KoalaError):
 
 class RejectedError(KoalaError):
     """The request is right, but not possible on this grid, or not now."""
+
+
+class ExhaustedError(RejectedError):
+    """The request is right, and there is no room for it now; the message says of what."""
 
 
 class ConfigError(KoalaError):

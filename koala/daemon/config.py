@@ -4,7 +4,8 @@ Every error is a ConfigError that names the file, the key, the value and what is
 paths are relative to the file's folder. `docs/operating.md` and the examples in `deploy/` show it
 in use:
 
-    [daemon]        listen, state_dir, spool, open, log_level, beat_s, silence_s
+    [daemon]        listen, state_dir, spool, open, log_level, beat_s, silence_s, low_disk_mb,
+                    ballast_mb
     [parameters]    any of koala.core.parameters, by name
     [policies]      placement, claiming, deadlines, queueing: names of policies
     [sites.NAME]    owner; when any is listed, only these may register unless daemon.open is true
@@ -30,11 +31,13 @@ from koala.core.values import SiteName, UserName
 from koala.errors import ConfigError
 from koala.policies import chosen
 
+MB = 1_000_000
 DEFAULT_LISTEN = "127.0.0.1:7740"
 
 SiteText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+Megabytes = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
 
 
@@ -52,6 +55,8 @@ class DaemonTable(Table, frozen=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     beat_s: Seconds = 2.0
     silence_s: Seconds = 15.0
+    low_disk_mb: Megabytes = 64.0
+    ballast_mb: Megabytes = 16.0
 
 
 class PoliciesTable(Table, frozen=True):
@@ -110,6 +115,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str
     beat_s: float
     silence_s: float
+    low_disk_bytes: int
+    ballast_bytes: int
     parameters: Parameters
     policies: Policies
     policy_names: tuple[tuple[str, str], ...]
@@ -171,6 +178,8 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         log_level=daemon.log_level,
         beat_s=daemon.beat_s,
         silence_s=daemon.silence_s,
+        low_disk_bytes=int(daemon.low_disk_mb * MB),
+        ballast_bytes=int(daemon.ballast_mb * MB),
         parameters=_parameters(file.parameters, source),
         policies=policies,
         policy_names=tuple(names.items()),

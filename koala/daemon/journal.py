@@ -30,6 +30,7 @@ from koala.daemon.records import (
     Mark,
     Notice,
     Record,
+    Row,
     mark_text,
     read_mark,
     read_rows,
@@ -133,6 +134,7 @@ class Journal:
         self._connection = connection
         self._marked = read_mark(place.read_mark(), source=str(place.mark_path))
         self._has_failed = False
+        self.make_room: Callable[[], bool] = lambda: False  # asked when a commit finds none
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="notices")
         self._read_connection: sqlite3.Connection | None = None  # of the reader's thread
@@ -224,15 +226,14 @@ class Journal:
         rows, mark = rows_of(batch.records, self.mark)
         try:
             self._place.check()
-            with self._connection:
-                self._connection.execute("BEGIN IMMEDIATE")
-                self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", rows)
-                self._append_notices(batch.notices)
-                if batch.digest is not None:
-                    last = batch.records[-1].seq if batch.records else self.seq
-                    self._connection.execute(
-                        "INSERT OR REPLACE INTO digest VALUES (?, ?)", (last, batch.digest)
-                    )
+            try:
+                self._write(batch, rows)
+            except sqlite3.OperationalError as error:
+                # Of a full disk alone SQLite takes the whole transaction back; after any other
+                # error nobody knows what is there, and trying again could hide a loss.
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.make_room():
+                    raise
+                self._write(batch, rows)
             self._place.check()
             if batch.records:
                 self.mark, self.last_at = mark, batch.records[-1].at
@@ -240,6 +241,26 @@ class Journal:
         except (sqlite3.Error, OSError) as error:
             self._has_failed = True
             raise DiskError(f"{self.path}: cannot be written: {error}") from error
+
+    def _write(self, batch: Batch, rows: Sequence[Row]) -> None:
+        first_notice = self._first_kept(batch.notices)
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._connection.executemany(
+                "INSERT INTO notice VALUES (?, ?, ?, ?, ?, ?)",
+                [(n.number, n.at, n.job, n.site, n.phase, n.text) for n in batch.notices],
+            )
+            if first_notice > self.first_notice:
+                self._connection.execute("DELETE FROM notice WHERE number < ?", (first_notice,))
+            if batch.digest is not None:
+                last = batch.records[-1].seq if batch.records else self.seq
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO digest VALUES (?, ?)", (last, batch.digest)
+                )
+        self.first_notice = first_notice
+        if batch.notices:
+            self.notice_number = batch.notices[-1].number
 
     async def notices(self, after: int, limit: int) -> list[Notice]:
         """Kept notices with a greater number, the oldest first, at most `limit`."""
@@ -259,18 +280,12 @@ class Journal:
         self._connection.close()
         self._place.close()
 
-    def _append_notices(self, notices: Sequence[Notice]) -> None:
-        if not notices:
-            return
-        self._connection.executemany(
-            "INSERT INTO notice VALUES (?, ?, ?, ?, ?, ?)",
-            [(n.number, n.at, n.job, n.site, n.phase, n.text) for n in notices],
-        )
-        self.notice_number = notices[-1].number
-        keep_from = self.notice_number - NOTICES_MAX + 1
-        if keep_from - self.first_notice >= _NOTICES_SPARE:
-            self._connection.execute("DELETE FROM notice WHERE number < ?", (keep_from,))
-            self.first_notice = keep_from
+    def _first_kept(self, notices: Sequence[Notice]) -> int:
+        """The first notice to be kept when these are there; old ones are removed in lots."""
+        last = notices[-1].number if notices else self.notice_number
+        keep_from = last - NOTICES_MAX + 1
+        is_due = keep_from - self.first_notice >= _NOTICES_SPARE
+        return keep_from if is_due else self.first_notice
 
     def _notices(self, after: int, limit: int) -> list[Notice]:
         if self._read_connection is None:

@@ -33,6 +33,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import digest
 from koala.daemon.config import Config, read_config
 from koala.daemon.desk import Desk
+from koala.daemon.disk import Disk
 from koala.daemon.effects import Effects
 from koala.daemon.gate import Gate
 from koala.daemon.journal import Journal, overtaken
@@ -197,9 +198,21 @@ class Daemon:
         notices = Notices(journal)
         self._publish_notices = [notices.publish, _log_notices]
         pump.deliver_to(_Receiver(effects, self._publish_notices))
-        figures = Figures(scheduler, pump, desk, roster, notices)
+        disk = Disk(
+            config.state_dir,
+            low_bytes=config.low_disk_bytes,
+            ballast_bytes=config.ballast_bytes,
+        )
+        journal.make_room = disk.give_up_ballast
+        figures = Figures(scheduler, pump, desk, roster, notices, disk)
         service = Service(
-            pump, notices, roster, logs, version=software_version(), metrics=figures.picture
+            pump,
+            notices,
+            roster,
+            logs,
+            version=software_version(),
+            disk=disk,
+            metrics=figures.picture,
         )
         for publication in recovered.publications:
             publish_outputs(publication)
@@ -207,7 +220,11 @@ class Daemon:
         self.address = f"{_reachable(config.listen)}:{port}"
         async with asyncio.TaskGroup() as group:
             pumping = group.create_task(pump.run())
-            others = [group.create_task(desk.run()), group.create_task(self._publish(spool))]
+            others = [
+                group.create_task(desk.run()),
+                group.create_task(disk.run()),
+                group.create_task(self._publish(spool)),
+            ]
             others += self._bus(group)
             relay = group.create_task(self._relay(effects, streams, secret))
             try:
@@ -308,13 +325,20 @@ class Figures:
     """What `koala metrics` shows."""
 
     def __init__(
-        self, scheduler: Scheduler, pump: Pump, desk: Desk, roster: Roster, notices: Notices
+        self,
+        scheduler: Scheduler,
+        pump: Pump,
+        desk: Desk,
+        roster: Roster,
+        notices: Notices,
+        disk: Disk,
     ) -> None:
         self._scheduler = scheduler
         self._pump = pump
         self._desk = desk
         self._roster = roster
         self._notices = notices
+        self._disk = disk
         self._process = psutil.Process()
 
     def picture(self, scheduler: Scheduler) -> dict[str, Any]:
@@ -348,6 +372,7 @@ class Figures:
             "notices": self._notices.last,
             "watchers": self._notices.watchers,
             "sessions": len(self._roster.sessions),
+            "disk": {"free_bytes": self._disk.free_bytes, "is_low": self._disk.is_low},
             "loop_lag_s": round(self._desk.lag_s, 6),
             "memory_bytes": self._process.memory_info().rss,
             "memory_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

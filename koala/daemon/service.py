@@ -33,6 +33,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, sites_picture, summary, whole_picture
 from koala.core.values import JobId, SiteName, UserName
 from koala.daemon.admission import at_queue, check, check_deadline, warnings
+from koala.daemon.disk import Disk
 from koala.daemon.gate import abort, user_of
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
@@ -97,6 +98,7 @@ class Service(KoalaServicer):
         logs: Logs,
         *,
         version: str,
+        disk: Disk,
         metrics: Callable[[Scheduler], dict[str, Any]],
     ) -> None:
         self._pump = pump
@@ -104,6 +106,7 @@ class Service(KoalaServicer):
         self._roster = roster
         self._logs = logs
         self._version = version
+        self._disk = disk
         self._metrics = metrics
 
     @_answering
@@ -171,6 +174,7 @@ class Service(KoalaServicer):
                 raise RejectedError(f"the placement queues are full: they hold {limit} jobs")
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=told)
+            self._disk.require_room()
             job = turn.new_job()
             turn.tell(JobSubmitted(job=job, spec=reading.spec, key=key, digest=digest))
             return pb.Submitted(job=job, warnings=told)

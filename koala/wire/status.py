@@ -15,6 +15,7 @@ import grpc
 
 from koala.errors import (
     ConfigError,
+    ExhaustedError,
     JournalError,
     KoalaError,
     LocalManagerError,
@@ -36,6 +37,7 @@ _CODES: tuple[tuple[type[KoalaError], grpc.StatusCode], ...] = (
     (SpecError, grpc.StatusCode.INVALID_ARGUMENT),
     (UnknownJobError, grpc.StatusCode.NOT_FOUND),
     (UnknownSiteError, grpc.StatusCode.NOT_FOUND),
+    (ExhaustedError, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (RejectedError, grpc.StatusCode.FAILED_PRECONDITION),
     (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
     (JournalError, grpc.StatusCode.DATA_LOSS),
@@ -44,7 +46,11 @@ _CODES: tuple[tuple[type[KoalaError], grpc.StatusCode], ...] = (
     (KoalaError, grpc.StatusCode.INTERNAL),
 )
 _KINDS: dict[str, type[KoalaError]] = {kind.__name__: kind for kind, _ in _CODES}
-_WORDS = {SpecError: "spec", RejectedError: "rejected"}
+_WORDS: dict[type[KoalaError], str] = {
+    SpecError: "spec",
+    RejectedError: "rejected",
+    ExhaustedError: "exhausted",
+}
 
 _UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 """Codes that gRPC itself gives when the other side does not answer."""
@@ -83,7 +89,9 @@ def from_status(
         return UnreachableError(text)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return SpecError(text)
-    if code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.FAILED_PRECONDITION):
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return ExhaustedError(text)
+    if code is grpc.StatusCode.FAILED_PRECONDITION:
         return RejectedError(text)
     return KoalaError(f"{code.name}: {text}")
 
@@ -102,8 +110,9 @@ def from_submitted(reply: koala_pb2.Submitted) -> KoalaError | None:
     """The error of one submission, or None when it was accepted."""
     if not reply.error:
         return None
-    if reply.error_kind == _WORDS[RejectedError]:
-        return RejectedError(reply.error)
+    for kind in (RejectedError, ExhaustedError):
+        if reply.error_kind == _WORDS[kind]:
+            return kind(reply.error)
     position = None
     if reply.line:
         position = Position(line=reply.line, column=reply.column, source=reply.source)

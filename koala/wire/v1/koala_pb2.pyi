@@ -212,7 +212,7 @@ class Submitted(_message.Message):
     error: _builtins.str
     """not accepted; nothing changed"""
     error_kind: _builtins.str
-    """spec, rejected"""
+    """spec, rejected, exhausted"""
     line: _builtins.int
     column: _builtins.int
     source: _builtins.str

@@ -1,0 +1,234 @@
+"""A disk that is full, or fails: what runs goes on, what is new is refused, nothing is lost."""
+
+import asyncio
+import os
+import resource
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koala.client import Client
+from koala.core.events import Woken
+from koala.daemon.disk import BALLAST, MB, Disk
+from koala.daemon.journal import Journal
+from koala.daemon.records import Batch, Record
+from koala.errors import DiskError, ExhaustedError, JournalError, UnreachableError
+from tests.daemon.fake_agent import FakeAgent
+from tests.daemon.running import config_of, running
+from tests.daemon.test_process import configured, run_daemon, started
+
+ONE = "&(executable=/bin/true)(count=4)"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 4 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small disk")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path, leave: int) -> Path:
+    """Leave so many bytes free."""
+    found = os.statvfs(folder)
+    filler = folder / "filler"
+    with filler.open("ab") as file:
+        os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - leave)
+    return filler
+
+
+# --- the disk itself ------------------------------------------------------------------------------
+
+
+def test_a_low_disk_refuses_and_says_how_much_is_free_and_needed(small: Path) -> None:
+    disk = Disk(small, low_bytes=1 * MB, ballast_bytes=0)
+    disk.require_room()
+    filler = fill(small, 500_000)
+    with pytest.raises(ExhaustedError, match=r"0\.5 MB are free at .*disk, 1\.0 MB are needed"):
+        disk.require_room()
+    filler.unlink()
+    disk.require_room()
+
+
+def test_the_ballast_is_made_given_up_and_made_again(small: Path) -> None:
+    disk = Disk(small, low_bytes=1 * MB, ballast_bytes=MB)
+    disk.look()
+    ballast = small / BALLAST
+    assert ballast.stat().st_blocks * 512 >= MB, "it takes its room"
+    assert ballast.stat().st_mode & 0o777 == 0o600
+    filler = fill(small, 0)
+    assert disk.give_up_ballast()
+    assert disk.free_bytes >= MB
+    disk.look()
+    assert not ballast.exists(), "as long as the disk is low"
+    assert not disk.give_up_ballast()
+    filler.unlink()
+    disk.look()
+    assert ballast.exists()
+
+
+def test_a_disk_without_room_for_a_ballast_has_none(small: Path) -> None:
+    Disk(small, low_bytes=0, ballast_bytes=1_000 * MB).look()
+    assert list(small.iterdir()) == []
+
+
+# --- commits --------------------------------------------------------------------------------------
+
+
+def filled_journal(folder: Path) -> Journal:
+    """With hundred events, and not a page more to be had."""
+    journal = Journal.open(folder)
+    assert list(journal.records()) == []
+    journal.append(batch(1, 100))
+    (pages,) = journal._connection.execute("PRAGMA page_count").fetchone()
+    journal._connection.execute(f"PRAGMA max_page_count = {pages}")
+    return journal
+
+
+def batch(first: int, last: int) -> Batch:
+    return Batch(
+        records=[
+            Record(seq=seq, at=1.0, event=Woken(), answers=["x" * 1000])
+            for seq in range(first, last + 1)
+        ]
+    )
+
+
+def test_a_commit_that_finds_no_room_is_made_once_more_when_there_is_some(tmp_path: Path) -> None:
+    journal = filled_journal(tmp_path)
+    asked = []
+
+    def make_room() -> bool:
+        asked.append(journal.seq)
+        journal._connection.execute("PRAGMA max_page_count = 10000")
+        return True
+
+    journal.make_room = make_room
+    journal.append(batch(101, 200))
+    assert asked == [100]
+    journal.close()
+    again = Journal.open(tmp_path)
+    assert len(list(again.records())) == 200
+    again.close()
+
+
+def test_a_commit_that_finds_no_room_at_all_changes_nothing(tmp_path: Path) -> None:
+    journal = filled_journal(tmp_path)
+    with pytest.raises(DiskError, match=r"journal\.db: cannot be written: database or disk"):
+        journal.append(batch(101, 200))
+    journal.close()
+    again = Journal.open(tmp_path)
+    assert len(list(again.records())) == 100
+    again.close()
+
+
+def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
+    """After a failed write or fsync nobody knows what the disk has."""
+    journal = filled_journal(tmp_path)
+    journal.make_room = lambda: pytest.fail("it was tried again")
+
+    class Failing:
+        def __enter__(self) -> None:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            raise error
+
+        def __exit__(self, *_: object) -> None:
+            raise AssertionError
+
+    connection, journal._connection = journal._connection, Failing()  # type: ignore[assignment]
+    with pytest.raises(DiskError, match="disk I/O error"):
+        journal.append(batch(101, 101))
+    journal._connection = connection
+    journal.close()
+
+
+# --- the daemon -----------------------------------------------------------------------------------
+
+
+@pytest.mark.live
+async def test_jobs_end_on_a_full_disk_and_new_ones_come_when_there_is_room_again(
+    small: Path,
+) -> None:
+    config = config_of(small, parameters="claiming_step_min_s = 0.05")
+    config = type(config)(
+        **{
+            **{name: getattr(config, name) for name in config.__struct_fields__},
+            "low_disk_bytes": 1 * MB,
+            "ballast_bytes": 1 * MB,
+        }
+    )
+    async with running(config) as daemon, asyncio.TaskGroup() as group, asyncio.timeout(60):
+        agent = FakeAgent(daemon.address, ends_at_once=False)
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client:
+            jobs = [(await client.submit(ONE, key=f"k{n}")).job for n in range(2)]
+            await agent.until("release", 2)
+            filler = fill(small, 0)
+            with pytest.raises(ExhaustedError, match="disk is nearly full"):
+                await client.submit(ONE, key="k2")
+            assert (await client.submit(ONE, key="k1")).job == jobs[1], "it was accepted before"
+            assert (await client.metrics())["disk"]["is_low"]
+            for claim in list(agent.claims):
+                agent.end(claim)
+            assert await client.wait_all(jobs) == dict.fromkeys(jobs, "Finished")
+            filler.unlink()
+            later = (await client.submit(ONE, key="k2")).job
+            await agent.until("release", 3)
+            agent.end(f"{later}/1/0/1")
+            assert await client.wait(later) == "Finished"
+        staying.cancel()
+    async with running(config) as daemon, Client(daemon.address) as client:
+        assert [job["phase"] for job in await client.list_jobs()] == ["Finished"] * 3
+
+
+@pytest.mark.live
+async def test_a_write_that_fails_ends_the_daemon_before_anybody_is_answered(
+    tmp_path: Path,
+) -> None:
+    """The kernel refuses to let any file of the process grow: a write fails, and not for room."""
+    config = configured(tmp_path)
+    with started(config) as (process, address):
+        async with Client(address) as client, asyncio.timeout(60):
+            first = (await client.submit(ONE, key="first")).job
+            size = (tmp_path / "state" / "journal.db-wal").stat().st_size
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size))
+            with pytest.raises(UnreachableError):
+                await client.submit(ONE, key="second")
+        assert process.wait(30) == 74
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert f"koala daemon: {tmp_path}/state/journal.db: cannot be written: disk I/O error" in said
+    assert "Traceback" not in said
+    with started(config) as (_, address):
+        async with Client(address) as client, asyncio.timeout(60):
+            assert [job["job"] for job in await client.list_jobs()] == [first]
+            assert (await client.submit(ONE, key="first")).job == first
+
+
+@pytest.mark.live
+async def test_a_journal_deleted_under_the_daemon_ends_it(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    with started(config) as (process, address):
+        async with Client(address) as client, asyncio.timeout(60):
+            await client.submit(ONE)
+            (tmp_path / "state" / "journal.db").unlink()
+            with pytest.raises(UnreachableError):
+                await client.submit(ONE)
+        assert process.wait(30) == 74
+    run = run_daemon(config)
+    assert run.returncode == 1, "an empty journal in its place is not taken for the old one"
+    assert "had been committed" in run.stderr
+
+
+def test_what_cannot_be_written_is_a_journal_error() -> None:
+    assert issubclass(DiskError, JournalError)
