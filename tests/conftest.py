@@ -50,6 +50,11 @@ def pytest_make_collect_report(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Over several workers what is slow begins first, so that none ends long after the others."""
+    """Over several workers what is slow begins first, so that none ends long after the others.
+    Tests that need root are no tests for anybody else; continuous integration is root."""
+    if os.geteuid() != 0 and not SKIPS_FAIL:
+        ours = [item for item in items if item.get_closest_marker("root") is None]
+        config.hook.pytest_deselected(items=[item for item in items if item not in ours])
+        items[:] = ours
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.get_closest_marker("slow") is None)

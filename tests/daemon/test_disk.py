@@ -28,8 +28,6 @@ def small(tmp_path: Path) -> Iterator[Path]:
     """A folder on a disk of 4 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small disk")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], check=True)
     try:
         yield folder
@@ -49,6 +47,7 @@ def fill(folder: Path, leave: int) -> Path:
 # --- the disk itself ------------------------------------------------------------------------------
 
 
+@pytest.mark.root
 def test_a_low_disk_refuses_and_says_how_much_is_free_and_needed(small: Path) -> None:
     disk = Disk(small, low_bytes=1 * MB, ballast_bytes=0)
     disk.require_room()
@@ -59,6 +58,7 @@ def test_a_low_disk_refuses_and_says_how_much_is_free_and_needed(small: Path) ->
     disk.require_room()
 
 
+@pytest.mark.root
 def test_the_ballast_is_made_given_up_and_made_again(small: Path) -> None:
     disk = Disk(small, low_bytes=1 * MB, ballast_bytes=MB)
     disk.look()
@@ -76,6 +76,7 @@ def test_the_ballast_is_made_given_up_and_made_again(small: Path) -> None:
     assert ballast.exists()
 
 
+@pytest.mark.root
 def test_a_disk_without_room_for_a_ballast_has_none(small: Path) -> None:
     Disk(small, low_bytes=0, ballast_bytes=1_000 * MB).look()
     assert list(small.iterdir()) == []
@@ -156,6 +157,7 @@ def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.live
+@pytest.mark.root
 async def test_jobs_end_on_a_full_disk_and_new_ones_come_when_there_is_room_again(
     small: Path,
 ) -> None:

@@ -12,6 +12,7 @@ from koala.core.job import ArmNumber, ClaimPhase, ComponentSpec, EndKind, JobTyp
 from koala.core.values import ClaimId, FileName, SiteName, TransferId, UserName
 from koala.errors import (
     ConfigError,
+    ExhaustedError,
     JournalError,
     KoalaError,
     LocalManagerError,
@@ -57,7 +58,7 @@ def test_an_error_comes_back_as_itself(error: KoalaError) -> None:
         (grpc.StatusCode.UNAVAILABLE, UnreachableError),
         (grpc.StatusCode.DEADLINE_EXCEEDED, UnreachableError),
         (grpc.StatusCode.INVALID_ARGUMENT, SpecError),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, RejectedError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, ExhaustedError),
         (grpc.StatusCode.INTERNAL, KoalaError),
     ],
 )
