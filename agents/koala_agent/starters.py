@@ -260,8 +260,9 @@ def encode(message: ToStarter) -> Message:
                 "late_s": message.late_s,
                 "bundle": values.bundle(claim, peers),
             }
-        case values.Release(number=number):
-            return {"kind": "release", "number": [number.epoch, number.counter]}
+        case values.Release(number=number, release_at=release_at):
+            number_said = [number.epoch, number.counter]
+            return {"kind": "release", "number": number_said, "release_at": release_at}
         case values.Stop():
             return {"kind": "stop"}
         case values.Pong(sent_at=sent_at, now=now):

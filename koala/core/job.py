@@ -416,9 +416,11 @@ class ArmNumber:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Arming:
-    """One round of Arm messages: released at `release_at` (T) if all of `waiting` answer before."""
+    """One round of Arm messages, sent at `asked_at`: released at `release_at` (T), or a little
+    later when the answers took long, if all of `waiting` answer before."""
 
     number: ArmNumber
+    asked_at: Instant
     release_at: Instant
     waiting: list[ClaimId]
 

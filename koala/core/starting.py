@@ -29,6 +29,7 @@ from koala.core.timeline import (
 from koala.core.timers import Bell
 from koala.core.values import (
     Instant,
+    Seconds,
 )
 from koala.core.wanted import release_claim
 
@@ -45,13 +46,7 @@ def advance_start(state: State, job: Job, now: Instant) -> None:
     is_open = paths_are_open(state, job, now)
     if not is_open or not all(member.is_fetched for member in attempt.present):
         return
-    rtt_s = max((state.sites[m.site].rtt_s for m in members if m.site is not None), default=0.0)
-    lead = lead_s(
-        rtt_s,
-        arms=attempt.arms,
-        lead_min_s=state.parameters.lead_min_s,
-        lead_max_s=state.parameters.lead_max_s,
-    )
+    lead = lead_over(state, members, arms=attempt.arms)
     if now < attempt.start_at - lead:
         state.timers.set(attempt.start_at - lead, Bell.ARM, job.id)
     elif attempt.arming is None or now >= attempt.arming.release_at:
@@ -61,6 +56,17 @@ def advance_start(state: State, job: Job, now: Instant) -> None:
             fail(state, job, f"deadline missed: not armed in {attempt.arms} rounds", now)
         else:
             arm(state, job, members, release_at, now)
+
+
+def lead_over(state: State, members: list[Member], *, arms: int) -> Seconds:
+    """How far T must lie ahead for word of it to reach all members in time."""
+    rtt_s = max((state.sites[m.site].rtt_s for m in members if m.site is not None), default=0.0)
+    return lead_s(
+        rtt_s,
+        arms=arms,
+        lead_min_s=state.parameters.lead_min_s,
+        lead_max_s=state.parameters.lead_max_s,
+    )
 
 
 def latest_start_at(state: State, job: Job, release_at: Instant) -> Instant:
@@ -83,7 +89,10 @@ def arm(state: State, job: Job, members: list[Member], release_at: Instant, now:
     number = ArmNumber(epoch=state.epoch, counter=state.arms)
     claims = [state.ledger[member.claim] for member in members if member.claim is not None]
     attempt.arming = Arming(
-        number=number, release_at=release_at, waiting=[claim.id for claim in claims]
+        number=number,
+        asked_at=now,
+        release_at=release_at,
+        waiting=[claim.id for claim in claims],
     )
     late_s = latest_start_at(state, job, release_at) - now
     peers = peers_of(state, job)
@@ -157,7 +166,7 @@ def release(state: State, job: Job, arming: Arming, now: Instant) -> None:
     assert attempt is not None
     assert attempt.released is None, f"{job.id}/{attempt.number} is released already"
     attempt.released = arming.number
-    attempt.release_at = arming.release_at
+    attempt.release_at = decided_at(state, job, arming, now)
     attempt.arming = None
     attempt.may_run = True
     for member in barrier_members(state, job):
@@ -166,8 +175,18 @@ def release(state: State, job: Job, arming: Arming, now: Instant) -> None:
         assert claim.phase is ClaimPhase.ARMED, f"{claim.id} is {claim.phase}"
         claim.phase = ClaimPhase.RELEASED
         claim.released = True
-        state.actions.append(release_claim(claim, arming.number, arming.release_at))
+        state.actions.append(release_claim(claim, arming.number, attempt.release_at))
     state.enter(job, Releasing(), "released", now)
+
+
+def decided_at(state: State, job: Job, arming: Arming, now: Instant) -> Instant:
+    """T, as far ahead of the decision as word of it takes: the lead, or what this round of Arm
+    messages took, because a Release that comes after T makes a start uneven. The asked T when that
+    is later; never so late that D could pass before T.
+    """
+    way_s = max(lead_over(state, barrier_members(state, job), arms=0), now - arming.asked_at)
+    latest_at = latest_start_at(state, job, arming.release_at) - state.parameters.late_max_s / 2
+    return max(arming.release_at, min(now + way_s, latest_at))
 
 
 def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:

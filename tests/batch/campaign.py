@@ -22,6 +22,7 @@ from pathlib import Path
 from random import Random
 
 from koala.client import Client
+from koala_agent.placeholders import STARTERS
 from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
 from tests.live.chaos import moment, submit_surely
 from tests.live.grid import Grid
@@ -151,7 +152,7 @@ async def nothing_is_left(grid: Grid, systems: dict[str, System]) -> None:
     assert grid.processes() == {}
     claims = [grid.state / site / "claims" for site in grid.sites]
     async with asyncio.timeout(FOLDERS_S):
-        while any(path.is_dir() for folder in claims for path in folder.iterdir()):
+        while any(path.name != STARTERS for folder in claims for path in folder.iterdir()):
             await moment(0.5)
 
 
@@ -173,6 +174,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--away", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="where logs and journal stay")
     options = parser.parse_args()
     plan = Plan(
         jobs=options.jobs,
@@ -182,8 +184,9 @@ def main() -> int:
         seed=options.seed,
     )
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koala-campaign-")))
-        (folder / "slurm").mkdir()
+        passing = stack.enter_context(tempfile.TemporaryDirectory(prefix="koala-campaign-"))
+        folder: Path = options.folder or Path(passing)
+        (folder / "slurm").mkdir(parents=True)
         (folder / "cell").mkdir()
         systems = {
             **stack.enter_context(slurm_clusters(folder / "slurm", "alpha:2x8 beta:2x16")),

@@ -86,6 +86,31 @@ def test_the_release_comes_with_the_last_armed_and_is_one(granted: Script) -> No
     granted.arm(claims[1], number).arm(claims[0], number).expect_nothing()
 
 
+def test_t_lies_ahead_of_the_decision_by_the_lead(granted: Script) -> None:
+    """Armed may come just before the T that was asked for; a Release that is under way at T starts
+    whom it reaches last later than the others."""
+    number, claims = granted.armings("j1")
+    granted.arm(claims[0], number).at(0.04).arm(claims[1], number)
+    releases = granted.take(ReleaseClaim)
+    assert [release.release_at for release in releases] == [pytest.approx(0.09)] * 2
+
+
+def test_t_lies_ahead_of_the_decision_by_what_arming_took(granted: Script) -> None:
+    _, claims = granted.armings("j1")
+    granted.at(0.05)
+    second = granted.take(ArmClaim)[0]
+    granted.at(0.149).arm(claims[0], second.number).arm(claims[1], second.number)
+    assert granted.take(ReleaseClaim)[0].release_at == pytest.approx(0.149 + 0.099)
+
+
+def test_t_comes_well_before_what_starters_promised(begin: Begin) -> None:
+    script = begin(lead_min_s=2.0, late_max_s=1.0).tell(a_site("a", 4), a_job("j1", 4))
+    script.grant(*script.claimed("j1"))
+    number, claims = script.armings("j1")
+    script.at(1.9).arm(claims[0], number)
+    assert script.take(ReleaseClaim)[0].release_at == pytest.approx(2.5)
+
+
 def test_armed_under_another_number_does_not_count(granted: Script) -> None:
     number, claims = granted.armings("j1")
     granted.unchanged_by(ClaimArmed(claim=ClaimId(claims[0]), number=NEVER))

@@ -130,6 +130,7 @@ class StarterMachine:
         self._is_listening = False
         self._tried: str | None = None
         self._open_at: float | None = None
+        self._released_at = 0.0  # T in the daemon's time, when `_open_at` is set by a Release
         self._is_open_due = True
         self._is_ready = False
         self._unready_arm: tuple[float, dict[str, object]] | None = None
@@ -219,7 +220,7 @@ class StarterMachine:
         elif kind == "arm":
             self._arm(message, self._now)
         elif kind == "release":
-            self._release(to_arm_number(message))
+            self._release(message)
         elif kind == "answer":
             self._answer(int(to_number(message, "request")), message)
         elif kind == "stop":
@@ -237,6 +238,8 @@ class StarterMachine:
             return  # not a ping of ours
         self._answered_at = max(self._answered_at, sent_at)
         self.clock.sample(sent_at=sent_at, answered_at=answered_at, now=self._now)
+        if self.arming is not None and self._open_at is not None:
+            self._set_open_at(self.arming)
         if self._burst > 0:
             self._burst -= 1
             self._ping()
@@ -320,7 +323,8 @@ class StarterMachine:
             self._say(Prepare(bundle=bundle if isinstance(bundle, dict) else {}))
             self._say(Send(message={"kind": "armed", "number": list(number)}))
 
-    def _release(self, number: tuple[int, int]) -> None:
+    def _release(self, message: dict[str, object]) -> None:
+        number = to_arm_number(message)
         if self.passed_at is not None and self.arming is not None:
             if number == self.arming.number:
                 self._tell_passed()
@@ -329,9 +333,19 @@ class StarterMachine:
         if not isinstance(self.phase, Holding) or arming is None or not arming.is_promised:
             return
         if number == arming.number:
-            # T on our clock; an offset that is wrong must not carry it past D.
-            at = arming.release_at - self.clock.offset_s(self._now)
-            self._open_at = min(at, arming.until - min(1.0, arming.late_s / 2))
+            # It may have been decided for later than was asked.
+            is_later = "release_at" in message
+            told_at = to_number(message, "release_at") if is_later else arming.release_at
+            self._released_at = max(arming.release_at, told_at)
+            self._set_open_at(arming)
+            self._burst = max(self._burst, 2)
+            self._ping()
+
+    def _set_open_at(self, arming: Arming) -> None:
+        """T on our clock, by the best sample so far: each pong may bring a better one. An offset
+        that is wrong must not carry it past D."""
+        at = self._released_at - self.clock.offset_s(self._now)
+        self._open_at = min(at, arming.until - min(1.0, arming.late_s / 2))
 
     def _dismiss(self, reason: str) -> None:
         phase = self.phase

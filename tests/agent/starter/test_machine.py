@@ -255,6 +255,36 @@ def test_it_passes_at_once_when_the_release_comes_after_t() -> None:
     assert opens(script.release(3.0))
 
 
+def test_t_is_when_the_daemon_decided_that_it_is() -> None:
+    """Armed took long; a T that nobody hears of in time would make the start uneven."""
+    script = Script()
+    script.adopted()
+    script.arm(1.0, release_at=2.0)
+    script.hear(1.9, "release", number=[1, 1], release_at=OFFSET_S + 2.2)
+    assert not opens(script.woken(2.1))
+    assert opens(script.woken(2.21))
+
+
+def test_no_decision_carries_t_past_d() -> None:
+    script = Script()
+    script.adopted()
+    script.arm(1.0, release_at=2.0, late_s=3.0)
+    script.hear(1.9, "release", number=[1, 1], release_at=OFFSET_S + 99.0)
+    assert opens(script.woken(3.0))
+
+
+def test_a_better_sample_of_the_daemons_clock_moves_t() -> None:
+    """The answer to a ping that was quick comes after the Release: T is where it says."""
+    script = Script()
+    script.adopted()
+    script.hear(0.6, "pong", sent_at=0.2, now=OFFSET_S + 0.3)  # its way was uneven: wrong by 0.1 s
+    script.arm(1.0, release_at=2.0)
+    script.release(1.5)
+    script.pong(1.6, 1.55)
+    assert not opens(script.woken(1.99))
+    assert opens(script.woken(2.0))
+
+
 def test_a_release_of_another_number_is_ignored() -> None:
     script = Script()
     script.adopted()
