@@ -250,13 +250,21 @@ class Client:
         return await self._document("Metrics", pb.Empty())
 
     async def report(
-        self, by: str = "user", *, since: float | None = None, until: float | None = None
+        self,
+        by: str = "user",
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        user: str = "",
+        site: str = "",
     ) -> Document:
         """What jobs have cost, a row for each `by`: user, site, day, job or claim; see docs/api.md.
 
-        `since` and `until` are instants of the daemon's time, None for no bound.
+        `since` and `until` are instants of the daemon's time, None for no bound; `user` and `site`
+        leave out what is not of this user's jobs, or not at this site.
         """
-        return await self._document("Report", pb.ReportRequest(by=by, since=since, until=until))
+        request = pb.ReportRequest(by=by, since=since, until=until, user=user, site=site)
+        return await self._document("Report", request)
 
     async def hello(self) -> Document:
         """The daemon's protocol, version and epoch."""

@@ -144,6 +144,8 @@ class Link:
         self._streams: dict[int, _Stream] = {}
         self._changed = asyncio.Event()
         self._finish: Finish | None = None
+        self.attempted = asyncio.Event()
+        """The first attempt to register is over, well or not."""
         self._cut_reason = ""
         self._taking: list[asyncio.Task[None]] = []
 
@@ -174,6 +176,11 @@ class Link:
     def is_live(self) -> bool:
         """Whether the daemon has told all that it wants in the present session."""
         return self._session.is_live
+
+    @property
+    def trouble(self) -> str:
+        """Why the last session ended, empty after a welcome."""
+        return self._cut_reason
 
     # The machine ----------------------------------------------------------------------------------
 
@@ -225,6 +232,7 @@ class Link:
                 log.info("link.welcomed", epoch=welcome.epoch)
                 self._cut_reason = ""
                 self._agent.take_welcome(welcome)
+                self.attempted.set()
             case Apply(order):
                 self._agent.apply(order)
             case StopOthers(claims=claims, transfers=transfers):
@@ -257,6 +265,8 @@ class Link:
             log.info("link.cut", reason=reason)
         self._cut_reason = reason
         self._handle(Cut(connection=stream.connection, reason=reason))
+        if self._finish is None:
+            self.attempted.set()
 
 
 class _Stream:

@@ -20,6 +20,7 @@ from pathlib import Path
 import structlog
 
 from koala.errors import ConfigError, KoalaError
+from koala.systemd import ServiceManager
 from koala_agent.config import Config, read_config
 from koala_agent.site import Site
 
@@ -49,17 +50,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def serve(config: Config) -> int:
     """Runs the agent until a signal or a final refusal; answers the exit status."""
+    manager = ServiceManager.of(os.environ)  # before anybody copies the environment
     site = Site(config, version=own_version())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, site.close, f"the agent got {number.name}")
+        loop.add_signal_handler(number, _end, manager, site, f"the agent got {number.name}")
     log.info("agent.started", site=config.agent.site, daemon=config.agent.daemon, pid=os.getpid())
     with announced(Path(config.agent.state_dir)):
-        finish = await site.run()
+        async with asyncio.TaskGroup() as group:
+            helpers = [
+                group.create_task(manager.feed()),
+                group.create_task(_tell_ready(manager, site, config)),
+            ]
+            finish = await site.run()
+            for helper in helpers:
+                helper.cancel()
     if finish.is_refused:
         return _fail(f"{config.agent.daemon} refuses site {config.agent.site}: {finish.reason}", 1)
     log.info("agent.ended", reason=finish.reason)
     return 0
+
+
+def _end(manager: ServiceManager, site: Site, reason: str) -> None:
+    manager.stopping("jobs run on")
+    site.close(reason)
+
+
+async def _tell_ready(manager: ServiceManager, site: Site, config: Config) -> None:
+    """When the first attempt to register is over: an agent whose daemon is away dials on."""
+    trouble = await site.attempted()
+    where = f"site {config.agent.site}, daemon {config.agent.daemon}"
+    manager.ready(f"{where}: {trouble or 'registered'}")
 
 
 @contextmanager

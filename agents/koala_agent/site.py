@@ -152,6 +152,12 @@ class Site:
         """Says goodbye to the daemon and makes `run` return."""
         self._link.close(reason)
 
+    async def attempted(self) -> str:
+        """Waits until the first attempt to register is over; why it failed, empty when it did
+        not."""
+        await self._link.attempted.wait()
+        return self._link.trouble
+
     # What the link wants (link.Agent) -----------------------------------------------------------
 
     def startable(self) -> int:

@@ -62,6 +62,12 @@ def report(
     until: Annotated[
         str | None, typer.Option("--until", metavar="INSTANT", help="Only what was before.")
     ] = None,
+    user: Annotated[
+        str, typer.Option("--user", metavar="USER", help="Only of this user's jobs.")
+    ] = "",
+    site: Annotated[
+        str, typer.Option("--site", metavar="SITE", help="Only what was claimed at this site.")
+    ] = "",
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of text.")] = False,
     json: Json = False,
     address: Address = None,
@@ -77,7 +83,10 @@ def report(
     first, last = _instant("--since", since), _instant("--until", until)
     if first is not None and last is not None and first >= last:
         raise SpecError(f"--since {since} is not before --until {until}")
-    document = ask(address, lambda client: client.report(by.value, since=first, until=last))
+    document = ask(
+        address,
+        lambda client: client.report(by.value, since=first, until=last, user=user, site=site),
+    )
     if json:
         show_json(document)
     elif csv:

@@ -19,7 +19,7 @@ from typing import Any
 from koala.core.charges import Charge
 from koala.core.job import SITE_FAULTS, Cancelled, Claim, ClaimEnd, Failed, Finished, Job
 from koala.core.state import State
-from koala.core.values import Instant, JobId, Seconds, SiteName
+from koala.core.values import Instant, JobId, Seconds, SiteName, UserName
 
 DAY_S = 86_400.0
 
@@ -36,14 +36,25 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """From `since` on and before `until`."""
+    """From `since` on and before `until`; with `user` only of this user's jobs, with `site` only
+    what was claimed there."""
 
     since: Instant = -math.inf
     until: Instant = math.inf
+    user: UserName | None = None
+    site: SiteName | None = None
 
     def has(self, at: Instant | None) -> bool:
         """Whether the instant is known and belongs to it."""
         return at is not None and self.since <= at < self.until
+
+    def has_user(self, user: UserName) -> bool:
+        """Whether this user's jobs count."""
+        return self.user in (None, user)
+
+    def has_site(self, site: SiteName) -> bool:
+        """Whether what was claimed there counts."""
+        return self.site in (None, site)
 
 
 def charge_of(claim: Claim, end: ClaimEnd | None, now: Instant) -> Charge:
@@ -83,18 +94,22 @@ def report(state: State, by: By, period: Period, now: Instant) -> dict[str, Any]
         "by": by.value,
         "since": None if period.since == -math.inf else period.since,
         "until": None if period.until == math.inf else period.until,
+        "user": period.user,
+        "site": period.site,
     }
     live = _live_charges(state, now)
+    jobs = [job for job in state.jobs.values() if period.has_user(job.spec.owner)]
     if by is By.CLAIM:
         rows = [
             row
-            for job in state.jobs.values()
+            for job in jobs
             for charge in [*job.charges, *live.get(job.id, ())]
-            if (row := _claim_row(job, charge, period, now)) is not None
+            if period.has_site(charge.site)
+            and (row := _claim_row(job, charge, period, now)) is not None
         ]
         return {**bounds, "rows": rows, "total": None}
     table = _Table(by=by, period=period, now=now)
-    for job in state.jobs.values():
+    for job in jobs:
         table.add(job, [*job.charges, *live.get(job.id, ())])
     keys = list(table.rows) if by is By.JOB else sorted(table.rows)
     rows = [{by.value: key, **table.rows[key].picture()} for key in keys]
@@ -196,9 +211,13 @@ class _Table:
                 row.skews.append(max(passes) - min(passes))
 
     def _rows(self, job: Job, at: Instant | None, sites: tuple[SiteName, ...]) -> Iterator[_Row]:
-        """The rows in which something of this instant counts."""
+        """The rows in which something of this instant, to do with these sites, counts."""
         if at is None or not self._period.has(at):
             return
+        if self._period.site is not None:
+            sites = tuple(site for site in sites if self._period.has_site(site))
+            if not sites:
+                return
         yield self.total
         for key in self._keys(job, at, sites):
             yield self.rows.setdefault(key, _Row())

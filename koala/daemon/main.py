@@ -50,6 +50,7 @@ from koala.daemon.session import Guests, Timing
 from koala.daemon.spool import Spool
 from koala.daemon.streams import Streams
 from koala.errors import ConfigError, DiskError, KoalaError, RejectedError, SpecError
+from koala.systemd import ServiceManager
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
@@ -126,6 +127,7 @@ class Daemon:
         self._accept_loss = accept_loss
         self._publishing: asyncio.Queue[PublishOutputs] = asyncio.Queue()
         self._publish_notices: list[Callable[[Sequence[Notice]], None]] = []
+        self._manager = ServiceManager.of(os.environ)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
@@ -226,14 +228,17 @@ class Daemon:
                 group.create_task(self._publish(spool)),
             ]
             others += self._bus(group)
+            others.append(group.create_task(self._manager.feed()))
             relay = group.create_task(self._relay(effects, streams, secret))
             try:
                 await server.start()
                 self._write_endpoint()
                 log.info("daemon.started", address=self.address, epoch=scheduler.epoch)
                 self.started.set()
+                self._manager.ready(f"serving at {self.address}, epoch {scheduler.epoch}")
                 await stop.wait()
                 log.info("daemon.stopping")
+                self._manager.stopping("jobs run on")
             finally:
                 # Also when the pump failed: nothing may be answered after that.
                 notices.close()

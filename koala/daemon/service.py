@@ -256,9 +256,13 @@ class Service(KoalaServicer):
     @_answering
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
-        return _document(
-            await self._pump.ask(lambda turn: report(turn.scheduler, by, period, turn.now))
-        )
+
+        def sum_up(turn: Turn) -> dict[str, Any]:
+            if period.site is not None and period.site not in turn.scheduler.sites:
+                raise _unknown_site(turn, period.site)
+            return report(turn.scheduler, by, period, turn.now)
+
+        return _document(await self._pump.ask(sum_up))
 
     # --- streams ----------------------------------------------------------------------------------
 
@@ -353,8 +357,7 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
     if verb not in SITE_VERBS:
         raise SpecError(f"verb = {verb[:40]!r}: allowed are {', '.join(SITE_VERBS)}")
     if site not in turn.scheduler.sites:
-        known = ", ".join(turn.scheduler.sites) or "none"
-        raise UnknownSiteError(f"no site {str(site)[:80]!r}: known are {known}")
+        raise _unknown_site(turn, site)
     if verb == "drain":
         turn.tell(SiteDrained(site=site, by=by))
     elif verb == "resume":
@@ -378,7 +381,14 @@ def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
     until = request.until if request.HasField("until") else math.inf
     if not since < until:  # nor is a NaN
         raise SpecError(f"since = {since} and until = {until}: the first must be before the second")
-    return by, Period(since=since, until=until)
+    user = UserName(request.user) if request.user else None
+    site = SiteName(request.site) if request.site else None
+    return by, Period(since=since, until=until, user=user, site=site)
+
+
+def _unknown_site(turn: Turn, site: SiteName) -> UnknownSiteError:
+    known = ", ".join(turn.scheduler.sites) or "none"
+    return UnknownSiteError(f"no site {str(site)[:80]!r}: known are {known}")
 
 
 def _known(turn: Turn, job: str) -> JobId:

@@ -46,11 +46,11 @@ def finished(script: Script) -> Script:
     return script
 
 
-def rows(script: Script, by: By, **period: float) -> list[dict[str, Any]]:
+def rows(script: Script, by: By, **period: Any) -> list[dict[str, Any]]:
     return list(report(script.scheduler, by, Period(**period), script.now)["rows"])
 
 
-def total(script: Script, **period: float) -> dict[str, Any]:
+def total(script: Script, **period: Any) -> dict[str, Any]:
     found = report(script.scheduler, By.USER, Period(**period), script.now)["total"]
     assert isinstance(found, dict)
     return found
@@ -116,6 +116,30 @@ def test_a_claim_over_midnight_belongs_to_two_days(script: Script) -> None:
 @given(st.datetimes(datetime(1970, 1, 1), datetime(2600, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001 - hypothesis adds the zone
 def test_days_are_those_of_the_calendar(instant: datetime) -> None:
     assert civil_day(instant.timestamp()) == instant.date().isoformat()
+
+
+def test_a_report_of_one_user_or_site_has_only_what_is_theirs(finished: Script) -> None:
+    finished.tell(a_job("j2", 4, owner=BOB)).running("j2")
+    finished.after(10).exits("j2/1/0/1")
+    assert finished.phase("j2") == "Finished"
+    everything = {(row["user"], row["site"]) for row in rows(finished, By.CLAIM)}
+    assert everything == {("ann", "a"), ("ann", "b"), ("bob", "a")}
+
+    def claims(**only: str) -> list[tuple[str, str]]:
+        return [(row["user"], row["site"]) for row in rows(finished, By.CLAIM, **only)]
+
+    assert claims(user="bob") == [("bob", "a")]
+    assert claims(site="b") == [("ann", "b")]
+    assert claims(user="bob", site="b") == []
+    (bob,) = rows(finished, By.USER, user="bob")
+    assert (bob["user"], bob["claims"]) == ("bob", 1)
+    assert total(finished, user="bob") == {k: v for k, v in bob.items() if k != "user"}
+    (at_b,) = rows(finished, By.SITE, site="b")
+    (whole,) = [row for row in rows(finished, By.SITE) if row["site"] == "b"]
+    assert at_b == whole
+    assert total(finished, site="b") == {k: v for k, v in at_b.items() if k != "site"}
+    assert total(finished, site="b")["jobs_finished"] == 1, "j2 held nothing there"
+    assert [row["user"] for row in rows(finished, By.USER, site="b")] == ["ann"]
 
 
 def test_what_never_passed_is_wasted_and_the_failing_site_has_the_fault(script: Script) -> None:

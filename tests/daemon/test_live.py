@@ -49,6 +49,9 @@ async def test_a_job_of_two_sites_runs_to_its_end(tmp_path: Path) -> None:
             assert (await client.report(until=shown["submitted_at"]))["rows"] == []
             with pytest.raises(SpecError, match="by = 'week': allowed are user, site"):
                 await client.report("week")
+            with pytest.raises(UnknownSiteError, match="no site 'nowhere': known are "):
+                await client.report(site="nowhere")
+            assert (await client.report(user="nobody"))["rows"] == []
             with pytest.raises(SpecError, match="the first must be before the second"):
                 await client.report(since=2.0, until=1.0)
             for agent in agents:

@@ -383,22 +383,30 @@ class ReportRequest(_message.Message):
     BY_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
     UNTIL_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    SITE_FIELD_NUMBER: _builtins.int
     by: _builtins.str
     """user, site, day, job, claim"""
     since: _builtins.float
     """instants of the daemon's time; absent: no bound"""
     until: _builtins.float
     """before that"""
+    user: _builtins.str
+    """only of this user's jobs; empty: of everybody's"""
+    site: _builtins.str
+    """only at this site; empty: at all"""
     def __init__(
         self,
         *,
         by: _builtins.str = ...,
         since: _builtins.float | None = ...,
         until: _builtins.float | None = ...,
+        user: _builtins.str = ...,
+        site: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_since", b"_since", "_until", b"_until", "since", b"since", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_since", b"_since", "_until", b"_until", "by", b"by", "since", b"since", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_since", b"_since", "_until", b"_until", "by", b"by", "since", b"since", "site", b"site", "until", b"until", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__since: _TypeAlias = _typing.Literal["since"]  # noqa: Y015
     _WhichOneofArgType__since: _TypeAlias = _typing.Literal["_since", b"_since"]  # noqa: Y015

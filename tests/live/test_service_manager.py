@@ -1,0 +1,130 @@
+"""What daemon and agents say to the service manager that started them, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from koala.systemd import ServiceManager
+from tests.live.grid import PATIENCE_S, Grid
+from tests.live.test_jobs import output, run, shell
+
+WATCHDOG_US = "300000"
+
+
+class Listener:
+    """The other end: a socket as systemd's."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.bind("\0" + address[1:] if address.startswith("@") else address)
+
+    async def next(self, word: str) -> dict[str, str]:
+        """The next message with this word in it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                heard = await asyncio.get_running_loop().sock_recv(self._socket, 4096)
+                lines = heard.decode().split("\n")
+                if word in lines:
+                    return dict(line.split("=", 1) for line in lines)
+
+    def waiting(self) -> list[str]:
+        """What has come and was not asked for."""
+        found = []
+        while True:
+            try:
+                found.append(self._socket.recv(4096).decode())
+            except BlockingIOError:
+                return found
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def listening(address: str = "") -> Iterator[Listener]:
+    listener = Listener(address or f"@koala-{secrets.token_hex(8)}")
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+@pytest.mark.live
+@pytest.mark.slow
+async def test_services_say_when_they_serve_that_they_live_and_that_they_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = Grid(tmp_path, sites={"delft": 1})
+    monkeypatch.setenv("WATCHDOG_USEC", WATCHDOG_US)
+    with listening() as of_daemon, listening() as of_agent:
+        try:
+            monkeypatch.setenv("NOTIFY_SOCKET", of_agent.address)
+            grid.start("delft")
+            told = await of_agent.next("READY=1")
+            assert "nobody answers at" in told["STATUS"], "an agent waits for its daemon, ready"
+            assert grid.terminate("delft") == 0
+            await of_agent.next("STOPPING=1")
+
+            monkeypatch.setenv("NOTIFY_SOCKET", of_daemon.address)
+            grid.start("daemon")
+            told = await of_daemon.next("READY=1")
+            assert grid.address in told["STATUS"]
+            async with grid.client() as client:
+                await client.hello()
+
+                monkeypatch.setenv("NOTIFY_SOCKET", of_agent.address)
+                grid.start("delft")
+                told = await of_agent.next("READY=1")
+                assert told["STATUS"].endswith(": registered")
+                await grid.ready(client)
+                job = (await run(client, shell("env")))["job"]
+                (printed,) = (await output(client, job, stream="stdout")).values()
+                assert b"KOALA_CLAIM" in printed
+                assert b"NOTIFY_SOCKET" not in printed, "a job is not the service"
+                assert b"WATCHDOG_USEC" not in printed
+            for listener in (of_daemon, of_agent):
+                for _ in range(3):
+                    await listener.next("WATCHDOG=1")
+            for name, listener in (("delft", of_agent), ("daemon", of_daemon)):
+                assert grid.terminate(name) == 0
+                assert (await listener.next("STOPPING=1"))["STATUS"] == "jobs run on"
+        finally:
+            grid.stop()
+
+
+async def test_signs_of_life_come_while_the_loop_turns() -> None:
+    with tempfile.TemporaryDirectory() as folder, listening(f"{folder}/notify") as listener:
+        async with asyncio.TaskGroup() as group:
+            manager = ServiceManager(listener.address, watchdog_s=0.01)
+            feeding = group.create_task(manager.feed())
+            for _ in range(3):
+                await listener.next("WATCHDOG=1")
+            feeding.cancel()
+
+
+def test_variables_that_are_not_for_us_are_taken_away_and_not_followed() -> None:
+    environment = {"NOTIFY_SOCKET": "@a", "WATCHDOG_USEC": "1", "WATCHDOG_PID": "1", "HOME": "/"}
+    with listening() as listener:
+        environment["NOTIFY_SOCKET"] = listener.address
+        manager = ServiceManager.of(environment)
+        assert environment == {"HOME": "/"}
+        asyncio.run(manager.feed())  # returns: process 1 is the watched one
+        assert listener.waiting() == []
+        manager.ready("two\nlines")
+        assert listener.waiting() == ["READY=1\nSTATUS=two lines"]
+
+
+def test_without_a_manager_nothing_is_said_and_one_that_went_away_is_no_error() -> None:
+    ServiceManager.of({}).ready("serving")
+    with listening() as listener:
+        gone = listener.address
+    ServiceManager(gone).ready("serving")
