@@ -174,10 +174,10 @@ class Scheduler(State):
                 on_silent(self, SiteName(timer.key), now)
             case Bell.PROBE:
                 on_rested(self, SiteName(timer.key), now)
-            case Bell.TRY:
-                on_try_due(self, self.jobs[JobId(timer.key)], now)
-            case Bell.MISS:
-                on_missed(self, self.jobs[JobId(timer.key)], now)
+            case Bell.TRY | Bell.MISS:
+                waiting = self.jobs.get(JobId(timer.key))  # it may be over and forgotten
+                if waiting is not None:
+                    (on_try_due if timer.bell is Bell.TRY else on_missed)(self, waiting, now)
             case Bell.CLAIM | Bell.JUDGE | Bell.ARM | Bell.PATHS | Bell.RELEASE:
                 job = self.placed.get(JobId(timer.key))
                 if job is not None:

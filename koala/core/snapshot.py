@@ -237,7 +237,7 @@ def files_picture(state: State) -> list[dict[str, Any]]:
 
 def digest(state: State) -> str:
     """A checksum of the whole state but for stories and the ends of jobs that are over."""
-    over: dict[str, int] = {}
+    over = dict(state.forgotten)
     live = []
     for job in state.jobs.values():
         if job.is_over:
@@ -283,7 +283,7 @@ def digest(state: State) -> str:
         "files": files_picture(state),
         "transfers": sorted([t.id, t.is_done] for t in state.files.transfers.values()),
         "bandwidth": sorted([*link, value] for link, value in state.files.bandwidth.items()),
-        "keys": len(state.keys),
+        "keys": len(state.keys) + state.keys_forgotten,
         "budgets": [[u, b.spent_s] for u, b in sorted(state.user_budgets.items())],
         "wake_at": state.timers.next_at,
     }

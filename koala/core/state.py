@@ -13,7 +13,7 @@ from koala.core.actions import Action, Announce
 from koala.core.budget import Budget
 from koala.core.files import Files
 from koala.core.grid import Replica, Site
-from koala.core.job import TRANSITIONS, Claim, Job, Phase
+from koala.core.job import TERMINAL, TRANSITIONS, Claim, Job, Phase
 from koala.core.parameters import Parameters
 from koala.core.queues import Queues
 from koala.core.slots import Policies, Recorder
@@ -61,6 +61,9 @@ class State:
         self.ledger: dict[ClaimId, Claim] = {}
         self.sites: dict[SiteName, Site] = {}  # in order of name
         self.keys: dict[str, tuple[JobId, str]] = {}  # idempotency key: job, digest of its text
+        self.ended: dict[JobId, Instant] = {}  # jobs that are over, in the order of their ends
+        self.forgotten: dict[str, int] = {}  # how many of them are not here any more, by phase
+        self.keys_forgotten = 0
         self.queues = Queues()
         self.files = Files()
         self.user_budgets: dict[UserName, Budget] = {}
@@ -108,6 +111,8 @@ class State:
         before, after = job.phase_name, type(phase).__name__
         assert after in TRANSITIONS[before], f"{job.id}: {before} -> {after}; {job.story}"
         job.phase = phase
+        if isinstance(phase, TERMINAL):
+            self.ended[job.id] = now
         if before != after:
             self.tell(job, text, now, phase=after)
 

@@ -19,9 +19,11 @@ from koala.core.actions import (
     ClaimProcessors,
     ReleaseClaim,
 )
+from koala.core.forgetting import forget
 from koala.core.invariants import check
 from koala.core.job import ArmNumber, ClaimEnd, EndKind, Job
 from koala.core.parameters import Parameters
+from koala.core.saving import load, save
 from koala.core.scheduler import Scheduler
 from koala.core.slots import NO_POLICIES, Policies
 from koala.core.snapshot import digest, job_picture
@@ -283,9 +285,17 @@ class Script:
         """Nothing is left open, and a replay gives the same state without asking a policy."""
         self._require_nothing_open("at the end")
         again = Scheduler(self._began_with, NO_POLICIES)
-        for event, now, answers in self.journal:
+        for number, (event, now, answers) in enumerate(self.journal):
+            if number == len(self.journal) // 2:
+                again = load(json.loads(json.dumps(save(again))), NO_POLICIES)
             again.replay(event, now, json.loads(answers))
         assert digest(again) == digest(self.scheduler), "a replay gives another state"
+        assert save(again) == save(self.scheduler), "what was saved on the way is another state"
+        forgetful = Scheduler(self._began_with, NO_POLICIES)
+        for event, now, answers in self.journal:
+            forgetful.replay(event, now, json.loads(answers))
+            forget(forgetful, now, keep=0, keep_s=0.0, lot=1)
+        assert digest(forgetful) == digest(self.scheduler), "a job that is over was missed"
 
 
 def _has(action: Action, fields: dict[str, Any]) -> bool:
