@@ -35,6 +35,8 @@ class Facts:
     honours: tuple[str, ...] = ()
     may_kill_local: bool = False
     users: tuple[str, ...] = ()
+    mips: float = 0.0
+    slots: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +255,7 @@ def _transfer_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
                 offset=fetch.offset,
                 size_bytes=fetch.size_bytes,
                 checksum=fetch.checksum,
+                booked_bps=fetch.booked_bps,
             ),
         )
     if kind == "serve":
@@ -267,6 +270,7 @@ def _transfer_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
                 offset=serve.offset,
                 size_bytes=serve.size_bytes,
                 relay=serve.relay,
+                booked_bps=serve.booked_bps,
             ),
         )
     return session.Order(body=CancelTransfer(transfer=message.cancel_transfer.transfer))
@@ -362,6 +366,8 @@ def _register(register: session.Register, facts: Facts) -> link_pb2.Register:
             honours=facts.honours,
             may_kill_local=facts.may_kill_local,
             users=facts.users,
+            mips=facts.mips,
+            slots=facts.slots,
         ),
     )
 

@@ -54,7 +54,9 @@ class SiteTable(Table, frozen=True):
 
     `address` is where programs of this site are reached from other sites; empty means where their
     starters check in from, and this machine for an emulated site. With `owner`, only this
-    user's jobs see the site. With `executables`, programs must lie below these folders.
+    user's jobs see the site. `mips` is how fast one of its processors is, for placement by speed;
+    `slots` bounds the claims that it has at a time. With `executables`, programs must lie below
+    these folders.
     """
 
     processors: Count
@@ -63,6 +65,8 @@ class SiteTable(Table, frozen=True):
     owner: str = ""
     longest_hold_s: Positive = math.inf
     largest_claim: Count | None = None
+    mips: Positive = 1000.0
+    slots: Count | None = None
     executables: tuple[str, ...] = ()
 
 

@@ -404,6 +404,8 @@ class Site:
             owner=self._served.owner,
             honours=self._manager.honours,
             may_kill_local=config.lrm.may_kill_local,
+            mips=config.site.mips,
+            slots=config.site.slots or 0,
         )
 
     def _serves(self) -> str:

@@ -143,6 +143,7 @@ class StartTransfer:
     offset: int
     size_bytes: int
     checksum: str  # of the whole file; empty when unknown
+    booked_bps: float = 0.0  # at so many bytes a second, which the link keeps for it; 0: as it can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from koala.core import events as ev
 from koala.core.budget import Budget
 from koala.core.ending import drop_member, drop_transfer, fail, on_missed, set_back
 from koala.core.facts import (
+    demand_of,
     describe,
     fixed_site,
     hold_max_s,
@@ -84,7 +85,7 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
     attempt.tries += 1
     policies = state.policies
     claim = policies.claim if job.deadline_at is None else policies.claim_timed
-    picture = picture_of(state, now, job)
+    picture = picture_of(state, job)
     question = claim_question(state, job, picture, now)
     plan = state.recorder.ask(lambda: claim(question, picture, policies.place))
     assert isinstance(plan, ClaimPlan), plan
@@ -126,6 +127,8 @@ def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> C
         user=job.spec.owner,
         priority=job.spec.priority,
         file=job.spec.input_file.name if job.spec.input_file else None,
+        demand=demand_of(state, job),
+        home=job.spec.queue,
         remaining_s=max(0.0, attempt.start_at - now),
         threshold=state.parameters.claim_threshold,
         preempt=state.parameters.preempt,
@@ -233,13 +236,17 @@ def force(state: State, job: Job, forced: tuple[Assignment, ...], now: Instant) 
 def settle_member(
     state: State, job: Job, member: Member, assignment: Assignment, now: Instant
 ) -> None:
-    """Give a member its execution site and file site; its transfer starts at once."""
+    """Give a member its execution site and file site; its transfer starts at once, at the rate that
+    was booked for it.
+    """
     attempt = job.attempt
     assert attempt is not None
     drop_transfer(state, attempt, member, now)
     member.site = assignment.site
     member.source = assignment.source
     member.is_fetched = assignment.source is None
+    member.mips = assignment.mips
+    member.booked_bps = assignment.booked_bps if assignment.source is None else 0.0
     if assignment.source is None or job.spec.input_file is None:
         member.is_fetched = True
         return
@@ -269,6 +276,7 @@ def settle_member(
         size_bytes=size_bytes,
         checksum=replica.checksum if is_whole else "",
         started_at=now,
+        booked_bps=assignment.booked_bps,
     )
     state.files.transfers[transfer.id] = transfer
     member.transfer = transfer.id

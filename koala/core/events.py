@@ -38,13 +38,14 @@ class DaemonStarted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParametersChanged:
     """The daemon runs with these parameters from here on; `links` are (from, to, bytes a second) as
-    configured. `policies` names those in force, (slot, name), for who looks back: a replay has
-    their answers and asks none.
+    configured, `bookable` what of them jobs may book. `policies` names those in force, (slot,
+    name), for who looks back: a replay has their answers and asks none.
     """
 
     parameters: Parameters
     links: tuple[tuple[SiteName, SiteName, float], ...] = ()
     policies: tuple[tuple[str, str], ...] = ()
+    bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def _delayed(state: State, job: Job) -> str:
 
 def _placing(state: State, job: Job, now: Instant) -> list[str]:
     lines = state.turns.explain(state, job, now)
-    answer = state.policies.place(whole_request(state, job, now), picture_of(state, now))
+    answer = state.policies.place(whole_request(state, job, now), picture_of(state))
     tries = f"{job.placement_tries} placement tries"
     if now < job.not_before:
         lines.append(
@@ -89,7 +89,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
 def _timed(state: State, job: Job, now: Instant) -> list[str]:
     lines = _deadline(state, job, now)
     if job.spec.input_file is not None:
-        answer = state.policies.place(whole_request(state, job, now), picture_of(state, now))
+        answer = state.policies.place(whole_request(state, job, now), picture_of(state))
         if isinstance(answer, Unplaceable):
             label = job.spec.label(answer.component)
             lines.append(f"its input file is not on its way: component {label}: {answer.reason}")

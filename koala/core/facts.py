@@ -4,9 +4,7 @@ anything.
 
 from __future__ import annotations
 
-from koala.core.grid import (
-    GridView,
-)
+from koala.core.grid import Demand, GridView, Link
 from koala.core.job import (
     Claim,
     Claiming,
@@ -17,13 +15,12 @@ from koala.core.job import (
     StartType,
 )
 from koala.core.queues import local_site
-from koala.core.sites import view
+from koala.core.sites import site_views
 from koala.core.state import State
 from koala.core.timeline import (
     chunk,
 )
 from koala.core.values import (
-    Instant,
     JobId,
     SiteName,
 )
@@ -55,6 +52,53 @@ def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
     if job.spec.input_mode is InputMode.WHOLE:
         return 0, size_bytes
     return chunk([c.processors for c in job.spec.components], component, size_bytes)
+
+
+def demand_of(state: State, job: Job) -> Demand:
+    """What the job asks of processors and links; what it does not say the parameters do."""
+    spec, parameters = job.spec, state.parameters
+    preferred = parameters.preferred_mips if spec.preferred_mips is None else spec.preferred_mips
+    hint = spec.hint
+    said = None if hint is None else hint.deviation
+    return Demand(
+        preferred_mips=preferred,
+        length_mi=spec.length_mi or 0.0,
+        hint="" if hint is None else hint.kind,
+        deviation=parameters.hint_deviation if said is None else said,
+    )
+
+
+def booked(state: State) -> dict[Link, float]:
+    """Bytes a second that are booked on each link: by copies until they are done, and of a site's
+    own link by who reads there, until the attempt is over."""
+    sums: dict[Link, float] = {}
+    for transfer in state.files.transfers.values():
+        if transfer.booked_bps and not transfer.is_done:
+            link = (transfer.source, transfer.target)
+            sums[link] = sums.get(link, 0.0) + transfer.booked_bps
+    for job in state.placed.values():
+        for member in () if job.attempt is None else job.attempt.present:
+            if member.booked_bps and member.site is not None:
+                link = (member.site, member.site)
+                sums[link] = sums.get(link, 0.0) + member.booked_bps
+    return sums
+
+
+def free_bandwidth(state: State) -> dict[Link, float]:
+    """What of the links that can be booked is not."""
+    if not state.files.bookable:
+        return {}
+    sums = booked(state)
+    return {link: max(0.0, bps - sums.get(link, 0.0)) for link, bps in state.files.bookable.items()}
+
+
+def free_slots(state: State) -> dict[SiteName, int]:
+    """How many more claims the sites with a limit take."""
+    left = {s.name: s.facts.slots for s in state.sites.values() if s.facts.slots is not None}
+    for claim in state.ledger.values() if left else ():
+        if claim.site in left:
+            left[claim.site] -= 1
+    return left
 
 
 def hold_max_s(state: State, job: Job) -> float:
@@ -113,19 +157,24 @@ def barrier_members(state: State, job: Job) -> list[Member]:
     ]
 
 
-def picture_of(state: State, now: Instant, asking: Job | None = None) -> GridView:
+def picture_of(state: State, asking: Job | None = None) -> GridView:
     """The grid as policies see it; what the job that asks has placed or claimed does not stand in
     its own way.
     """
     own = None if asking is None else asking.id
-    return view(
+    views = site_views(
         state.sites,
-        state.files,
-        state.parameters,
-        now=now,
         placed=placed_processors(state, own) if state.parameters.count_placed else {},
         busy=[claim for claim in state.ledger.values() if claim.job != own],
+        slots=free_slots(state),
         closed=sites_asked_enough(state) if asking is None else (),
+    )
+    return GridView(
+        views,
+        replicas=state.files.replicas,
+        bandwidth=state.files.bandwidth,
+        bandwidth_default=state.parameters.bandwidth_default_bps,
+        free=free_bandwidth(state),
     )
 
 

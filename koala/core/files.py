@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from koala.core.grid import Replica
+from koala.core.grid import Link, Replica
 from koala.core.values import FileName, Instant, JobId, Seconds, SiteName, TransferId
 
 LEARNT_WEIGHT = 0.3  # of the newest observation
@@ -25,20 +25,22 @@ class Transfer:
     size_bytes: int
     checksum: str
     started_at: Instant
+    booked_bps: float = 0.0  # bytes a second of its link that are its own; 0: it shares
     is_done: bool = False  # kept until its attempt ends: till then the target must keep the copy
 
 
 class Files:
     """The replica catalogue, the transfers under way, and the bandwidth of each link in bytes a
-    second.
+    second. `bookable` is how much of a link may be booked, where somebody said so.
     """
 
-    __slots__ = ("bandwidth", "replicas", "transfers")
+    __slots__ = ("bandwidth", "bookable", "replicas", "transfers")
 
     def __init__(self) -> None:
         self.replicas: dict[FileName, Replica] = {}
         self.transfers: dict[TransferId, Transfer] = {}
-        self.bandwidth: dict[tuple[SiteName, SiteName], float] = {}
+        self.bandwidth: dict[Link, float] = {}
+        self.bookable: dict[Link, float] = {}
 
     def add(self, file: FileName, site: SiteName, *, size_bytes: int, checksum: str) -> None:
         """A site holds a copy. A copy of another size or content makes the newest the only one that
@@ -63,8 +65,10 @@ class Files:
             del self.replicas[file]
 
     def learn(self, transfer: Transfer, *, size_bytes: int, took_s: Seconds) -> None:
-        """Take an observed copy into the estimate of its link."""
-        if size_bytes < LEARNT_BYTES_MIN or took_s <= 0:
+        """Take an observed copy into the estimate of its link. A booked rate tells nothing about
+        what the link could do.
+        """
+        if size_bytes < LEARNT_BYTES_MIN or took_s <= 0 or transfer.booked_bps:
             return
         link = (transfer.source, transfer.target)
         seen = size_bytes / took_s
@@ -76,7 +80,7 @@ class Files:
         half done, for all we know. Else a link that is much slower than thought would never be
         learnt, because each copy over it ends with the hold of a job that was claimed too early.
         """
-        if transfer.is_done:
+        if transfer.is_done or transfer.booked_bps:
             return
         link = (transfer.source, transfer.target)
         known = self.bandwidth.get(link, default_bps)

@@ -275,6 +275,15 @@ class GridView:
         """The estimate of a link between two sites, in bytes a second."""
         return self._bandwidth.get(link, self._bandwidth_default)
 
+    def copy(self) -> GridView:
+        """The same as it is now, for a placement that may come to nothing."""
+        other = object.__new__(GridView)
+        for name in GridView.__slots__:
+            value = getattr(self, name)
+            is_counted = name in ("_idle", "_slots", "_free")
+            setattr(other, name, dict(value) if is_counted else value)
+        return other
+
     def take(self, site: SiteName, processors: int) -> None:
         """Count a component placed in this scan, or claimed in this try."""
         self._idle[site] -= processors

@@ -4,7 +4,7 @@ the job's story.
 
 from __future__ import annotations
 
-from koala.core.facts import fixed_site
+from koala.core.facts import booked, fixed_site
 from koala.core.job import (
     Attempt,
     Claim,
@@ -24,6 +24,7 @@ from koala.core.state import State
 from koala.core.values import Instant
 
 _HELD = (ClaimPhase.GRANTED, ClaimPhase.ARMED, ClaimPhase.RELEASED, ClaimPhase.PASSED)
+_ROUNDING = 1e-6
 _OUT = (ClaimPhase.RELEASED, ClaimPhase.PASSED)
 
 
@@ -42,6 +43,7 @@ def check(state: State, now: Instant) -> None:
     _check_one_attempt(state)
     _check_sites(state)
     _check_transfers(state)
+    _check_bookings(state)
     is_full = len(waiting) >= state.parameters.queue_jobs_max
     assert is_full or not delayed, f"{delayed[:3]} are delayed though there is room"
 
@@ -148,6 +150,13 @@ def _check_sites(state: State) -> None:
         strangers = [claim for claim in site.unreported if claim not in state.ledger]
         assert not strangers, f"{site.name} counts claims that are over: {strangers}"
         assert site.errors >= 0, f"{site.name} has {site.errors} errors"
+
+
+def _check_bookings(state: State) -> None:
+    """No link is booked beyond what it has."""
+    for link, bps in booked(state).items():
+        most = state.files.bookable.get(link, 0.0)
+        assert bps <= most * (1 + _ROUNDING), f"{link} has {most} B/s, and {bps} are booked"
 
 
 def _check_transfers(state: State) -> None:

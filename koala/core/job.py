@@ -78,7 +78,7 @@ class Deadline:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
     """Which resource matters (`cpu` or `io`) and the acceptable deviation of its rate, 0 to 1
-    (hints paper).
+    (Hints 3.4).
     """
 
     kind: str
@@ -130,6 +130,8 @@ class JobSpec:
     input_mode: InputMode = InputMode.WHOLE
     deadline: Deadline | None = None
     hint: Hint | None = None
+    length_mi: float | None = None  # million instructions, for each processor
+    preferred_mips: float | None = None
     max_hold_s: Seconds | None = None
     quorum: int | None = None
     retries: int = 0
@@ -395,6 +397,8 @@ class Member:
     component: int
     site: SiteName | None
     source: SiteName | None = None  # the file site; None: nothing to move
+    mips: float = 0.0  # the rate that placement promised; 0: none
+    booked_bps: float = 0.0  # of its site's own link, for as long as the attempt lasts
     transfer: TransferId | None = None
     is_fetched: bool = True
     claim: ClaimId | None = None

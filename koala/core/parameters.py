@@ -27,6 +27,9 @@ class Parameters:
     # place (KOALA 2.6)
     count_placed: bool = False  # subtract jobs placed earlier and not yet claimed
     bandwidth_default_bps: float = 12_500_000.0  # bytes a second on a link never observed
+    # place (Hints 3.4)
+    preferred_mips: float = 0.0  # of jobs that do not say theirs; 0: any rate will do
+    hint_deviation: float = 0.5  # of hints that do not say theirs
     # claim (KOALA 3.2, 3.3)
     claim_fraction: float = 0.75  # L
     claim_fraction_step: float = 0.125
@@ -114,6 +117,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "queue_jobs_max": (1, 10_000_000),
     "ageing_s": (0.0, FOREVER),
     "bandwidth_default_bps": (1.0, 1e15),
+    "preferred_mips": (0.0, 1e15),
+    "hint_deviation": (0.0, 1.0),
     "claim_fraction": (0.0, 1.0),
     "claim_fraction_step": (0.0, 1.0),
     "claim_fraction_min": (0.0, 1.0),

@@ -8,6 +8,7 @@ from koala.core.ageing import is_door_held
 from koala.core.claiming import settle_member, try_to_claim
 from koala.core.ending import admit, fail
 from koala.core.facts import (
+    demand_of,
     fixed_site,
     is_optional_member,
     part_of_file,
@@ -48,7 +49,7 @@ def place_timed(state: State, now: Instant) -> None:
     """
     waiting = [job for job in state.queues.timed.values() if job.spec.input_file is not None]
     if waiting:
-        picture = picture_of(state, now)
+        picture = picture_of(state)
         for job in waiting:
             try_to_place(state, job, picture, now)
         admit(state, now)
@@ -64,7 +65,7 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
     if left[0] > now:  # graces or parameters are others than when the timer was set
         state.timers.set(left[0], Bell.TRY, job.id)
         return
-    place(state, job, Placement(assignments=()), picture_of(state, now), now)
+    place(state, job, Placement(assignments=()), picture_of(state), now)
     admit(state, now)
 
 
@@ -107,7 +108,13 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
     if not is_door_held(now - queued_at(job), state.parameters.ageing_s):
         return False
     views = [
-        SiteView(name=s.name, processors=s.facts.processors, idle=s.facts.processors)
+        SiteView(
+            name=s.name,
+            processors=s.facts.processors,
+            idle=s.facts.processors,
+            mips=s.facts.mips,
+            slots=s.facts.slots,
+        )
         for s in state.sites.values()
         if is_usable(s) and s.facts.admits(job.spec.owner)
     ]
@@ -116,6 +123,7 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
         replicas=state.files.replicas,
         bandwidth=state.files.bandwidth,
         bandwidth_default=state.parameters.bandwidth_default_bps,
+        free=state.files.bookable,
     )
     return ask_placement(state, whole_request(state, job, now), empty) is not None
 
@@ -152,18 +160,18 @@ def find_placement(
     if answer is not None or needed == len(request.parts):
         return answer
     found: list[Assignment] = []
-    trial = _Trial(picture)
+    trial = picture.copy()
     for part in sorted(
         request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
     ):
         beside = tuple(assignment.site for assignment in found)
-        one = ask_placement(state, replace(request, parts=(part,), beside=beside), picture)
+        one = ask_placement(state, replace(request, parts=(part,), beside=beside), trial)
         if one is not None:
             found.append(one.assignments[0])
             trial.take(one.assignments[0].site, part.processors)
+            trial.book(one.assignments[0])
         elif not is_optional_member(job, part.component):
             break
-    trial.undo()
     is_enough = len(found) >= needed and all(
         is_optional_member(job, index) or any(a.component == index for a in found)
         for index in range(len(job.spec.components))
@@ -186,6 +194,8 @@ def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
         user=job.spec.owner,
         file=job.spec.input_file.name if job.spec.input_file else None,
         transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
+        demand=demand_of(state, job),
+        home=job.spec.queue,
     )
 
 
@@ -220,6 +230,7 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
         assignment = by_component.get(member.component)
         if assignment is not None:
             picture.take(assignment.site, job.spec.components[member.component].processors)
+            picture.book(assignment)
             settle_member(state, job, member, assignment, now)
     picture.close_probed(a.site for a in placement.assignments)
     claim_at = first_claim(state, job)
@@ -231,19 +242,3 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
         picture.close(sites_asked_enough(state))
     else:
         state.timers.set(claim_at, Bell.CLAIM, job.id)
-
-
-class _Trial:
-    """Processors taken for a placement that may come to nothing."""
-
-    def __init__(self, picture: GridView) -> None:
-        self._picture = picture
-        self._taken: list[tuple[SiteName, int]] = []
-
-    def take(self, site: SiteName, processors: int) -> None:
-        self._taken.append((site, self._picture.idle_at(site)))
-        self._picture.take(site, processors)
-
-    def undo(self) -> None:
-        for site, idle in reversed(self._taken):
-            self._picture.give(site, idle - self._picture.idle_at(site))

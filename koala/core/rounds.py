@@ -48,7 +48,7 @@ class Rounds:
             return queue if visiting(state, room, now).permits(queue) else None
 
         if state.recorder.ask(ask) is not None:
-            try_head(state, queue, room, picture_of(state, now), now)
+            try_head(state, queue, room, picture_of(state), now)
             admit(state, now)
 
     def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
@@ -122,7 +122,7 @@ def visit(state: State, now: Instant) -> None:
             rounds.append(visiting(state, room, now).rounds(before, sites, draw))
         return next(rounds[0], None)
 
-    room, picture = Room(state), picture_of(state, now)
+    room, picture = Room(state), picture_of(state)
     while (queue := state.recorder.ask(ask)) is not None:
         assert isinstance(queue, str), queue
         stuck = try_head(state, QueueName(queue), room, picture, now)
@@ -178,7 +178,7 @@ def visiting(state: State, room: Room, now: Instant) -> Visiting[QueueName]:
 
 def describe_head(state: State, head: Job, now: Instant) -> str:
     """Why the head of a queue has not been placed yet."""
-    answer = state.policies.place(whole_request(state, head, now), picture_of(state, now))
+    answer = state.policies.place(whole_request(state, head, now), picture_of(state))
     if not isinstance(answer, Unplaceable):
         return f"its head {head.id} has not been tried since something changed"
     size = head.spec.components[answer.component].processors

@@ -25,7 +25,7 @@ class Scanning:
 
     def try_arrived(self, state: State, job: Job, now: Instant) -> None:
         """Tried at once, then at each scan (KOALA 3.1)."""
-        try_to_place(state, job, picture_of(state, now), now)
+        try_to_place(state, job, picture_of(state), now)
         admit(state, now)
 
     def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
@@ -54,7 +54,7 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     Unless it is whole, it visits only jobs that were not tried since they were queued.
     """
     priority = whose_turn(state)
-    picture = picture_of(state, now)
+    picture = picture_of(state)
     aged = {job.id: job for job in state.queues.aged(now, state.parameters.ageing_s)}
     placed = 0
     queue = BY_PRIORITY[priority]

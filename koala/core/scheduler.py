@@ -153,6 +153,7 @@ class Scheduler(State):
             claim.fence_s = max(claim.fence_s, event.parameters.fence_s)
         for source, target, bandwidth in event.links:
             self.files.bandwidth.setdefault((source, target), bandwidth)
+        self.files.bookable = {(start, end): bps for start, end, bps in event.bookable}
         admit(self, now)
         self.ask_scan()
         self._await_tries(now)

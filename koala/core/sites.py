@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from koala.core.files import Files
-from koala.core.grid import GridView, Site, SiteView
+from koala.core.grid import Site, SiteView
 from koala.core.health import is_resting
 from koala.core.job import Claim
-from koala.core.parameters import Parameters
-from koala.core.values import ClaimId, Instant, SiteName
+from koala.core.values import ClaimId, SiteName
 
 
 def is_usable(site: Site) -> bool:
@@ -17,20 +15,18 @@ def is_usable(site: Site) -> bool:
     return site.is_connected and not site.is_drained and not is_resting(site)
 
 
-def view(
+def site_views(
     sites: Mapping[SiteName, Site],
-    files: Files,
-    parameters: Parameters,
     *,
-    now: Instant,
     placed: Mapping[SiteName, int],
     busy: Iterable[Claim],
+    slots: Mapping[SiteName, int],
     closed: Iterable[SiteName] = (),
-) -> GridView:
-    """The picture at `now`; `placed` is subtracted; a site on probation with a claim of ours shows
-    nothing idle, and one that is `closed` neither.
+) -> list[SiteView]:
+    """The usable sites; `placed` is subtracted; a site on probation with a claim of ours shows
+    nothing idle, and neither does one that is `closed` or has none of its `slots` left.
     """
-    shut = frozenset(closed)
+    shut = frozenset([*closed, *(name for name, left in slots.items() if left <= 0)])
     claimed = {claim.site for claim in busy} if any(s.is_probing for s in sites.values()) else ()
     views = []
     for name, site in sites.items():
@@ -45,14 +41,11 @@ def view(
                 owner=site.facts.owner,
                 users=site.facts.users,
                 is_probing=site.is_probing,
+                mips=site.facts.mips,
+                slots=slots.get(name),
             )
         )
-    return GridView(
-        views,
-        replicas=files.replicas,
-        bandwidth=files.bandwidth,
-        bandwidth_default=parameters.bandwidth_default_bps,
-    )
+    return views
 
 
 def note_ask(site: Site, claim: ClaimId, processors: int) -> int:

@@ -163,6 +163,8 @@ def _part(state: State, job: Job, index: int) -> dict[str, Any]:
         "start_type": component.start_type.value,
         "site": member.site,
         "file_site": member.source,
+        "mips": member.mips,
+        "booked_bps": _booked_bps(state, member),
         "is_fetched": member.is_fetched,
         "is_dropped": member.is_dropped,
         "claim": member.claim,
@@ -173,6 +175,14 @@ def _part(state: State, job: Job, index: int) -> dict[str, Any]:
         "refusal": member.refusal,
         "end": None if member.end is None else _end(member.end),
     }
+
+
+def _booked_bps(state: State, member: Member) -> float:
+    """What is kept for the member now: of the link that its file comes over, or of its site's."""
+    transfer = state.files.transfers.get(member.transfer) if member.transfer is not None else None
+    if transfer is None:
+        return member.booked_bps
+    return 0.0 if transfer.is_done else transfer.booked_bps
 
 
 def _end(end: ClaimEnd) -> dict[str, Any]:
@@ -206,6 +216,8 @@ def _site(site: Site, held: int, now: Instant) -> dict[str, Any]:
         "owner": site.facts.owner,
         "grace_s": site.facts.grace_s,
         "may_kill_local": site.facts.may_kill_local,
+        "mips": site.facts.mips,
+        "slots": site.facts.slots,
         "local": site.reported_local,
         "rtt_s": site.rtt_s,
         "address": site.facts.address,
@@ -248,6 +260,9 @@ def digest(state: State) -> str:
         else:
             picture = job_picture(state, job.id)
             del picture["story"]
+            for part in picture["parts"]:
+                if not part["mips"]:  # as in journals of older daemons
+                    del part["mips"], part["booked_bps"]
             live.append([picture, job.phase.since if isinstance(job.phase, Running) else None])
     whole = {
         "epoch": state.epoch,

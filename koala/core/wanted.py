@@ -126,6 +126,7 @@ def start_transfer(transfer: Transfer) -> StartTransfer:
         offset=transfer.offset,
         size_bytes=transfer.size_bytes,
         checksum=transfer.checksum,
+        booked_bps=transfer.booked_bps,
     )
 
 

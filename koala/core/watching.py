@@ -33,6 +33,8 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
         return
     state.files.learn(transfer, size_bytes=event.size_bytes, took_s=event.took_s)
     state.files.transfers[event.transfer] = replace(transfer, is_done=True)
+    if transfer.booked_bps:
+        state.ask_scan()  # the link is somebody else's now
     job = state.placed.get(transfer.job)
     if job is None or job.attempt is None or job.attempt.number != transfer.attempt:
         return

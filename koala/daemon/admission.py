@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from koala.core.grid import (
@@ -21,8 +21,10 @@ from koala.core.grid import (
 )
 from koala.core.job import JobSpec, StartType
 from koala.core.scheduler import Scheduler
+from koala.core.slots import PlacementPolicy
 from koala.core.values import Instant, SiteName, UserName
 from koala.errors import RejectedError, SpecError
+from koala.policies import BUILT_IN
 
 
 def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserName | None]) -> None:
@@ -71,7 +73,8 @@ def at_queue(spec: JobSpec, site: SiteName) -> JobSpec:
 def warnings(
     spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserName | None]
 ) -> tuple[str, ...]:
-    """What the job asks of local managers, none of which acts on it where the job may run."""
+    """What the job asks of local managers, none of which acts on it where the job may run, and of
+    a placement policy that does not heed it."""
     found: dict[str, list[str]] = {}
     for index, component in enumerate(spec.components):
         asked = {
@@ -90,7 +93,28 @@ def warnings(
     return tuple(
         f"{name} is ignored: no site where component {', '.join(labels)} may run acts on it"
         for name, labels in found.items()
+    ) + tuple(
+        f"{name} is ignored: the placement policy in force, {policy}, does not heed it"
+        for name, policy in _unheeded(spec, scheduler.policies.place)
     )
+
+
+def _unheeded(spec: JobSpec, place: PlacementPolicy) -> Iterator[tuple[str, str]]:
+    """What of a job's demands (Hints 3.4) a policy of ours leaves aside; of others nobody knows."""
+    policy = next((name for name, known in BUILT_IN["placement"].items() if known == place), "")
+    heeded = HEEDED.get(policy, ())
+    said = {"hint": spec.hint, "length": spec.length_mi, "mips": spec.preferred_mips}
+    for name, value in said.items():
+        if policy and value is not None and name not in heeded:
+            yield name, policy
+
+
+HEEDED = {
+    "NoNetwork": ("mips",),
+    "PreferLocal": ("mips", "length"),
+    "Service": ("mips", "length", "hint"),
+}
+"""What placement policies heed of a job's demands."""
 
 
 def _honoured(
@@ -113,7 +137,6 @@ def _honoured(
 def _check_not_yet(spec: JobSpec) -> None:
     """What is read and nothing acts on (`Treatment.LATER`) must not seem to count."""
     wanted = {
-        "hint": spec.hint,
         "progress": spec.progress,
     }
     for name, value in wanted.items():

@@ -9,7 +9,8 @@ in use:
     [parameters]    any of koala.core.parameters, by name
     [policies]      placement, claiming, deadlines, queueing: names of policies
     [sites.NAME]    owner; when any is listed, only these may register unless daemon.open is true
-    [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed
+    [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed;
+                    bookable.FROM.TO: what of them placement policies may book
     [relay]         listen, address (as agents reach it), bytes_per_s
     [bus]           url
 """
@@ -75,9 +76,12 @@ class SiteTable(Table, frozen=True):
 
 
 class LinksTable(Table, frozen=True):
-    """Bandwidth in bytes a second: from a site, to a site."""
+    """Bytes a second from a site to a site (to itself: from its storage to its processors): what is
+    known of them, and what of them jobs may book.
+    """
 
     bandwidth: dict[SiteText, dict[SiteText, Positive]] = {}
+    bookable: dict[SiteText, dict[SiteText, Positive]] = {}
 
 
 class RelayTable(Table, frozen=True):
@@ -121,6 +125,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     policies: Policies
     policy_names: tuple[tuple[str, str], ...]
     links: tuple[tuple[SiteName, SiteName, float], ...]
+    bookable: tuple[tuple[SiteName, SiteName, float], ...]
     sites: dict[SiteName, UserName | None]
     is_open: bool
     relay_listen: str
@@ -183,7 +188,8 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         parameters=_parameters(file.parameters, source),
         policies=policies,
         policy_names=tuple(names.items()),
-        links=_links(file.links, source),
+        links=_links("bandwidth", file.links.bandwidth, source),
+        bookable=_links("bookable", file.links.bookable, source),
         sites={
             SiteName(name): UserName(site.owner) if site.owner else None
             for name, site in sorted(file.sites.items())
@@ -211,12 +217,14 @@ def _parameters(table: dict[str, Any], source: str) -> Parameters:
         raise ConfigError(f"{source}: parameters.{error}") from error
 
 
-def _links(table: LinksTable, source: str) -> tuple[tuple[SiteName, SiteName, float], ...]:
+def _links(
+    name: str, table: dict[SiteText, dict[SiteText, Positive]], source: str
+) -> tuple[tuple[SiteName, SiteName, float], ...]:
     links = []
-    for start, targets in sorted(table.bandwidth.items()):
+    for start, targets in sorted(table.items()):
         for end, bandwidth in sorted(targets.items()):
             if not math.isfinite(bandwidth):
-                key = f"links.bandwidth.{start}.{end}"
+                key = f"links.{name}.{start}.{end}"
                 raise ConfigError(f"{source}: {key} = {bandwidth}: allowed is a finite number")
             links.append((SiteName(start), SiteName(end), bandwidth))
     return tuple(links)

@@ -58,6 +58,10 @@ class Settings(Protocol):
     def links(self) -> tuple[tuple[SiteName, SiteName, float], ...]:
         """(from, to, bytes a second)."""
 
+    @property
+    def bookable(self) -> tuple[tuple[SiteName, SiteName, float], ...]:
+        """The same, of what jobs may book."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
@@ -110,7 +114,10 @@ def recover(
     replayed = journal.seq
     clock = make_clock(journal.last_at)
     changed = ParametersChanged(
-        parameters=config.parameters, links=config.links, policies=config.policy_names
+        parameters=config.parameters,
+        links=config.links,
+        policies=config.policy_names,
+        bookable=config.bookable,
     )
     lost = journal.seq > 0 and accept_loss
     epoch = scheduler.epoch + (LOST_EPOCHS_MAX if lost else 1)

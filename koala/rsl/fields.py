@@ -27,6 +27,7 @@ WORD_CHARACTERS_MAX = 256
 OUTPUT_FILES_MAX = 1000
 MINUTES_MAX = 5_256_000  # ten years
 PORT_MAX = 65_535
+AMOUNT_MAX = 10**15
 FILE_BYTES_MAX = 2**63 - 1
 SIZE_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -128,6 +129,14 @@ def minutes_text(seconds: Seconds) -> str:
         if float(Fraction(text) * 60) == seconds:
             return text
     raise SpecError(f"{seconds} seconds cannot be written in minutes")
+
+
+def amount(given: Given) -> float:
+    """A number above 0, with decimals or without."""
+    literal = string(given)
+    if not _DECIMAL.fullmatch(literal.text) or not 0 < Fraction(literal.text) <= AMOUNT_MAX:
+        raise given.wrong(literal, f"a number above 0, at most {AMOUNT_MAX}")
+    return float(literal.text)
 
 
 def word(given: Given) -> str:

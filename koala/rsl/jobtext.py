@@ -68,6 +68,9 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
         deviation = spec.hint.deviation
         number = [] if deviation is None else [f"{Decimal(repr(float(deviation))):f}"]
         relations.append(_relation("hint", [spec.hint.kind, *number]))
+    for attribute, amount in (("length", spec.length_mi), ("mips", spec.preferred_mips)):
+        if amount is not None:
+            relations.append(_relation(attribute, [f"{Decimal(repr(float(amount))):f}"]))
     if spec.connect:
         paths = [(path.source, path.target, str(path.port)) for path in spec.connect]
         relations.append(_relation("connect", paths))

@@ -75,6 +75,8 @@ JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
     "inputmode": lambda spec, given: replace(spec, input_mode=fields.choice(given, _INPUT_MODES)),
     "deadline": lambda spec, given: replace(spec, deadline=fields.deadline(given)),
     "hint": lambda spec, given: replace(spec, hint=fields.hint(given)),
+    "length": lambda spec, given: replace(spec, length_mi=fields.amount(given)),
+    "mips": lambda spec, given: replace(spec, preferred_mips=fields.amount(given)),
     "maxhold": lambda spec, given: replace(spec, max_hold_s=_max_hold_s(given)),
     "quorum": lambda spec, given: replace(
         spec, quorum=fields.whole(given, low=1, high=COMPONENTS_MAX)

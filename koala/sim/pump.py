@@ -106,6 +106,7 @@ class Daemon:
         self.is_up = False
         self.scheduler = Scheduler(parameters, policies)
         self.links: dict[SiteName, Link] = {}
+        self.bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
         self._plan = plan
         self._leases = Leases(0.0)
         self._parameters = parameters
@@ -134,7 +135,7 @@ class Daemon:
         self._lost_at = {}
         self._is_fencing = False
         self.tell(DaemonStarted(epoch=self._life))
-        self.tell(ParametersChanged(parameters=self._parameters))
+        self.tell(ParametersChanged(parameters=self._parameters, bookable=self.bookable))
 
     _lost_digest: str | None = None
 

@@ -601,7 +601,9 @@ class Site:
             return
         copy = _Copy(order=order)
         self._copies[order.transfer] = copy
-        best_s = order.size_bytes / self._bandwidth(order.source, order.target)
+        best_s = order.size_bytes / (
+            order.booked_bps or self._bandwidth(order.source, order.target)
+        )
         took_s = best_s * self.plan.transfer_factor(self.engine.now)
         side = self.plan.transfer_errs(self.engine.now)
         if side is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from koala.core import actions as ac
-from koala.core.grid import SiteFacts
+from koala.core.grid import MIPS_DEFAULT, SiteFacts
 from koala.core.job import ArmNumber, ClaimEnd, ClaimPhase, ComponentSpec, EndKind, StartType
 from koala.core.values import (
     ClaimId,
@@ -249,6 +249,8 @@ def _registration(message: pb.FromAgent) -> Registration:
             serves=_text("serves", facts.serves),
             owner=UserName(_text("owner", facts.owner)) if facts.owner else None,
             may_kill_local=facts.may_kill_local,
+            mips=_amount("mips", facts.mips) or MIPS_DEFAULT,
+            slots=_count("slots", facts.slots, PROCESSORS_MAX) or None,
             honours=tuple(_text("honours", name) for name in facts.honours[:HONOURS_MAX]),
             users=_users(facts.users),
         ),
@@ -544,6 +546,7 @@ def fetch(action: ac.StartTransfer, *, address: str, token: str) -> pb.ToAgent:
             offset=action.offset,
             size_bytes=action.size_bytes,
             checksum=action.checksum,
+            booked_bps=action.booked_bps,
         )
     )
 
@@ -559,6 +562,7 @@ def serve(action: ac.StartTransfer, *, relay: str, token: str) -> pb.ToAgent:
             offset=action.offset,
             size_bytes=action.size_bytes,
             relay=relay,
+            booked_bps=action.booked_bps,
         )
     )
 

@@ -10,7 +10,7 @@ import pytest
 
 from koala.core.events import ReplicaAdded, SiteDisconnected, SiteRegistered
 from koala.core.grid import SiteFacts
-from koala.core.job import ComponentSpec, Deadline, Hint, InputFile, JobSpec, StartType
+from koala.core.job import ComponentSpec, Deadline, InputFile, JobSpec, StartType
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import FileName, SiteName, UserName
@@ -116,7 +116,6 @@ def test_an_unknown_file_needs_its_size() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("hint", Hint(kind="io")),
         ("progress", "sq"),
     ],
 )

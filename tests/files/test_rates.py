@@ -83,3 +83,63 @@ def test_without_a_rate_nothing_waits() -> None:
 @given(st.floats(1, 1e12))
 def test_messages_on_slow_links_are_small_but_never_tiny_or_huge(rate: float) -> None:
     assert 1024 <= chunk_bytes(rate) <= CHUNK_BYTES
+
+
+# --- booked rates ---
+
+
+def sent(links: Links, copies: dict[str, bool], *, until: float) -> dict[str, int]:
+    """Bytes that each copy with the site `b` got through, all of them always with a kilobyte in
+    hand; whether one is booked is said by the mapping."""
+    next_at = dict.fromkeys(copies, 0.0)
+    gone = dict.fromkeys(copies, 0)
+    while (now := min(next_at.values())) <= until:
+        copy = min(next_at, key=next_at.__getitem__)
+        wait_s = links.take("b", 1000, now, transfer=copy)
+        next_at[copy] = now + max(wait_s, 1e-6)
+        gone[copy] += 1000
+    return gone
+
+
+def test_a_booked_copy_goes_at_its_rate_whatever_the_limit_leaves_open() -> None:
+    for limit in (None, 100_000.0):
+        links = Links(RateLimits(default=limit))
+        with links.booking("t1", "b", 20_000.0, 0.0):
+            assert sent(links, {"t1": True}, until=10.0)["t1"] == pytest.approx(200_000, rel=0.03)
+
+
+def test_others_share_what_is_not_booked() -> None:
+    links = Links(RateLimits(default=100_000.0))
+    with links.booking("t1", "b", 70_000.0, 0.0), links.booking("t2", "b", 10_000.0, 0.0):
+        gone = sent(links, {"t1": True, "t2": True, "t3": False, "t4": False}, until=20.0)
+    assert gone["t1"] == pytest.approx(1_400_000, rel=0.05)
+    assert gone["t2"] == pytest.approx(200_000, rel=0.05)
+    assert gone["t3"] + gone["t4"] == pytest.approx(400_000, rel=0.05)
+
+
+def test_what_was_booked_is_everybody_s_when_the_copy_is_over() -> None:
+    links = Links(RateLimits(default=100_000.0))
+    with links.booking("t1", "b", 90_000.0, 0.0):
+        assert sent(links, {"t2": False}, until=10.0)["t2"] == pytest.approx(100_000, rel=0.2)
+    later = Links(RateLimits(default=100_000.0))
+    with later.booking("t1", "b", 90_000.0, 0.0):
+        pass
+    assert sent(later, {"t2": False}, until=10.0)["t2"] == pytest.approx(1_000_000, rel=0.03)
+
+
+def test_the_owner_s_limit_holds_for_booked_copies_too() -> None:
+    links = Links(RateLimits(default=10_000.0))
+    with links.booking("t1", "b", 70_000.0, 0.0):
+        assert sent(links, {"t1": True}, until=10.0)["t1"] == pytest.approx(100_000, rel=0.05)
+
+
+def test_copies_beside_a_link_that_is_wholly_booked_go_on_slowly() -> None:
+    links = Links(RateLimits(default=100_000.0))
+    with links.booking("t1", "b", 100_000.0, 0.0):
+        assert 5_000 <= sent(links, {"t2": False}, until=10.0)["t2"] <= 40_000
+
+
+def test_messages_of_a_booked_copy_fit_its_rate() -> None:
+    links = Links(RateLimits())
+    assert links.chunk_bytes("b") == CHUNK_BYTES
+    assert links.chunk_bytes("b", 80_000.0) == 10_000

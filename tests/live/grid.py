@@ -65,6 +65,7 @@ class Grid:
         grace_s: float = 2.0,
         silence_s: float = 5.0,
         more: Mapping[str, str] | None = None,
+        speeds: Mapping[str, float] | None = None,
     ) -> None:
         self.folder = folder
         self.sites = tuple(sites)
@@ -78,13 +79,14 @@ class Grid:
         lines = "".join(f"{name} = {_toml(value)}\n" for name, value in parameters.items())
         self.config("daemon").write_text(
             f'[daemon]\nlisten = "{self.address}"\nstate_dir = "daemon"\nbeat_s = 0.5\n'
-            f"silence_s = {silence_s}\n[parameters]\n{lines}",
+            f"silence_s = {silence_s}\n[parameters]\n{lines}{(more or {}).get('daemon', '')}",
             encoding="utf-8",
         )
         for name, processors in sites.items():
             self.config(name).write_text(
                 f'[agent]\nsite = "{name}"\ndaemon = "{self.address}"\nstate_dir = "{name}"\n'
                 f"silence_s = 6.0\n[site]\nprocessors = {processors}\ngrace_s = {grace_s}\n"
+                f"mips = {(speeds or {}).get(name, 1000.0)}\n"
                 f'[files]\nserve = "127.0.0.1:0"\n{(more or {}).get(name, "")}',
                 encoding="utf-8",
             )
@@ -297,10 +299,11 @@ def live_grid(
     grace_s: float = 2.0,
     silence_s: float = 5.0,
     more: Mapping[str, str] | None = None,
+    speeds: Mapping[str, float] | None = None,
 ) -> Iterator[Grid]:
     """A grid that is started, and ended and checked when the block is left. `replicas` are logical
     files: what is in them, and the sites that have them. The daemon cuts a link after `silence_s`.
-    `more` is added to the configurations of agents.
+    `more` is added to the configurations of agents, or of the "daemon"; `speeds` are in MIPS.
     """
     grid = Grid(
         folder,
@@ -309,6 +312,7 @@ def live_grid(
         grace_s=grace_s,
         silence_s=silence_s,
         more=more,
+        speeds=speeds,
     )
     for name, (content, holders) in (replicas or {}).items():
         for site in holders:

@@ -131,6 +131,7 @@ _deadlines = st.one_of(
     st.integers(0, 4_000_000_000_000_000).map(lambda micro: Deadline(at=micro / 10**6)),
     _seconds.map(lambda seconds: Deadline(after_s=seconds)),
 )
+_amounts = st.floats(min_value=1e-6, max_value=1e15)
 _hints = st.builds(
     Hint, kind=st.sampled_from(["cpu", "io"]), deviation=st.none() | st.floats(0.0, 1.0)
 )
@@ -173,6 +174,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         input_mode=draw(st.sampled_from(InputMode)),
         deadline=draw(st.none() | _deadlines),
         hint=draw(st.none() | _hints),
+        length_mi=draw(st.none() | _amounts),
+        preferred_mips=draw(st.none() | _amounts),
         max_hold_s=draw(st.none() | _seconds),
         quorum=draw(st.none() | st.integers(1, len(parts))),
         retries=draw(st.integers(0, 1000)),

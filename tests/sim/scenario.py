@@ -14,6 +14,7 @@ from koala.core.grid import SiteFacts
 from koala.core.job import (
     ComponentSpec,
     Deadline,
+    Hint,
     InputFile,
     InputMode,
     JobSpec,
@@ -74,6 +75,7 @@ class Scenario:
     placement: str
     queueing: str
     latency_s: Seconds
+    bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,41 @@ def draw(seed: int) -> Scenario:
         latency_s=random.choice((0.001, 0.01, 0.05)),
     )
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
-    return _pathed(seed, _timed(seed, _line_up(seed, scenario)))
+    return _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
+
+
+def _hinted(seed: int, drawn: Scenario) -> Scenario:
+    """A quarter place by speed, booked links and hints; from a stream of its own, too."""
+    random = Random(f"{seed}/hints")
+    if random.random() >= 0.25:
+        return drawn
+    names = [setting.name for setting in drawn.settings]
+    links = [(a, b, BANDWIDTH_BPS * random.choice((0.2, 1.0))) for a in names for b in names]
+    return replace(
+        drawn,
+        placement=random.choice(("NoNetwork", "PreferLocal", "Service", "Service")),
+        bookable=tuple(link for link in links if random.random() < 0.8),
+        settings=tuple(
+            replace(
+                s,
+                facts=replace(
+                    s.facts,
+                    mips=random.choice((500.0, 1000.0, 3000.0)),
+                    slots=random.choice((None, None, 2, 4)),
+                ),
+            )
+            for s in drawn.settings
+        ),
+        specs={
+            job: replace(
+                spec,
+                hint=random.choice((None, Hint(kind="cpu"), Hint(kind="io", deviation=0.5))),
+                length_mi=random.choice((None, 1000.0, 20_000.0)),
+                preferred_mips=random.choice((None, None, 500.0)),
+            )
+            for job, spec in drawn.specs.items()
+        },
+    )
 
 
 def _pathed(seed: int, drawn: Scenario) -> Scenario:
@@ -432,6 +468,7 @@ class Run:
             program=self._program,
             bandwidth=lambda _source, _target: BANDWIDTH_BPS,
         )
+        self.world.daemon.bookable = scenario.bookable
         self.oracle.engine = self.world.engine
         self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}
         self.oracle.offsets = {s.name: s.offset_s for s in scenario.settings}

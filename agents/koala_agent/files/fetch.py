@@ -225,8 +225,12 @@ class Fetch:
         try:
             async with self._place.channels.use(order.address) as channel:
                 call = files_pb2_grpc.FilesStub(channel).Read(request)
+                booking = self._place.links.booking(
+                    order.transfer, order.source, order.booked_bps, clock.now()
+                )
                 try:
-                    return wanted + await self._watched(call, part)
+                    with booking:
+                        return wanted + await self._watched(call, part)
                 finally:
                     call.cancel()
         finally:
@@ -276,7 +280,11 @@ class Fetch:
         if not wanted and chunk.checksum:
             wanted = self._handle(Ended(checksum=chunk.checksum))
         if not wanted:
-            await asyncio.sleep(self._place.links.take(self.order.source, size_bytes, clock.now()))
+            order = self.order
+            wait_s = self._place.links.take(
+                order.source, size_bytes, clock.now(), transfer=order.transfer
+            )
+            await asyncio.sleep(wait_s)
         return wanted
 
     def _verdict(self, error: aio.AioRpcError) -> Event:

@@ -17,6 +17,7 @@ class FetchOrder:
     """To the target: read `size_bytes` of a file from `offset` on, at `address`, with the token.
 
     `checksum` is that of the whole file; empty when unknown or when a part of it is ordered.
+    `booked_bps` bytes a second of the link are this copy's own, and it takes no more; 0: it shares.
     """
 
     transfer: str
@@ -27,6 +28,7 @@ class FetchOrder:
     offset: int = 0
     size_bytes: int
     checksum: str = ""
+    booked_bps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class ServeOrder:
     """To the source: serve this part of a file to whoever shows the token.
 
     With `relay` (host:port) the part is offered there; otherwise the own server has it.
+    `booked_bps` as of a FetchOrder.
     """
 
     transfer: str
@@ -43,6 +46,7 @@ class ServeOrder:
     offset: int = 0
     size_bytes: int
     relay: str = ""
+    booked_bps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,13 +87,17 @@ async def send_part(
     part = await in_thread(_open, place.store, order)
     try:
         await in_steps(partial(part.skip, offset))
-        chunk_bytes = place.links.chunk_bytes(order.target)
-        while block := await in_thread(part.read, chunk_bytes):
-            await asyncio.sleep(place.links.take(order.target, len(block), clock.now()))
-            if order.transfer not in place.orders:
-                return
-            place.touch(order.transfer)
-            yield files_pb2.Chunk(data=block)
+        chunk_bytes = place.links.chunk_bytes(order.target, order.booked_bps)
+        with place.links.booking(order.transfer, order.target, order.booked_bps, clock.now()):
+            while block := await in_thread(part.read, chunk_bytes):
+                wait_s = place.links.take(
+                    order.target, len(block), clock.now(), transfer=order.transfer
+                )
+                await asyncio.sleep(wait_s)
+                if order.transfer not in place.orders:
+                    return
+                place.touch(order.transfer)
+                yield files_pb2.Chunk(data=block)
         yield files_pb2.Chunk(checksum=await in_thread(part.checksum))
         place.touch(order.transfer, is_complete=True)
     finally:

@@ -28,6 +28,7 @@ def incremental(question: ClaimQuestion, view: GridView, place: PlacementPolicy)
         move = None if part.fixed is not None else place(_anywhere(part, question, beside), view)
         if isinstance(move, Placement):
             view.take(move.assignments[0].site, part.processors)
+            view.book(move.assignments[0])
             moves.append(move.assignments[0])
             sites[part.component] = move.assignments[0].site
         else:
@@ -65,5 +66,7 @@ def _anywhere(
         user=question.user,
         file=question.file,
         transfer_s_max=question.remaining_s,
+        demand=question.demand,
+        home=question.home,
         beside=beside,
     )

@@ -50,6 +50,7 @@ def _placed(
             sizes = {part.component: part.processors for part in parts}
             for assignment in answer.assignments:
                 view.take(assignment.site, sizes[assignment.component])
+                view.book(assignment)
                 found.append(assignment)
     return tuple(sorted(found, key=lambda assignment: assignment.component))
 
@@ -81,6 +82,8 @@ def _request(
         user=question.user,
         file=question.file,
         transfer_s_max=question.remaining_s,
+        demand=question.demand,
+        home=question.home,
         beside=(*question.held_at, *(assignment.site for assignment in found)),
     )
 

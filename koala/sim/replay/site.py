@@ -453,7 +453,8 @@ class ReplaySite:
             copy = past.at(now, (order.transfer.split("/")[0], order.file))
         if copy is None or (copy.failed_after_s is not None and self._is_past_end):
             copy = Copy(bytes_per_s=self._bandwidth(order), beside_s=LATENCY_S)
-        took_s = order.size_bytes / copy.bytes_per_s if copy.bytes_per_s > 0 else 0.0
+        bytes_per_s = order.booked_bps or copy.bytes_per_s
+        took_s = order.size_bytes / bytes_per_s if bytes_per_s > 0 else 0.0
         whole_s = took_s + copy.beside_s
         outcome: TransferFailed | TransferFinished
         if copy.failed_after_s is not None:

@@ -313,6 +313,8 @@ class Facts(_message.Message):
     HONOURS_FIELD_NUMBER: _builtins.int
     MAY_KILL_LOCAL_FIELD_NUMBER: _builtins.int
     USERS_FIELD_NUMBER: _builtins.int
+    MIPS_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
     processors: _builtins.int
     grace_s: _builtins.float
     starts_after_stop: _builtins.bool
@@ -324,6 +326,10 @@ class Facts(_message.Message):
     """empty: everybody's"""
     may_kill_local: _builtins.bool
     """local jobs may be killed for a claim that says so"""
+    mips: _builtins.float
+    """how fast a processor is; 0: nobody says"""
+    slots: _builtins.int
+    """most claims at a time; 0: no limit"""
     @_builtins.property
     def honours(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Of hostCount, minMemory, queue and project those that the local manager acts on."""
@@ -344,10 +350,12 @@ class Facts(_message.Message):
         honours: _abc.Iterable[_builtins.str] | None = ...,
         may_kill_local: _builtins.bool = ...,
         users: _abc.Iterable[_builtins.str] | None = ...,
+        mips: _builtins.float = ...,
+        slots: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "grace_s", b"grace_s", "honours", b"honours", "may_kill_local", b"may_kill_local", "owner", b"owner", "processors", b"processors", "serves", b"serves", "starts_after_stop", b"starts_after_stop", "users", b"users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "grace_s", b"grace_s", "honours", b"honours", "may_kill_local", b"may_kill_local", "mips", b"mips", "owner", b"owner", "processors", b"processors", "serves", b"serves", "slots", b"slots", "starts_after_stop", b"starts_after_stop", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1141,6 +1149,7 @@ class Fetch(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     CHECKSUM_FIELD_NUMBER: _builtins.int
+    BOOKED_BPS_FIELD_NUMBER: _builtins.int
     transfer: _builtins.str
     file: _builtins.str
     source: _builtins.str
@@ -1152,6 +1161,8 @@ class Fetch(_message.Message):
     size_bytes: _builtins.int
     checksum: _builtins.str
     """sha256 of the whole file; empty when unknown"""
+    booked_bps: _builtins.float
+    """bytes a second that are its own on the link; 0: it shares"""
     def __init__(
         self,
         *,
@@ -1163,10 +1174,11 @@ class Fetch(_message.Message):
         offset: _builtins.int = ...,
         size_bytes: _builtins.int = ...,
         checksum: _builtins.str = ...,
+        booked_bps: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "checksum", b"checksum", "file", b"file", "offset", b"offset", "size_bytes", b"size_bytes", "source", b"source", "token", b"token", "transfer", b"transfer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "booked_bps", b"booked_bps", "checksum", b"checksum", "file", b"file", "offset", b"offset", "size_bytes", b"size_bytes", "source", b"source", "token", b"token", "transfer", b"transfer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1185,6 +1197,7 @@ class Serve(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     RELAY_FIELD_NUMBER: _builtins.int
+    BOOKED_BPS_FIELD_NUMBER: _builtins.int
     transfer: _builtins.str
     file: _builtins.str
     target: _builtins.str
@@ -1193,6 +1206,8 @@ class Serve(_message.Message):
     size_bytes: _builtins.int
     relay: _builtins.str
     """host:port; empty: on the own file server"""
+    booked_bps: _builtins.float
+    """as of Fetch"""
     def __init__(
         self,
         *,
@@ -1203,10 +1218,11 @@ class Serve(_message.Message):
         offset: _builtins.int = ...,
         size_bytes: _builtins.int = ...,
         relay: _builtins.str = ...,
+        booked_bps: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "offset", b"offset", "relay", b"relay", "size_bytes", b"size_bytes", "target", b"target", "token", b"token", "transfer", b"transfer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["booked_bps", b"booked_bps", "file", b"file", "offset", b"offset", "relay", b"relay", "size_bytes", b"size_bytes", "target", b"target", "token", b"token", "transfer", b"transfer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

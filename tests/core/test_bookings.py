@@ -1,0 +1,171 @@
+"""Bookings of links are state: made at the placement, kept over a replay, given back at the end
+(Hints 4.2).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from koala.core.actions import CancelTransfer, ClaimProcessors, StartTransfer
+from koala.core.events import ParametersChanged, TransferFinished
+from koala.core.explain import why
+from koala.core.facts import booked
+from koala.core.grid import Assignment, Placement
+from koala.core.job import EndKind, Hint
+from koala.core.scheduler import Scheduler
+from koala.core.slots import NO_POLICIES, Recorder
+from koala.core.snapshot import digest, job_picture
+from koala.core.values import JobId, SiteName, TransferId
+from koala.policies import chosen
+from tests.harness.builders import a_job, a_site
+from tests.harness.script import Script
+
+HOME, DELFT = SiteName("home"), SiteName("delft")
+
+
+def a_grid(placement: str = "PreferLocal", **parameters: Any) -> Script:
+    """The file (100 bytes unless said otherwise) lies at `home`, which has a single processor; 100
+    bytes a second of the link to delft can be booked, and 50 of home's own."""
+    script = Script(chosen(placement=placement), bandwidth_default_bps=10.0, **parameters)
+    script.tell(
+        ParametersChanged(
+            parameters=script.parameters,
+            bookable=((HOME, DELFT, 100.0), (HOME, HOME, 50.0)),
+        )
+    )
+    return script.tell(a_site("home", 1, idle=0, mips=500.0), a_site("delft", mips=2000.0))
+
+
+def reader(name: str, *, length_mi: float = 2000.0, size: str = "data", **more: Any) -> Any:
+    return a_job(name, 1, file=size, length_mi=length_mi, **more)
+
+
+def finished(name: str, took_s: float = 1.0) -> TransferFinished:
+    return TransferFinished(transfer=TransferId(name), size_bytes=1000, took_s=took_s)
+
+
+def test_a_copy_is_ordered_at_the_rate_that_was_booked_for_it() -> None:
+    """1000 bytes for 40,000 MI at 2000 MIPS: 50 bytes a second, so that the copy takes 20 s."""
+    script = a_grid().replica("data", "home", 1000)
+    script.tell(reader("j1", length_mi=40_000.0))
+    order = script.expect(StartTransfer, source="home", target="delft")
+    assert order.booked_bps == 50.0
+    assert job_picture(script.scheduler, JobId("j1"))["timeline"]["transfer_estimate_s"] == 20.0
+    assert booked(script.scheduler) == {(HOME, DELFT): 50.0}
+    assert script.scheduler.wanted(DELFT).fetches == (order,)
+    part = job_picture(script.scheduler, JobId("j1"))["parts"][0]
+    assert (part["mips"], part["booked_bps"]) == (2000.0, 50.0)
+
+
+def test_who_finds_the_link_booked_gets_what_is_left_of_it_or_waits() -> None:
+    script = a_grid(preferred_mips=400.0).replica("data", "home", 1000).ignore(ClaimProcessors)
+    script.tell(reader("j1", length_mi=25_000.0))
+    assert script.expect(StartTransfer).booked_bps == 80.0
+    script.tell(reader("j2", length_mi=25_000.0))
+    assert script.expect(StartTransfer).booked_bps == 20.0  # which makes 500 MIPS
+    script.tell(reader("j3", length_mi=25_000.0)).expect_nothing()
+    assert script.phase("j3") == "Placing"
+    lines = why(script.scheduler, JobId("j3"), script.now)
+    assert any("the best rate now is 0 MIPS, at delft; 400 are preferred" in s for s in lines), (
+        lines
+    )
+
+
+def test_what_was_booked_is_free_when_the_copy_is_done() -> None:
+    script = a_grid(preferred_mips=400.0).replica("data", "home", 1000).ignore(ClaimProcessors)
+    script.tell(reader("j1", length_mi=20_000.0)).drop()
+    script.tell(reader("j2", length_mi=20_000.0)).expect_nothing()
+    script.at(8).tell(finished("j1/1/t1"))
+    assert script.expect(StartTransfer, transfer="j2/1/t1").booked_bps == 100.0
+    assert booked(script.scheduler) == {(HOME, DELFT): 100.0}
+
+
+def test_what_was_booked_is_free_when_the_job_is_cancelled() -> None:
+    script = a_grid(preferred_mips=400.0).replica("data", "home", 1000)
+    script.tell(reader("j1", length_mi=20_000.0)).drop()
+    script.tell(reader("j2", length_mi=20_000.0)).expect_nothing()
+    script.cancel("j1").expect(CancelTransfer, transfer="j1/1/t1")
+    assert script.expect(StartTransfer, transfer="j2/1/t1").booked_bps == 100.0
+
+
+def test_a_booked_copy_teaches_nothing_about_its_link() -> None:
+    """What it may take says nothing about what the link could do."""
+    script = a_grid().replica("data", "home", 1_000_000)
+    script.tell(reader("j1", length_mi=1e9)).drop()
+    assert booked(script.scheduler) == {(HOME, DELFT): 2.0}
+    script.tell(
+        TransferFinished(transfer=TransferId("j1/1/t1"), size_bytes=1_000_000, took_s=500_000.0)
+    )
+    assert script.scheduler.files.bandwidth == {}
+    script.drop()
+
+
+def test_a_local_reader_books_its_site_s_own_link_until_it_ends() -> None:
+    script = a_grid().report("home", 1).replica("data", "home", 1000)
+    script.tell(reader("j1", length_mi=20_000.0)).running("j1")
+    assert booked(script.scheduler) == {(HOME, HOME): 25.0}
+    script.gone("j1/1/0/1", EndKind.EXITED)
+    assert script.phase("j1") == "Finished"
+    assert booked(script.scheduler) == {}
+
+
+def test_the_hint_of_a_job_decides_under_service() -> None:
+    script = a_grid("Service", preferred_mips=1000.0).report("home", 1)
+    script.replica("data", "home", 100)
+    script.tell(reader("j1", hint=Hint(kind="io", deviation=0.5)))
+    script.expect(ClaimProcessors, site="home")
+    script.tell(reader("j2", hint=Hint(kind="cpu")))
+    script.expect(StartTransfer, target="delft")
+    script.drop()
+
+
+def test_job_slots_bound_the_claims_at_a_site_under_any_policy() -> None:
+    for placement in ("CF", "Service"):
+        script = Script(chosen(placement=placement)).tell(a_site("delft", slots=1))
+        script.tell(a_job("j1", 1)).expect(ClaimProcessors)
+        script.tell(a_job("j2", 1)).expect_nothing()
+        script.cancel("j1").drop()
+        script.gone("j1/1/0/1").expect(ClaimProcessors, claim="j2/1/0/1")
+
+
+def test_a_replay_has_the_same_bookings_and_asks_nobody() -> None:
+    script = a_grid().replica("data", "home", 1000)
+    script.tell(reader("j1", length_mi=40_000.0)).drop()
+    again = Scheduler(script.parameters, NO_POLICIES)
+    for event, now, answers in script.journal:
+        again.replay(event, now, json.loads(answers))
+    assert booked(again) == {(HOME, DELFT): 50.0}
+    assert digest(again) == digest(script.scheduler)
+
+
+def test_bookings_are_part_of_the_digest() -> None:
+    """A replay that lost one must be noticed."""
+    script = a_grid().replica("data", "home", 1000)
+    script.tell(reader("j1", length_mi=40_000.0)).drop()
+    before = digest(script.scheduler)
+    transfers = script.scheduler.files.transfers
+    (name, transfer), *_ = transfers.items()
+    transfers[name] = replace(transfer, booked_bps=49.0)
+    assert digest(script.scheduler) != before
+    transfers[name] = transfer
+
+
+@pytest.mark.parametrize(("mips", "booked_bps"), [(0.0, 0.0), (1000.0, 0.0), (1000.0, 12.5)])
+def test_recorded_answers_have_rates_only_where_there_are_any(
+    mips: float, booked_bps: float
+) -> None:
+    """Journals of older daemons have rows of four, and are read on."""
+    answer = Placement(
+        assignments=(Assignment(component=0, site=HOME, mips=mips, booked_bps=booked_bps),)
+    )
+    recorder = Recorder()
+    recorder.begin(None)
+    recorder.ask(lambda: answer)
+    written = json.loads(json.dumps(recorder.answers))
+    assert len(written[0][1][0]) == (6 if mips else 4)
+    recorder.begin(written)
+    assert recorder.ask(lambda: None) == answer

@@ -1,0 +1,126 @@
+"""Placement by speed, booked links and hints on a live grid: what is booked is what copies get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.client import Client
+from tests.live.grid import CALM, Grid, live_grid
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("hints grid")]
+
+SIZE_BYTES = 600_000
+BOOKABLE_BPS = 400_000.0
+CONFIG = f"""
+[policies]
+placement = "Service"
+
+[links.bookable.home]
+delft = {BOOKABLE_BPS}
+"""
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    """The file is at a slow site; a fast one gets it over a link of which 400 kB/s can be booked.
+    An owner's limit leaves copies without booking 50 kB/s more."""
+    with live_grid(
+        Path(tmp_path_factory.mktemp("grid")),
+        sites={"delft": 4, "home": 4},
+        parameters={**CALM, "preferred_mips": 1000.0, "bandwidth_default_bps": 1e6},
+        replicas={"data": (b"\0" * SIZE_BYTES, ("home",))},
+        speeds={"delft": 2000.0, "home": 600.0},
+        more={"daemon": CONFIG, "delft": "rate = 450000.0\n"},
+    ) as grid:
+        yield grid
+
+
+async def finished(client: Client, rsl: str) -> dict[str, Any]:
+    job = (await client.submit(rsl)).job
+    assert await client.wait(job) == "Finished", await client.show(job)
+    return await client.show(job)
+
+
+def job(more: str) -> str:
+    return f"&(executable=/bin/true)(inputFile=data){more}"
+
+
+async def test_sites_tell_how_fast_they_are(grid: Grid) -> None:
+    async with grid.client() as client:
+        await grid.ready(client)
+        speeds = {site["site"]: site["mips"] for site in await client.sites()}
+    assert speeds == {"delft": 2000.0, "home": 600.0}
+
+
+async def test_a_hint_decides_where_a_job_runs(grid: Grid) -> None:
+    """The slow site with the file is acceptable to who reads; who computes goes to the fast one."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        reads = await finished(client, job("(hint=io)(length=3000)"))
+        computes = await finished(client, job("(hint=cpu)(length=3000)"))
+        strict = await finished(client, job("(hint=io 0.1)(length=3000)"))
+    assert [part["site"] for part in reads["parts"]] == ["home"]
+    assert [part["site"] for part in computes["parts"]] == ["delft"]
+    assert [part["site"] for part in strict["parts"]] == ["delft"]
+    assert reads["parts"][0]["mips"] == 600.0
+    assert reads["timeline"]["transfer_bytes"] == 0
+
+
+async def test_a_copy_goes_at_the_rate_that_was_booked(grid: Grid) -> None:
+    """600 kB for 4000 MI at 2000 MIPS: 300 kB/s, two seconds; an eighth of a second's bytes may go
+    at once, and a busy machine may be slower."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        shown = await finished(client, job("(hint=cpu)(length=4000)"))
+    timeline = shown["timeline"]
+    assert timeline["transfer_bytes"] == SIZE_BYTES
+    assert timeline["transfer_estimate_s"] == pytest.approx(2.0)
+    assert 1.7 <= timeline["transfer_s"] <= 20.0
+    assert shown["parts"][0]["mips"] == 2000.0
+
+
+async def test_who_finds_the_link_booked_waits_until_the_copy_is_done(grid: Grid) -> None:
+    """Both want 300 of 400 kB/s; the second accepts no less than the preferred rate, which the
+    hundred that are left do not make."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        first = (await client.submit(job("(hint=cpu)(length=4000)"))).job
+        second = (await client.submit(job("(hint=cpu 0)(length=4000)"))).job
+        await grid.phase(client, first, "Claiming", "Starting", "Releasing", "Running")
+        reasons = " ".join((await client.why(second))["why"])
+        assert await client.wait(first) == "Finished"
+        assert await client.wait(second) == "Finished"
+        one, other = await client.show(first), await client.show(second)
+    assert "1000 are preferred (hint cpu, deviation 0)" in reasons
+    fetched_at = one["timeline"]["placed_at"] + one["timeline"]["transfer_s"]
+    assert other["timeline"]["placed_at"] >= fetched_at - 0.05
+    assert other["timeline"]["transfer_s"] >= 1.7
+
+
+async def test_two_bookings_share_a_link_and_keep_their_rates(grid: Grid) -> None:
+    """300 and 100 kB/s at the same time: two seconds and six."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        jobs = [
+            (await client.submit(job(f"(hint=cpu)(length={length})"))).job
+            for length in (4000, 12000)
+        ]
+        assert [await client.wait(name) for name in jobs] == ["Finished"] * 2
+        shown = [await client.show(name) for name in jobs]
+    fast, slow = (one["timeline"]["transfer_s"] for one in shown)
+    assert 1.7 <= fast <= 5.5
+    assert 5.5 <= slow <= 30.0
+
+
+async def test_a_policy_that_heeds_no_length_says_so(tmp_path: Path) -> None:
+    with live_grid(tmp_path, sites={"delft": 2}) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            told = await client.submit("&(executable=/bin/true)(hint=io)(mips=5)")
+            assert await client.wait(told.job) == "Finished"
+    text = "hint is ignored: the placement policy in force, CF, does not heed it"
+    assert text in told.warnings
