@@ -3,52 +3,48 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import select
-import signal
-import socket
 import time
 
 from koala_agent.starter.events import (
+    QUESTION_BITS,
     Answer,
     ClosePaths,
+    Deliver,
+    Delivered,
     Dial,
     Exit,
     Fork,
-    Look,
     Looked,
+    MachineLost,
     Open,
     Opened,
     Prepare,
-    ProcessEnded,
     Ready,
-    Received,
     Send,
     Settings,
     Signal,
-    SiteSignalled,
     TooLate,
     TryPaths,
     Unexecutable,
     Woken,
     WriteEnd,
 )
-from koala_agent.starter.exchange import Exchange
-from koala_agent.starter.line import Line, Watch
+from koala_agent.starter.ground import Driver, Ground
+from koala_agent.starter.line import Line
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_number
-from koala_agent.starter.processes import SITE_SIGNALS, Processes
-from koala_agent.starter.program import Program, rendezvous
+from koala_agent.starter.program import Program
 from koala_agent.starter.trees import MARK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.nodes import Nodes
     from koala_agent.starter.paths import Paths
 
 
-class Carrier:
+class Carrier(Driver):
     """The world around the machine: carries its actions out and tells it what comes of them."""
 
     def __init__(self, spec: dict[str, object], nonce: str) -> None:
@@ -59,94 +55,76 @@ class Carrier:
         self._machine = StarterMachine(
             _settings(spec, nonce, self._program), now=now, wall_offset_s=time.time() - now
         )
-        self._watch = Watch()
+        super().__init__(self._machine)
         agents = [to_list(agent) for agent in to_list(spec["agents"])]
         addresses = [(str(host), to_count(port)) for host, port in agents]
-        self._line = Line(addresses, self._watch)
+        self._line = Line(addresses, self.watch)
         self._program.environment[MARK] = nonce
-        self._processes = Processes(self._program, nonce)
-        self._exchange: Exchange | None = None
+        self._ground = Ground(self._program, nonce, self.watch)
+        self._nodes: Nodes | None = None
+        if len(self._program.layout) > 1:
+            from koala_agent.starter.nodes import Nodes  # noqa: PLC0415 - late: few have any
+
+            self._nodes = Nodes(spec, self._program, self.watch)
         self._paths: Paths | None = None
         self._passing = -1
-        self._events: list[Event] = []
-        self._is_over = False
 
     def run(self) -> None:
         """Until nothing is left to do."""
-        self._catch_signals()
+        self._ground.catch_signals()
         problem = self._program.problem()
-        if problem:
-            self._handle(Unexecutable(reason=problem))
-        else:
-            self._handle(Woken())
-        while not self._is_over:
-            wake_at = self._machine.wake_at
-            if self._paths is not None and self._paths.wake_at is not None:
-                wake_at = min(wake_at or math.inf, self._paths.wake_at)
-            self._watch.wait(None if wake_at is None else wake_at - boot_now())
-            self._take_events()
+        self.drive(Unexecutable(reason=problem) if problem else Woken())
         self._line.close()
-        if self._exchange is not None:
-            self._exchange.close()
+        if self._nodes is not None:
+            self._nodes.close()
+        self._ground.close()
 
-    def _take_events(self) -> None:
-        """All that happened meanwhile, and the timer."""
-        if self._exchange is not None:
-            self._events += self._exchange.asked
-            self._exchange.asked.clear()
+    def wake_at(self) -> float | None:
+        """See Driver."""
+        dues = [self._machine.wake_at, None if self._paths is None else self._paths.wake_at]
+        return min((due for due in dues if due is not None), default=None)
+
+    def gather(self) -> list[Event]:
+        """See Driver."""
+        events = self._ground.gather()
         if self._paths is not None:
             self._paths.tick()
-            self._events += self._paths.events
+            events += self._paths.events
             self._paths.events.clear()
-        self._events += self._line.events
+        if self._nodes is not None:
+            self._nodes.lease_until = self._machine.lease_until()
+            self._nodes.ended(self._ground.processes.take_others())
+            events += self._nodes.gather()
+        events += self._line.events
         self._line.events.clear()
-        events, self._events = self._events, []
-        for event in [*events, Woken()]:
-            self._handle(event)
+        return events
 
-    def _handle(self, event: Event) -> None:
-        """One event and what follows from it, and from that, before the next."""
-        events = [event]
-        while events:
-            event = events.pop(0)
-            try:
-                actions = self._machine.handle(event, boot_now())
-            except ValueError as error:
-                assert isinstance(event, Received), event
-                log(f"the agent said what cannot be meant: {error}")
-                continue
-            for action in actions:
-                followed = self._carry_out(action)
-                events += followed
-                if any(isinstance(one, Unexecutable) for one in followed):
-                    break  # what this turn wanted of the processes cannot be had any more
-
-    def _carry_out(self, action: Action) -> list[Event]:
+    def carry_out(self, action: Action) -> list[Event]:
+        """See Driver."""
         if isinstance(action, Send):
             self._line.send(action.message)
         elif isinstance(action, Dial):
             self._line.dial()
         elif isinstance(action, Answer):
-            if self._exchange is not None:
-                self._exchange.answer(action.question, action.answer)
+            self._answer(action)
         elif isinstance(action, TryPaths):
             from koala_agent.starter.paths import Paths  # noqa: PLC0415 - late: few jobs need it
 
-            self._paths = Paths(action, self._claim, self._watch)
+            self._paths = Paths(action, self._claim, self.watch)
         elif isinstance(action, ClosePaths):
             if self._paths is not None:
                 self._paths.close()
             self._paths = None
         elif isinstance(action, Exit):
-            self._is_over = True
+            self.is_over = True
         elif isinstance(action, WriteEnd):
             log(f"ended: {json.dumps(action.end)}")
-            self._write("end.json", {"nonce": self._nonce, "end": action.end})
+            self._ground.write("end.json", {"nonce": self._nonce, "end": action.end})
         else:
-            return self._carry_out_on_processes(action)
+            return self._on_processes(action)
         return []
 
-    def _carry_out_on_processes(self, action: Action) -> list[Event]:
+    def _on_processes(self, action: Action) -> list[Event]:
         if isinstance(action, Fork):
             return self._fork()
         if isinstance(action, Prepare):
@@ -154,51 +132,35 @@ class Carrier:
         elif isinstance(action, Open):
             return self._open(action.not_after)
         elif isinstance(action, Signal):
-            self._processes.signal(action.number)
-        elif isinstance(action, Look):
-            used = self._processes
-            # First: what ends between the two is then counted as left, and looked for again.
-            left = len(used.left())
-            events = self._reap()
-            looked = Looked(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes)
-            return [*events, looked]
+            self._signal(action.number)
+        elif isinstance(action, Deliver):
+            return [Delivered(problem="")]
         return []
 
+    def _answer(self, action: Answer) -> None:
+        if self._nodes is not None and action.question >> QUESTION_BITS:
+            self._nodes.answer(action.question, action.answer)
+        else:
+            self._ground.answer(action.question, action.answer)
+
     def _fork(self) -> list[Event]:
+        """Here and on the other machines; those tell later when they are ready."""
+        events = self._ground.fork()
+        if self._nodes is None or not all(isinstance(event, Ready) for event in events):
+            return events
         try:
-            if self._exchange is None:
-                self._exchange = Exchange(self._program.state_folder, self._nonce, self._watch)
-                self._watch.add(self._processes.trouble, select.POLLIN, self._troubled)
-            self._processes.fork()
+            self._nodes.fork(self._line.address)
         except OSError as error:
-            return [Unexecutable(reason=f"cannot prepare its processes: {error}")]
-        return [Ready()]
+            return [MachineLost(kind="vanished", reason=f"other machines: {error}")]
+        return events if self._nodes.is_ready else []
 
     def _prepare(self, bundle: dict[str, object]) -> None:
-        path = self._write("bundle.json", bundle)
-        assert self._exchange is not None
-        shared = {"KOALA_BUNDLE": path, "KOALA_KV": self._exchange.path}
-        environments = [
-            {**rendezvous(bundle, self._program.process_of(main)), **shared}
-            for main in range(self._program.mains)
-        ]
-        if self._program.helpers:
-            self._prepare_helpers()
-        self._processes.prepare(environments)
+        self._ground.prepare(bundle)
+        if self._nodes is not None:
+            self._nodes.tell("prepare", bundle=bundle)
         if self._passing < 0:
             path = os.path.join(self._program.state_folder, "passed.json")
             self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-
-    def _prepare_helpers(self) -> None:
-        """What helpers on other machines cannot have from our environment."""
-        assert self._exchange is not None
-        launch: dict[str, object] = {
-            "environment": self._program.environment,
-            "path": os.environ.get("PATH", os.defpath),
-            "kv": self._exchange.path,
-            "host": socket.gethostname(),
-        }
-        self._write("launch.json", launch)
 
     def _open(self, not_after: float) -> list[Event]:
         """The one look at the clock, the word in the file, and the barrier opens."""
@@ -207,52 +169,33 @@ class Carrier:
             return [TooLate()]
         passed = {"nonce": self._nonce, "passed_at": self._machine.to_daemons(at)}
         os.write(self._passing, json.dumps(passed).encode())
-        self._processes.go()
+        if self._nodes is not None:  # first, as it has further to go
+            self._nodes.tell("go", not_after=not_after)
+        self._ground.processes.go()
+        if self._nodes is not None:
+            self._nodes.opened(boot_now())
         os.fsync(self._passing)  # outlives this process already; now the machine, too
-        return [Opened(at=at)]
+        return [Opened(at=at, is_everywhere=self._nodes is None)]
 
-    def _write(self, name: str, content: dict[str, object]) -> str:
-        """A small file, whole or not at all; answers its path."""
-        path = os.path.join(self._program.state_folder, name)
-        try:
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
-                json.dump(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(f"{path}.new", path)
-        except OSError as error:
-            log(f"{path} cannot be written: {error}")  # the agent is told all the same
-        return path
+    def _signal(self, number: int) -> None:
+        spared: list[int] = []
+        if self._nodes is not None:
+            self._nodes.signal(number)
+            spared = self._nodes.launchers
+        self._ground.processes.signal(number, spared)
 
-    # Signals -------------------------------------------------------------------------------------
-
-    def _catch_signals(self) -> None:
-        reading, writing = os.pipe()
-        os.set_blocking(reading, False)
-        os.set_blocking(writing, False)
-        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        for name in (*SITE_SIGNALS, "SIGCHLD"):
-            signal.signal(getattr(signal, name), lambda _number, _frame: None)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        self._watch.add(reading, select.POLLIN, lambda _events: self._signalled(reading))
-
-    def _signalled(self, reading: int) -> None:
-        for number in os.read(reading, 4096):
-            if number == signal.SIGCHLD:
-                self._events += self._reap()
-            else:
-                name = signal.Signals(number).name
-                self._events.append(SiteSignalled(reason=f"{name} from the site"))
-
-    def _troubled(self, _events: int) -> None:
-        self._events += [Unexecutable(reason=text) for text in self._processes.troubles()]
-
-    def _reap(self) -> list[Event]:
-        """Ends of processes; what a process said before it ended comes first."""
-        ended = self._processes.reap()
-        self._troubled(0)
-        events, self._events = self._events, []
-        return events + [ProcessEnded(index=index, status=status) for index, status in ended]
+    def look(self) -> list[Event]:
+        """See Driver."""
+        used = self._ground.processes
+        # First: what ends between the two is then counted as left, and looked for again.
+        nodes = self._nodes
+        left = len(used.left(() if nodes is None else nodes.launchers))
+        cpu_s, memory_bytes = used.cpu_s, used.memory_bytes
+        if nodes is not None:
+            left += nodes.left
+            cpu_s += nodes.cpu_s
+            memory_bytes = max(memory_bytes, nodes.memory_bytes)
+        return [*self._ground.reap(), Looked(left=left, cpu_s=cpu_s, memory_bytes=memory_bytes)]
 
 
 def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings:
@@ -260,7 +203,8 @@ def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings
         claim=str(spec["claim"]),
         secret=str(spec["secret"]),
         nonce=nonce,
-        processes=program.mains,
+        processes=sum(len(mains) for mains in program.layout),
+        ranks=program.ranks,
         hosts=program.hosts,
         hold_s=to_number(spec, "hold_s"),
         hold_lease_s=to_number(spec, "hold_lease_s"),
@@ -273,7 +217,12 @@ def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings
 
 def main(arguments: list[str]) -> int:
     """`starter.py SPEC` runs the starter of one claim (the exit status says nothing, the end does),
-    `starter.py VERB STATE ...` one of its helpers."""
+    `starter.py machine` its helper on another machine, `starter.py VERB STATE ...` a program's
+    launcher."""
+    if arguments[1] == "machine":
+        from koala_agent.starter import node  # noqa: PLC0415 - late: no starter waits for it
+
+        return node.from_stdin()
     if len(arguments) > 2:
         from koala_agent.starter import runners  # noqa: PLC0415 - late: no starter waits for it
 

@@ -1,8 +1,12 @@
-"""The daemon's clock, as the starter knows it."""
+"""Another machine's clock, as far as answered pings tell it."""
 
 from __future__ import annotations
 
+import math
+
 SAMPLES_MAX = 16
+RHO = 1e-3
+"""How much the rates of two clocks differ at most."""
 DRIFT = 1e-4
 """How fast a clock sample is taken to lose its worth, in seconds of error a second."""
 
@@ -29,3 +33,14 @@ class DaemonClock:
         if not self._samples:
             return self._wall_offset_s
         return min(self._samples, key=lambda s: s[1] + DRIFT * (now - s[0]))[2]
+
+    def latest_s(self, now: float) -> float:
+        """The most that the other clock may be ahead of ours: an answer was given after its
+        question was sent, however long either was on its way."""
+        return min(
+            (
+                offset_s + half_s + RHO * (now - at + 2 * half_s)  # since it was asked
+                for at, half_s, offset_s in self._samples
+            ),
+            default=math.inf,
+        )

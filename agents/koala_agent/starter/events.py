@@ -12,6 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+QUESTION_BITS = 40
+"""Questions of processes on other machines have the machine's number above these bits."""
+
 # What it works with ------------------------------------------------------------------------------
 
 
@@ -192,6 +195,13 @@ class Fork:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Begin:
+    """On another machine of the component: this is what there is to do."""
+
+    order: dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prepare:
     """Write the bundle and hand the environment to the blocked processes."""
 
@@ -319,8 +329,8 @@ if TYPE_CHECKING:
         " | Tried | Delivered | Woken"
     )
     Action: TypeAlias = (
-        "Dial | Send | Fork | Prepare | TryPaths | ClosePaths | Open | Signal | Look | Deliver"
-        " | WriteEnd | Answer | Exit"
+        "Dial | Send | Begin | Fork | Prepare | TryPaths | ClosePaths | Open | Signal | Look"
+        " | Deliver | WriteEnd | Answer | Exit"
     )
 
 

@@ -7,7 +7,7 @@ import os
 import select
 import socket
 
-from koala_agent.starter.events import Asked
+from koala_agent.starter.events import Asked, RankEnded
 from koala_agent.starter.plain import log, to_number
 
 TYPE_CHECKING = False
@@ -23,11 +23,11 @@ WAIT_MAX_S = 3600.0
 class Exchange:
     """The UNIX socket on which processes put and get values: one JSON line a request and answer."""
 
-    def __init__(self, folder: str, nonce: str, watch: Watch) -> None:
+    def __init__(self, folder: str, nonce: str, watch: Watch, *, name: str = "kv") -> None:
         self._folder = ""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.path = self._bind(folder, nonce)
-        self.asked: list[Asked] = []
+        self.path = self._bind(folder, nonce, name)
+        self.said: list[Asked | RankEnded] = []
         self._watch = watch
         self._callers: dict[int, _Caller] = {}
         self._numbers: dict[int, _Caller] = {}
@@ -36,10 +36,10 @@ class Exchange:
         self._socket.settimeout(0)
         watch.add(self._socket.fileno(), select.POLLIN, self._accept)
 
-    def _bind(self, folder: str, nonce: str) -> str:
+    def _bind(self, folder: str, nonce: str, name: str) -> str:
         """In the claim's folder if that is possible: the path has 107 bytes at most, and some file
         systems have no sockets. Raises OSError."""
-        path = os.path.join(folder, "kv")
+        path = os.path.join(folder, name)
         if len(os.fsencode(path)) <= SOCKET_PATH_MAX_BYTES:
             try:
                 self._socket.bind(path)
@@ -101,17 +101,23 @@ class Exchange:
         while not caller.is_waiting and b"\n" in caller.unread:
             line, caller.unread = caller.unread.split(b"\n", 1)
             try:
-                asked = self._parse(line)
+                said = self._parse(line)
             except (ValueError, RecursionError) as error:
                 self._say(caller, {"ok": False, "error": str(error)})
                 continue
+            self.said.append(said)
+            if isinstance(said, RankEnded):
+                self._say(caller, {"ok": True})
+                continue
             caller.is_waiting = True
-            self._numbers[asked.question] = caller
-            self.asked.append(asked)
+            self._numbers[said.question] = caller
 
-    def _parse(self, line: bytes) -> Asked:
+    def _parse(self, line: bytes) -> Asked | RankEnded:
         """Raises ValueError that says what was wrong and what is allowed."""
         request = json.loads(line)
+        if isinstance(request, dict) and request.get("op") == "ended":  # of our own helper
+            rank, status = (int(to_number(request, key)) for key in ("rank", "status"))
+            return RankEnded(rank=rank, status=status)
         if not isinstance(request, dict) or request.get("op") not in ("put", "get"):
             text = 'allowed is a JSON object with "op": "put" or "get"'
             raise ValueError(text)

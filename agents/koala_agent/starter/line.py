@@ -50,41 +50,35 @@ class Watch:
                 call(events)
 
 
-class Line:
-    """The TCP connection to the agent: one at a time, addresses in turn, nothing ever blocks."""
+class Wire:
+    """A connection that speaks JSON objects, a line each; nothing ever blocks."""
 
-    def __init__(self, addresses: list[tuple[str, int]], watch: Watch) -> None:
-        self.events: list[Event] = []
-        self._addresses = addresses
-        self._next = 0
+    def __init__(
+        self,
+        connection: socket.socket,
+        watch: Watch,
+        *,
+        hear: Callable[[dict[str, object]], None],
+        lose: Callable[[str], None],
+    ) -> None:
+        connection.settimeout(0)
+        self._socket = connection
         self._watch = watch
-        self._socket: socket.socket | None = None
+        self._hear = hear
+        self._lose = lose
         self._unread = b""
         self._unsent = b""
+        self._is_open = True
+        watch.add(connection.fileno(), select.POLLIN, self._ready)
 
-    def dial(self) -> None:
-        """Gives up what there is and connects to the next address."""
-        self.close()
-        host, port = self._addresses[self._next % len(self._addresses)]
-        self._next += 1
-        try:
-            family, kind, _proto, _name, address = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )[0]
-            dialled = socket.socket(family, kind)
-        except OSError as error:
-            log(f"agent at {host}:{port}: {error}")
-            self.events.append(Disconnected())
-            return
-        dialled.settimeout(0)
-        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        dialled.connect_ex(address)
-        self._socket = dialled
-        self._watch.add(dialled.fileno(), select.POLLOUT, self._connected)
+    @property
+    def address(self) -> str:
+        """Ours, as the other end sees it."""
+        return str(self._socket.getsockname()[0]) if self._is_open else ""
 
     def send(self, message: dict[str, object]) -> None:
-        """Queues a message; an agent that does not read is as good as gone."""
-        if self._socket is None:
+        """Queues a message; whoever does not read is as good as gone."""
+        if not self._is_open:
             return
         self._unsent += json.dumps(message).encode() + b"\n"
         if len(self._unsent) > OUTBOX_MAX_BYTES:
@@ -93,31 +87,21 @@ class Line:
             self._flush()
 
     def close(self) -> None:
-        """Hangs up, without an event."""
-        if self._socket is not None:
+        """Hangs up, and tells nobody."""
+        if self._is_open:
+            self._is_open = False
             self._watch.remove(self._socket.fileno())
             self._socket.close()
-        self._socket = None
-        self._unread = self._unsent = b""
-
-    def _connected(self, _events: int) -> None:
-        assert self._socket is not None
-        error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            self._lost(os.strerror(error))
-            return
-        self._watch.add(self._socket.fileno(), select.POLLIN, self._ready)
-        self.events.append(Connected())
 
     def _ready(self, events: int) -> None:
         if events & select.POLLOUT:
             self._flush()
-        if self._socket is not None and events & ~select.POLLOUT:
-            self._read(self._socket)
+        if self._is_open and events & ~select.POLLOUT:
+            self._read()
 
-    def _read(self, connection: socket.socket) -> None:
+    def _read(self) -> None:
         try:
-            part = connection.recv(65536)
+            part = self._socket.recv(65536)
         except BlockingIOError:
             return
         except OSError as error:
@@ -130,17 +114,20 @@ class Line:
         if len(self._unread) > LINE_MAX_BYTES:
             self._lost("a line too long")
         for line in lines:
-            try:
-                message = json.loads(line)
-            except (ValueError, RecursionError):
-                message = None
-            if isinstance(message, dict):
-                self.events.append(Received(message=message))
-            else:
-                log("the agent said what is no JSON object")
+            if self._is_open:
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if isinstance(message, dict):
+            self._hear(message)
+        else:
+            log("the other end said what is no JSON object")
 
     def _flush(self) -> None:
-        assert self._socket is not None
         try:
             sent = self._socket.send(self._unsent) if self._unsent else 0
         except BlockingIOError:
@@ -153,6 +140,73 @@ class Line:
         self._watch.add(self._socket.fileno(), wanted, self._ready)
 
     def _lost(self, reason: str) -> None:
-        log(f"agent lost: {reason}")
         self.close()
+        self._lose(reason)
+
+
+class Line:
+    """The connection to who gives orders: one at a time, addresses in turn, nothing ever blocks."""
+
+    def __init__(self, addresses: list[tuple[str, int]], watch: Watch) -> None:
+        self.events: list[Event] = []
+        self.address = ""
+        self._addresses = addresses
+        self._next = 0
+        self._watch = watch
+        self._dialled: socket.socket | None = None
+        self._wire: Wire | None = None
+
+    def dial(self) -> None:
+        """Gives up what there is and connects to the next address."""
+        self.close()
+        host, port = self._addresses[self._next % len(self._addresses)]
+        self._next += 1
+        try:
+            family, kind, _proto, _name, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )[0]
+            dialled = socket.socket(family, kind)
+        except OSError as error:
+            log(f"{host}:{port}: {error}")
+            self.events.append(Disconnected())
+            return
+        dialled.settimeout(0)
+        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        dialled.connect_ex(address)
+        self._dialled = dialled
+        self._watch.add(dialled.fileno(), select.POLLOUT, self._connected)
+
+    def send(self, message: dict[str, object]) -> None:
+        """Says this, if there is somebody."""
+        if self._wire is not None:
+            self._wire.send(message)
+
+    def close(self) -> None:
+        """Hangs up, without an event."""
+        if self._dialled is not None:
+            self._watch.remove(self._dialled.fileno())
+            self._dialled.close()
+        if self._wire is not None:
+            self._wire.close()
+        self._dialled = self._wire = None
+
+    def _connected(self, _events: int) -> None:
+        dialled = self._dialled
+        assert dialled is not None
+        error = dialled.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self.close()
+            self._lost(os.strerror(error))
+            return
+        self._dialled = None
+        self._wire = Wire(dialled, self._watch, hear=self._heard, lose=self._lost)
+        self.address = self._wire.address
+        self.events.append(Connected())
+
+    def _heard(self, message: dict[str, object]) -> None:
+        self.events.append(Received(message=message))
+
+    def _lost(self, reason: str) -> None:
+        log(f"line lost: {reason}")
+        self._wire = None
         self.events.append(Disconnected())

@@ -7,13 +7,14 @@ import math
 import os
 import signal
 
-from koala_agent.starter.trees import become_subreaper, find_tree, has_no_child
+from koala_agent.starter.trees import become_subreaper, die_with_parent, find_tree, has_no_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import NoReturn
 
-    from koala_agent.starter.program import Program
+    from koala_agent.starter.program import Main, Program
 
 SITE_SIGNALS = ("SIGTERM", "SIGINT", "SIGXCPU")
 
@@ -28,6 +29,7 @@ class Processes:
     def __init__(self, program: Program, nonce: str) -> None:
         self.cpu_s = 0.0
         self.memory_bytes = 0
+        self._others: list[tuple[int, int]] = []
         self._program = program
         self._nonce = nonce
         self._pids: dict[int, int] = {}
@@ -41,23 +43,26 @@ class Processes:
         """Forks what is missing. Raises OSError when the machine has no room for a process."""
         if not self._is_subreaper:
             self._is_subreaper = become_subreaper()
-            self._program.open_files = _raise_open_files(2 * self._program.mains + 1024)
-        for index in range(self._program.mains):
+            self._program.open_files = _raise_open_files(2 * len(self._program.mains) + 1024)
+        for main in self._program.mains:
+            index = main.index
             if index in self._go:
                 continue
             reading, writing = os.pipe()
+            parent = os.getpid()
             pid = os.fork()
             if pid == 0:
-                _child(self._program, index, reading, self._trouble_in)
+                die_with_parent(parent)
+                _child(self._program, main, reading, self._trouble_in)
             os.close(reading)
             self._pids[pid] = index
             self._go[index] = writing
             if index in self._environments:
                 self._write(index, {"environment": self._environments[index]})
 
-    def prepare(self, environments: list[dict[str, str]]) -> None:
+    def prepare(self, environments: dict[int, dict[str, str]]) -> None:
         """Hands every blocked process what to add to its environment."""
-        for index, environment in enumerate(environments):
+        for index, environment in environments.items():
             self._environments[index] = environment
             if index in self._go:
                 self._write(index, {"environment": environment})
@@ -71,7 +76,8 @@ class Processes:
         self._go.clear()
 
     def reap(self) -> list[tuple[int, int]]:
-        """(index, status) of main processes that have ended; all others that ended are reaped."""
+        """(index, status) of main processes that have ended; `take_others` tells who
+        ended besides."""
         ended = []
         while True:
             try:
@@ -88,7 +94,14 @@ class Processes:
                 if writing is not None:
                     os.close(writing)
                 ended.append((index, os.waitstatus_to_exitcode(status)))
+            else:
+                self._others.append((pid, os.waitstatus_to_exitcode(status)))
         return ended
+
+    def take_others(self) -> list[tuple[int, int]]:
+        """Who else has ended since this was asked last."""
+        others, self._others = self._others, []
+        return others
 
     def troubles(self) -> list[str]:
         """What processes said that could not become the program."""
@@ -97,15 +110,16 @@ class Processes:
         except BlockingIOError:
             return []
 
-    def left(self) -> list[int]:
-        """All living processes that were started here, however they left the tree."""
-        if self._is_subreaper and not self._program.helpers and has_no_child():
-            return []  # what a batch system started for helpers is nobody's child here
-        return find_tree(self._nonce)
+    def left(self, spared: Collection[int] = ()) -> list[int]:
+        """All living processes that were started here, however they left the tree; without those
+        that are spared, and without theirs."""
+        if self._is_subreaper and not self._program.is_launched and has_no_child():
+            return []  # what a batch system started for a launcher is nobody's child here
+        return find_tree(self._nonce, spared)
 
-    def signal(self, number: int) -> None:
+    def signal(self, number: int, spared: Collection[int] = ()) -> None:
         """Sends a signal to all that is left."""
-        for pid in self.left():
+        for pid in self.left(spared):
             try:
                 os.kill(pid, number)
             except (ProcessLookupError, PermissionError):
@@ -115,7 +129,7 @@ class Processes:
         _write_quietly(self._go[index], json.dumps(message).encode() + b"\n")
 
 
-def _child(program: Program, index: int, reading: int, trouble: int) -> NoReturn:
+def _child(program: Program, main: Main, reading: int, trouble: int) -> NoReturn:
     """The forked process: gets ready, waits for "go", becomes the program. Never returns."""
     what = "fork"
     try:
@@ -127,11 +141,11 @@ def _child(program: Program, index: int, reading: int, trouble: int) -> NoReturn
         what = program.directory
         os.chdir(what)
         for number, flags in ((0, os.O_RDONLY), (1, _OUTPUT), (2, _OUTPUT)):
-            what = program.stream(number, program.process_of(index))
+            what = program.stream(number, main.process)
             opened = os.open(what, flags, 0o666)
             os.dup2(opened, number)
             os.close(opened)
-        command = program.command(index)
+        command = program.command(main)
         what = command[0]
         environment = dict(program.environment)
         if _wait_for_go(reading, environment):

@@ -7,6 +7,7 @@ import os
 import sys
 
 from koala_agent.starter.plain import (
+    dataclass,
     log,
     to_count,
     to_list,
@@ -24,21 +25,46 @@ if TYPE_CHECKING:
 STATE_FOLDER = ".koala"
 
 
-class Program:
-    """What to run, from the specification, and what must be true of it before the check-in."""
+@dataclass(frozen=True, kw_only=True)
+class Main:
+    """A main process: its number among those of the component, whose environment and files it has,
+    and which verb of `runners` it runs; none for the program itself."""
 
-    def __init__(self, spec: dict[str, object]) -> None:
+    index: int
+    process: int
+    verb: tuple[str, ...] = ()
+
+
+class Program:
+    """What to run, from the specification, and what must be true of it before the check-in.
+
+    `machine` counts those of the component, 0 being the starter's; `hosts` are theirs, found out
+    where they are not given.
+    """
+
+    def __init__(
+        self,
+        spec: dict[str, object],
+        *,
+        machine: int = 0,
+        hosts: tuple[tuple[str, int], ...] | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
         self.folder = str(spec["folder"])
         self.state_folder = os.path.join(self.folder, STATE_FOLDER)
         self.directory = os.path.join(self.folder, str(spec["directory"]))
         self.arguments = to_texts(spec["arguments"])
         self.processes = to_count(spec["processes"])
-        self.hosts = allocation(str(spec["manager"]), os.environ)
-        self.helpers = helpers(spec, self.hosts)
-        self.mains = len(self.helpers) or self.processes
+        self.manager = str(spec["manager"])
+        self.machine = machine
+        self.hosts = allocation(self.manager, os.environ) if hosts is None else hosts
+        self.layout = layout(spec, self.hosts)
+        self.mains = self.layout[machine]
+        self.ranks = self.processes if spec["job_type"] == "mpi" else 0
+        self.is_launched = bool(self.ranks and spec["launcher"])
         self.cpu_time_s = to_number(spec, "cpu_time_s")
         self.memory_max_mb = to_number(spec, "memory_max_mb")
-        self.environment = dict(os.environ)
+        self.environment = dict(environment)
         self.environment.update(to_pairs(spec["environment"]))
         self.environment["KOALA_CLAIM"] = str(spec["claim"])
         self.solo = to_object(spec["bundle"])
@@ -69,15 +95,22 @@ class Program:
             return f"standard input {stdin} cannot be read"
         return ""
 
-    def command(self, main: int) -> list[str]:
+    def command(self, main: Main) -> list[str]:
         """What a main process becomes."""
-        if self.helpers and self.helpers[main]:
-            return [*again(), self.helpers[main][0], self.state_folder, *self.helpers[main][1:]]
+        if main.verb:
+            return [*again(), main.verb[0], self.state_folder, *main.verb[1:]]
         return [self.path, *self.arguments]
 
-    def process_of(self, main: int) -> int:
-        """Whose environment and files a main process has."""
-        return main if self.mains == self.processes else 0
+    def told(self, bundle: dict[str, object], main: Main) -> dict[str, str]:
+        """What a main process learns of the bundle, by its environment."""
+        told = rendezvous(bundle, main.process)
+        if self.manager == "slurm" and len(self.layout) > 1 and not main.verb:
+            # As if Slurm had started each of them; it has started one helper a machine.
+            told["SLURM_PROCID"] = str(main.process)
+            told["SLURM_LOCALID"] = told["LOCAL_RANK"]
+            told["SLURM_NODEID"] = str(self.machine)
+            told["SLURM_NTASKS"] = told["SLURM_NPROCS"] = str(self.processes)
+        return told
 
     def stream(self, number: int, process: int) -> str:
         """The file of a process's standard input (0), output (1) or error (2)."""
@@ -153,22 +186,24 @@ def expand_counts(text: str) -> list[int]:
     return counts
 
 
-def helpers(spec: dict[str, object], hosts: tuple[tuple[str, int], ...]) -> list[tuple[str, ...]]:
-    """What runs as main processes instead of the program: verbs of `runners.py`, empty ones being
-    the program after all. None where all processes are forked here.
-
-    One `srun` starts all ranks of a component; Grid Engine starts one process at a time.
-    """
+def layout(
+    spec: dict[str, object], hosts: tuple[tuple[str, int], ...]
+) -> tuple[tuple[Main, ...], ...]:
+    """The main processes of each machine that has any."""
     processes = to_count(spec["processes"])
+    slots = [count for _name, count in hosts]
+    counts = machines({"processes": processes, "slots": slots}) if slots else [processes]
     if spec["job_type"] == "mpi":
-        nodes = len(hosts) or 1
-        return [("lead",), *(("node", str(node)) for node in range(nodes))]
-    if processes == 1 or len(hosts) < 2:
-        return []
-    if spec["manager"] == "slurm":
-        return [("spread",)]
-    here = min(processes, hosts[0][1])
-    return [()] * here + [("remote", str(process)) for process in range(here, processes)]
+        lead = Main(index=0, process=0, verb=("lead",))
+        nodes = range(len(counts))
+        first, *others = [(Main(index=i + 1, process=0, verb=("node", str(i))),) for i in nodes]
+        return ((lead, *first), *others)
+    before, mains = 0, []
+    for count in counts:
+        numbers = range(before, before + count)
+        mains.append(tuple(Main(index=number, process=number) for number in numbers))
+        before += count
+    return tuple(mains)
 
 
 def again() -> list[str]:

@@ -1,18 +1,15 @@
-"""What a starter runs where the program is not its own child: on several machines, and for MPI.
+"""What a starter runs as main processes of a component with jobType=mpi: launchers.
 
-`python starter.py VERB STATE ...`, STATE being the claim's `.koala` folder. A starter forks the
-helpers before the barrier and lets them go when it opens, so the barrier is that of any other
-program.
+`python starter.py VERB STATE ...`, STATE being the claim's `.koala` folder on this machine. They
+are forked before the barrier like any program, and go when it opens.
 
-- `spread`: one `srun` that starts `rank` for all processes on all machines of the allocation.
-- `remote N`: `qrsh -inherit` that starts `rank N` on the machine that process N belongs to.
-- `rank [N]`: runs the program as process N, by default the one that the launcher says.
 - `lead`: on the first member with jobType=mpi the launcher of all ranks, elsewhere nothing.
-- `node N`: the launcher's proxy for machine N of this component.
+- `node N`: on each machine of the component, N among them, the launcher's proxy there.
+- `rank`: what launcher or proxy start: runs the program as the process that it says.
 
 One MPI_COMM_WORLD over components at different sites is MPICH's: `mpiexec -launcher manual` starts
 nothing, but prints a command for each machine, which dials back to it. The lead puts these
-into the key-value exchange, and each component runs its own. Nothing of a component's environment
+into the key-value exchange, and each machine runs its own. Nothing of a component's environment
 or paths is known at another: a rank begins with a shell that runs `rank` as its own site needs.
 """
 
@@ -68,9 +65,9 @@ class Place:
         with open(os.path.join(self.state, name), "rb") as file:
             return to_object(json.load(file))
 
-    def rank_command(self, *number: str) -> list[str]:
-        """Runs the program, on any machine of this site."""
-        return [*again(), "rank", self.state, *number]
+    def rank_command(self) -> list[str]:
+        """Runs the program on a machine where this folder is."""
+        return [*again(), "rank", self.state]
 
     def program(self, name: str) -> str:
         """A program of the site, whatever the job made of PATH. Raises FileNotFoundError."""
@@ -89,73 +86,23 @@ class Place:
         return sum(len(machines(self.members[i])) for i in self.world if i < index)
 
 
-# Processes on several machines -------------------------------------------------------------------
+# Ranks --------------------------------------------------------------------------------------------
 
 
-def spread(place: Place) -> int:
-    """The first rank that fails ends all, as on one machine; and its status counts, where that of
-    `srun` would be the largest of all."""
-    nodes = machines(place.member)
-    options = ["--kill-on-bad-exit=1", "--export=ALL", "--input=none", "--mpi=none"]
-    where = [f"--ntasks={place.member['processes']}", f"--nodes={len(nodes)}"]
-    command = [place.program("srun"), *where, *options, *place.rank_command()]
-    srun = subprocess.Popen(command, stderr=subprocess.PIPE)
-    assert srun.stderr is not None
-    first = 0
-    for line in srun.stderr:
-        os.write(2, line)
-        _before, said, code = line.decode("utf-8", "replace").partition("Exited with exit code ")
-        if said and first == 0 and code.strip().isdigit():
-            first = int(code)
-    return first or _status(srun.wait())
-
-
-def remote(place: Place, process: int) -> NoReturn:
-    """Grid Engine starts one process a call."""
-    hosts, node = to_texts(place.member["hosts"]), 0
-    for node, count in enumerate(machines(place.member)):  # noqa: B007 - used below
-        if process < count:
-            break
-        process -= count
-    _become(_on(place, hosts[node], place.rank_command(sys.argv[3])))
-
-
-def _on(place: Place, host: str, command: list[str]) -> list[str]:
-    """A command that runs another one on a machine of this allocation."""
-    if place.spec["manager"] == "slurm":
-        where = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--overlap", "--cpu-bind=none"]
-        return [
-            place.program("srun"),
-            *where,
-            "--export=ALL",
-            "--input=none",
-            "--mpi=none",
-            *command,
-        ]
-    if place.spec["manager"] == "gridengine":
-        return [place.program("qrsh"), "-inherit", "-nostdin", host, *_quoted(command)]
-    raise OSError(f"{host}: no way is known to start a process there")
-
-
-def _quoted(command: list[str]) -> list[str]:
-    """Grid Engine hands arguments to a shell once more."""
-    return [shlex.quote(word) for word in command]
-
-
-def rank(place: Place, number: str) -> int:
+def rank(place: Place) -> int:
     """Runs the program: its environment, directory, files and limits are those that it has when
     the starter runs it itself, and nothing of it outlives it here, either."""
-    process = int(number) if number else _own_rank()
-    own, given = dict(os.environ), _pairs(place.launch["environment"])
+    process = _own_rank()
     # A launcher of the site has handed the environment on, and knows better what changed.
-    os.environ.update({**own, **given} if number else {**given, **own})
+    os.environ.update({**_pairs(place.launch["environment"]), **os.environ})
     program = Program(place.spec)
     environment = {**program.environment, **rendezvous(place.bundle, process)}
     environment["KOALA_BUNDLE"] = os.path.join(place.state, "bundle.json")
+    kv = _own_kv(place)
     for name in ("KOALA_KV", "KOALA_RANK", FIRST):
         environment.pop(name, None)
-    if socket.gethostname() == place.launch["host"]:  # a UNIX socket goes no further
-        environment["KOALA_KV"] = str(place.launch["kv"])
+    if kv:
+        environment["KOALA_KV"] = kv
     os.chdir(program.directory)
     for descriptor in range(3):
         flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -172,12 +119,27 @@ def rank(place: Place, number: str) -> int:
     os.closerange(3, 4096)  # a launcher's own pipes are the program's alone
     kill_s = place.spec["kill_s"]
     assert isinstance(kill_s, (int, float))
-    return _guard(pid, kill_s)
+    status = _guard(pid, kill_s)
+    if kv:  # before the launcher sums up the statuses of all
+        os.environ["KOALA_KV"] = kv
+        _ask({"op": "ended", "rank": process, "status": status})
+    return _status(status)
+
+
+def _own_kv(place: Place) -> str:
+    """Where values are exchanged on this machine: a UNIX socket of another goes no further, though
+    a launcher may have handed its name on."""
+    for path in (os.environ.get("KOALA_KV", ""), str(place.launch["kv"])):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            if path and connection.connect_ex(path) == 0:
+                return path
+    return ""
 
 
 def _guard(pid: int, kill_s: float) -> int:
-    """Until the program and all that it started are gone; what is left when it ends, or when the
-    site wants the end, gets TERM, and KILL after `kill_s`."""
+    """Waits until the program and all that it started are gone; answers its exit status, or minus
+    the signal. What is left when it ends, or when the site wants the end, gets TERM, and KILL after
+    `kill_s`."""
     status = None
     kill_at = None
     while True:
@@ -197,7 +159,7 @@ def _guard(pid: int, kill_s: float) -> int:
         if told is not None and told.si_signo != signal.SIGCHLD and kill_at is None:
             _signal_all(signal.SIGTERM)
             kill_at = boot_now() + kill_s
-    return _status(status if status is not None else -signal.SIGKILL)
+    return status if status is not None else -signal.SIGKILL
 
 
 def _signal_all(number: int) -> None:
@@ -284,8 +246,6 @@ def node(place: Place, number: int) -> None:
     """The proxy of one machine, by the command that the lead got for it."""
     if len(place.world) == 1 and place.spec["launcher"]:
         return
-    if number >= len(machines(place.member)):
-        return
     name = f"koala.mpi/{place.nodes_before(place.index) + number}"
     answer = _ask({"op": "get", "name": name, "wait_s": WAIT_S})
     command = shlex.split(str(answer["value"]))
@@ -298,11 +258,8 @@ def node(place: Place, number: int) -> None:
         "KOALA_RANK": shlex.join(["exec", *place.rank_command()]),
         FIRST: str(place.before(place.index)),
     }
-    if number == 0:
-        os.environ.update(variables)
-        _become(command)
-    given = [f"{name}={value}" for name, value in variables.items()]
-    _become(_on(place, to_texts(place.member["hosts"])[number], ["/usr/bin/env", *given, *command]))
+    os.environ.update(variables)
+    _become(command)
 
 
 def _redirect(command: list[str], address: str) -> None:
@@ -338,15 +295,11 @@ def main(arguments: list[str]) -> int:
     number = rest[0] if rest else ""
     try:
         place = Place(state)
-        if verb == "spread":
-            return spread(place)
-        if verb == "remote":
-            remote(place, int(number))
-        elif verb == "rank":
-            return rank(place, number)
-        elif verb == "lead":
+        if verb == "rank":
+            return rank(place)
+        if verb == "lead":
             return lead(place)
-        elif verb == "node":
+        if verb == "node":
             node(place, int(number))
     except (OSError, ValueError) as error:
         sys.stderr.write(f"koala {verb}: {error}\n")

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import os
+from signal import SIGKILL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 MARK = "KOALA_STARTER"
 """The variable that every process of the program has: the starter's nonce."""
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
     """Orphans of our tree become our children; False where that is not to be had."""
+    return _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """This process is killed when its parent dies, by whatever: nobody would watch it."""
+    _prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if os.getppid() != parent:  # it was quicker
+        os._exit(127)
+
+
+def _prctl(option: int, value: int) -> bool:
     try:
         import ctypes  # noqa: PLC0415 - late: 5 ms, and the check-in does not wait for it
 
-        libc = ctypes.CDLL(None)
-        return bool(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
     except (ImportError, OSError, AttributeError):
         return False
 
@@ -28,8 +44,15 @@ def has_no_child() -> bool:
     return False
 
 
-def find_tree(nonce: str) -> list[int]:
-    """Our descendants, and whoever carries our mark in its environment but our own ancestors.
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process, that is not only to be waited for."""
+    stat = read_quietly(f"/proc/{pid}/stat")
+    return stat[stat.rfind(b")") + 2 :][:1] not in (b"", b"Z", b"X")
+
+
+def find_tree(nonce: str, spared: Collection[int] = ()) -> list[int]:
+    """Our descendants, and whoever carries our mark in its environment but our own ancestors; not
+    who is spared, nor descends from one.
 
     Not the claim: another daemon on this machine gives the same names to claims of its own.
     """
@@ -42,7 +65,12 @@ def find_tree(nonce: str) -> list[int]:
         above.add(pid)
     mark = f"{MARK}={nonce}\0".encode()
     others = [pid for pid in sorted(parents) if pid not in above]
-    return [pid for pid in others if _descends(pid, own, parents) or _carries(pid, mark)]
+    found = [pid for pid in others if _descends(pid, own, parents) or _carries(pid, mark)]
+    return [
+        pid
+        for pid in found
+        if pid not in spared and not any(_descends(pid, one, parents) for one in spared)
+    ]
 
 
 def descendants() -> list[int]:

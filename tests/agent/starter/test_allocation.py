@@ -75,34 +75,36 @@ def test_a_component_without_a_barrier_knows_its_machines(
         "bundle": values.bundle(itself.claim, (itself,)),
     }
     found = program.Program(given)
-    assert found.mains == 1
+    assert [len(mains) for mains in found.layout] == [2, 2]
     assert program.rendezvous(found.solo, 3)["NODE_RANK"] == "1"
 
 
 def spec(job_type: str, processes: int, manager: str) -> dict[str, object]:
-    return {"job_type": job_type, "processes": processes, "manager": manager}
+    given = {"job_type": job_type, "processes": processes, "manager": manager}
+    return {**given, "launcher": []}
 
 
 TWO = (("a1", 2), ("a2", 2))
 
 
-def test_who_is_a_main_process() -> None:
-    assert program.helpers(spec("multiple", 4, "slurm"), ()) == []
-    assert program.helpers(spec("multiple", 2, "slurm"), TWO[:1]) == []
-    assert program.helpers(spec("single", 1, "slurm"), TWO) == []
-    assert program.helpers(spec("multiple", 4, "slurm"), TWO) == [("spread",)]
-    assert program.helpers(spec("multiple", 4, "gridengine"), TWO) == [
-        (),
-        (),
-        ("remote", "2"),
-        ("remote", "3"),
-    ]
-    assert program.helpers(spec("mpi", 4, "slurm"), TWO) == [
-        ("lead",),
-        ("node", "0"),
-        ("node", "1"),
-    ]
-    assert program.helpers(spec("mpi", 4, "emulated"), ()) == [("lead",), ("node", "0")]
+def indexes(given: dict[str, object], hosts: tuple[tuple[str, int], ...]) -> list[list[int]]:
+    return [[main.index for main in mains] for mains in program.layout(given, hosts)]
+
+
+def test_which_machine_has_which_processes() -> None:
+    assert indexes(spec("multiple", 4, "slurm"), ()) == [[0, 1, 2, 3]]
+    assert indexes(spec("multiple", 2, "slurm"), TWO) == [[0, 1]]
+    assert indexes(spec("single", 1, "slurm"), TWO) == [[0]]
+    assert indexes(spec("multiple", 4, "slurm"), TWO) == [[0, 1], [2, 3]]
+    assert indexes(spec("multiple", 3, "gridengine"), TWO) == [[0, 1], [2]]
+    assert indexes(spec("multiple", 5, "slurm"), TWO) == [[0, 1], [2, 3, 4]]
+
+
+def test_a_launcher_runs_on_the_first_machine_and_a_proxy_on_each() -> None:
+    verbs = [[m.verb for m in mains] for mains in program.layout(spec("mpi", 4, "slurm"), TWO)]
+    assert verbs == [[("lead",), ("node", "0")], [("node", "1")]]
+    assert indexes(spec("mpi", 4, "slurm"), TWO) == [[0, 1], [2]]
+    assert indexes(spec("mpi", 4, "emulated"), ()) == [[0, 1]]
 
 
 def peer(component: int, processes: int, *hosts: tuple[str, int], processors: int = 0) -> Peer:

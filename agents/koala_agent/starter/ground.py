@@ -1,0 +1,207 @@
+"""What a starter and its helpers on other machines have in common: a machine that is driven, and
+the processes of one computer with their signals, values and files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+
+from koala_agent.starter.events import (
+    Look,
+    ProcessEnded,
+    Ready,
+    Received,
+    SiteSignalled,
+    Unexecutable,
+    Woken,
+)
+from koala_agent.starter.exchange import Exchange
+from koala_agent.starter.line import Watch
+from koala_agent.starter.plain import boot_now, log
+from koala_agent.starter.processes import SITE_SIGNALS, Processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.program import Program
+
+    class Machine(Protocol):
+        """Events in, actions out."""
+
+        @property
+        def wake_at(self) -> float | None: ...
+
+        def handle(self, event: Event, now: float) -> list[Action]: ...
+
+
+class Driver:
+    """Tells a machine what happens and carries out what it wants, until `is_over`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.watch = Watch()
+        self.is_over = False
+        self._is_look_due = False
+        self._driven = machine
+
+    def gather(self) -> list[Event]:
+        """All that happened meanwhile."""
+        raise NotImplementedError
+
+    def carry_out(self, action: Action) -> list[Event]:
+        """Does it; what is known of it at once."""
+        raise NotImplementedError
+
+    def look(self) -> list[Event]:
+        """Looks for what is left."""
+        raise NotImplementedError
+
+    def wake_at(self) -> float | None:
+        """When there is something to do though nothing happened."""
+        return self._driven.wake_at
+
+    def drive(self, first: Event) -> None:
+        """Until nothing is left to do."""
+        self._handle([first])
+        while not self.is_over:
+            wake_at = self.wake_at()
+            self.watch.wait(None if wake_at is None else wake_at - boot_now())
+            self._handle([*self.gather(), Woken()])
+
+    def _handle(self, events: list[Event]) -> None:
+        """What happened, and then a look at what is left if one is wanted: an end that is known
+        already must not be overtaken by the word that nothing is left."""
+        for event in events:
+            self._handle_one(event)
+        while self._is_look_due:
+            self._is_look_due = False
+            for event in self.look():
+                self._handle_one(event)
+
+    def _handle_one(self, event: Event) -> None:
+        """One event and what follows from it, and from that, before the next."""
+        events = [event]
+        while events:
+            event = events.pop(0)
+            try:
+                actions = self._driven.handle(event, boot_now())
+            except ValueError as error:
+                assert isinstance(event, Received), event
+                log(f"the other end said what cannot be meant: {error}")
+                continue
+            for action in actions:
+                if isinstance(action, Look):
+                    self._is_look_due = True
+                    continue
+                followed = self.carry_out(action)
+                events += followed
+                if any(isinstance(one, Unexecutable) for one in followed):
+                    break  # what this turn wanted of the processes cannot be had any more
+
+
+class Ground:
+    """The processes of this computer. `name` is that of their socket for values."""
+
+    def __init__(self, program: Program, nonce: str, watch: Watch, *, name: str = "kv") -> None:
+        self.program = program
+        self.processes = Processes(program, nonce)
+        self.exchange: Exchange | None = None
+        self._nonce = nonce
+        self._watch = watch
+        self._name = name
+        self._events: list[Event] = []
+
+    def gather(self) -> list[Event]:
+        """What was asked, and what happened to processes."""
+        events, self._events = self._events, []
+        if self.exchange is not None:
+            events += self.exchange.said
+            self.exchange.said.clear()
+        return events
+
+    def close(self) -> None:
+        """Removes the socket."""
+        if self.exchange is not None:
+            self.exchange.close()
+
+    def fork(self) -> list[Event]:
+        """Forks what is missing."""
+        try:
+            if self.exchange is None:
+                folder = self.program.state_folder
+                self.exchange = Exchange(folder, self._nonce, self._watch, name=self._name)
+                self._watch.add(self.processes.trouble, select.POLLIN, self._troubled)
+            self.processes.fork()
+        except OSError as error:
+            return [Unexecutable(reason=f"cannot prepare its processes: {error}")]
+        return [Ready()]
+
+    def prepare(self, bundle: dict[str, object]) -> None:
+        """Tells the blocked processes who the members are."""
+        path = self.write("bundle.json", bundle)
+        assert self.exchange is not None
+        shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.exchange.path}
+        mains = self.program.mains
+        environments = {main.index: {**self.program.told(bundle, main), **shared} for main in mains}
+        if self.program.ranks:
+            launch: dict[str, object] = {
+                "environment": self.program.environment,
+                "path": os.environ.get("PATH", os.defpath),
+                "kv": self.exchange.path,
+            }
+            self.write("launch.json", launch)
+        self.processes.prepare(environments)
+
+    def answer(self, question: int, answer: dict[str, object]) -> None:
+        """Answers a process that asked."""
+        if self.exchange is not None:
+            self.exchange.answer(question, answer)
+
+    def write(self, name: str, content: dict[str, object]) -> str:
+        """A small file, whole or not at all; answers its path."""
+        path = os.path.join(self.program.state_folder, name)
+        new = f"{path}.{self._name}.new"
+        try:
+            with open(new, "w", encoding="utf-8") as file:
+                json.dump(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, path)
+        except OSError as error:
+            log(f"{path} cannot be written: {error}")  # the agent is told all the same
+        return path
+
+    # Signals -------------------------------------------------------------------------------------
+
+    def catch_signals(self) -> None:
+        """From now on they are events."""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for name in (*SITE_SIGNALS, "SIGCHLD"):
+            signal.signal(getattr(signal, name), lambda _number, _frame: None)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._watch.add(reading, select.POLLIN, lambda _events: self._signalled(reading))
+
+    def reap(self) -> list[Event]:
+        """Ends of processes; what a process said before it ended comes first."""
+        ended = self.processes.reap()
+        self._troubled(0)
+        events, self._events = self._events, []
+        return events + [ProcessEnded(index=index, status=status) for index, status in ended]
+
+    def _signalled(self, reading: int) -> None:
+        for number in os.read(reading, 4096):
+            if number == signal.SIGCHLD:
+                self._events += self.reap()
+            else:
+                name = signal.Signals(number).name
+                self._events.append(SiteSignalled(reason=f"{name} from the site"))
+
+    def _troubled(self, _events: int) -> None:
+        self._events += [Unexecutable(reason=text) for text in self.processes.troubles()]

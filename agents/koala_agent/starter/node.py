@@ -1,0 +1,148 @@
+"""`starter.py machine`: the helper of a starter on another machine of its component.
+
+What it must know to begin is a line on its standard input; all else comes over its line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+
+from koala_agent.starter.events import (
+    Answer,
+    Begin,
+    Deliver,
+    Delivered,
+    Dial,
+    Exit,
+    Fork,
+    Looked,
+    Open,
+    Opened,
+    Prepare,
+    Send,
+    Signal,
+    TooLate,
+    Woken,
+)
+from koala_agent.starter.ground import Driver, Ground
+from koala_agent.starter.line import Line
+from koala_agent.starter.node_machine import NodeMachine
+from koala_agent.starter.plain import boot_now, to_count, to_list, to_object, to_texts
+from koala_agent.starter.program import Program
+from koala_agent.starter.trees import MARK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Event
+
+OWN_VARIABLES = ("SLURM_", "SLURMD_", "PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
+"""What the batch system says of this machine, and not of the starter's."""
+
+
+class NodeCarrier(Driver):
+    """The world around the helper's machine."""
+
+    def __init__(self, given: dict[str, object]) -> None:
+        machine = to_count(given["machine"])
+        if machine < 0:
+            machine = _own_number(to_texts(given["hosts"]))
+        secret = str(given["secret"])
+        super().__init__(NodeMachine(secret=secret, machine=machine, now=boot_now()))
+        starters = [to_list(starter) for starter in to_list(given["addresses"])]
+        self._line = Line([(str(host), to_count(port)) for host, port in starters], self.watch)
+        self._ground: Ground | None = None
+
+    def run(self) -> None:
+        """Until nothing is left to do."""
+        self.drive(Woken())
+        self._line.close()
+        if self._ground is not None:
+            self._ground.close()
+
+    def gather(self) -> list[Event]:
+        """See Driver."""
+        events = [*self._line.events]
+        self._line.events.clear()
+        return events if self._ground is None else [*self._ground.gather(), *events]
+
+    def carry_out(self, action: Action) -> list[Event]:
+        """See Driver."""
+        if isinstance(action, Send):
+            self._line.send(action.message)
+        elif isinstance(action, Dial):
+            self._line.dial()
+        elif isinstance(action, Exit):
+            self.is_over = True
+        elif isinstance(action, Begin):
+            self._begin(action.order)
+        elif self._ground is not None:
+            return self._on_ground(action, self._ground)
+        return []
+
+    def _on_ground(self, action: Action, ground: Ground) -> list[Event]:
+        if isinstance(action, Fork):
+            return ground.fork()
+        if isinstance(action, Prepare):
+            ground.prepare(action.bundle)
+        elif isinstance(action, Open):
+            at = boot_now()
+            if at > action.not_after:
+                return [TooLate()]
+            ground.processes.go()
+            return [Opened(at=at)]
+        elif isinstance(action, Signal):
+            ground.processes.signal(action.number)
+        elif isinstance(action, Answer):
+            ground.answer(action.question, action.answer)
+        elif isinstance(action, Deliver):
+            return [Delivered(problem="")]
+        return []
+
+    def look(self) -> list[Event]:
+        """See Driver."""
+        if self._ground is None:
+            return []
+        used = self._ground.processes
+        left = len(used.left())
+        events = self._ground.reap()
+        return [*events, Looked(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes)]
+
+    def _begin(self, order: dict[str, object]) -> None:
+        machine = to_count(order["machine"])
+        hosts = [to_list(host) for host in to_list(order["hosts"])]
+        given = {name: str(text) for name, text in to_object(order["environment"]).items()}
+        own = {n: text for n, text in os.environ.items() if n.startswith(OWN_VARIABLES)}
+        mark = f"{given[MARK]}.{machine}"
+        program = Program(
+            to_object(order["spec"]),
+            machine=machine,
+            hosts=tuple((str(name), to_count(count)) for name, count in hosts),
+            environment={**given, **own, MARK: mark},
+        )
+        self._ground = Ground(program, mark, self.watch, name=f"kv.{machine}")
+        self._ground.catch_signals()
+
+
+def _own_number(hosts: list[str]) -> int:
+    """Which of the component's machines this is, by the name that the batch system has for it.
+    Raises ValueError."""
+    names = [os.environ.get("SLURMD_NODENAME", ""), socket.gethostname()]
+    for name in names:
+        if name in hosts:
+            return hosts.index(name)
+    raise ValueError(f"{' and '.join(names)} are none of {', '.join(hosts)}")
+
+
+def main(given: dict[str, object]) -> int:
+    """The helper, from what it was given."""
+    NodeCarrier(given).run()
+    return 0
+
+
+def from_stdin() -> int:
+    """The same, from standard input."""
+    given = to_object(json.loads(sys.stdin.buffer.readline()))
+    return main(given)

@@ -1,0 +1,149 @@
+"""Components on several machines of real batch systems: one barrier for all their processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koala.client import Client
+from tests.agent.watching import Ear, process_ended
+from tests.batch.systems import System, grid_over
+from tests.live.grid import Grid
+
+pytestmark = pytest.mark.lrm
+
+
+@pytest.fixture
+def grid(
+    tmp_path: Path, slurm: dict[str, System], wide_cell: dict[str, System]
+) -> Iterator[tuple[Grid, dict[str, System]]]:
+    """Daemon and agents in front of alpha, beta and delta, two machines each."""
+    systems = {**slurm, **wide_cell}
+    with grid_over(tmp_path, systems) as grid:
+        yield grid, systems
+
+
+def is_helper(pid: int) -> bool:
+    """Whether this starter is one's helper on another machine."""
+    return b"machine" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Iterator[Ear]:
+    ear = Ear(tmp_path / "ear")
+    yield ear
+    ear.close()
+
+
+SIZES = {"alpha": 10, "beta": 18, "delta": 6}
+"""More than one machine of each site has."""
+
+
+def job(program: str, sizes: dict[str, int]) -> str:
+    parts = (
+        f'(&(executable=/bin/bash)(arguments=-c "{program}")(count={count})'
+        f"(maxWallTime=5)(resourceManagerContact={site}))"
+        for site, count in sizes.items()
+    )
+    return "+" + "".join(parts)
+
+
+async def finished(client: Client, text: str) -> dict[str, object]:
+    submitted = await client.submit(text)
+    assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+    return await client.show(submitted.job)
+
+
+async def test_processes_of_all_machines_start_at_the_same_moment(
+    grid: tuple[Grid, dict[str, System]], tmp_path: Path
+) -> None:
+    """Two Slurm clusters and a Grid Engine cell, two machines each: what the daemon says of the
+    start, and what the processes themselves see on the one clock that they have here."""
+    live, _ = grid
+    told, seen = [], []
+    async with live.client() as client:
+        await live.ready(client)
+        for number in range(5):
+            folder = tmp_path / f"at{number}"
+            folder.mkdir()
+            program = f"echo $EPOCHREALTIME > {folder}/$RANK"
+            shown = await finished(client, job(program, SIZES))
+            timeline = shown["timeline"]
+            assert isinstance(timeline, dict)
+            told.append(timeline["start_skew_s"])
+            instants = [float(file.read_text()) for file in folder.iterdir()]
+            assert len(instants) == sum(SIZES.values())
+            seen.append(max(instants) - min(instants))
+        await live.at_rest(client)
+    assert sorted(told)[2] < 0.05, told
+    # 34 shells begin on a few processors here, one after the other; `srun` alone takes longer.
+    assert sorted(seen)[2] < 0.25, seen
+
+
+async def test_every_process_has_a_status_of_its_own(
+    grid: tuple[Grid, dict[str, System]],
+) -> None:
+    live, _ = grid
+    async with live.client() as client:
+        await live.ready(client)
+        for site, last in (("alpha", 11), ("delta", 5)):
+            program = f"if test $RANK = {last}; then exit 7; fi; sleep 600"
+            submitted = await client.submit(job(program, {site: last + 1}))
+            assert await client.wait(submitted.job) == "Failed"
+            (part,) = (await client.show(submitted.job))["parts"]
+            statuses = part["end"]["statuses"]
+            assert statuses == [-signal.SIGTERM] * last + [7], part
+        await live.at_rest(client)
+
+
+async def test_values_are_exchanged_on_every_machine(
+    grid: tuple[Grid, dict[str, System]], tmp_path: Path
+) -> None:
+    live, _ = grid
+    program = tmp_path / "exchange.py"
+    program.write_text(
+        "import json, os, socket\n"
+        "line = socket.socket(socket.AF_UNIX); line.connect(os.environ['KOALA_KV'])\n"
+        "lines = line.makefile('rw')\n"
+        "def ask(**request):\n"
+        "    print(json.dumps(request), file=lines, flush=True)\n"
+        "    answer = json.loads(lines.readline()); assert answer['ok'], answer\n"
+        "    return answer.get('value')\n"
+        "rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
+        "ask(op='put', name=f'of/{rank}', value=str(rank))\n"
+        "others = [ask(op='get', name=f'of/{other}', wait_s=60) for other in range(size)]\n"
+        "assert others == [str(other) for other in range(size)]\n"
+    )
+    async with live.client() as client:
+        await live.ready(client)
+        await finished(client, job(f"exec python3 {program}", {"alpha": 9, "delta": 5}))
+        await live.at_rest(client)
+
+
+@pytest.mark.parametrize("site", ["alpha", "delta"])
+async def test_nothing_is_left_on_other_machines_when_the_starter_is_killed(
+    grid: tuple[Grid, dict[str, System]], tmp_path: Path, ear: Ear, site: str
+) -> None:
+    """Though they are deaf to TERM. The job is placed again."""
+    live, systems = grid
+    program = (
+        f"test -e {tmp_path}/again && exit 0; trap true TERM; "
+        f"echo $$ > {ear.path}; while true; do sleep 1; done"
+    )
+    count = systems[site].processors
+    async with live.client() as client:
+        await live.ready(client)
+        submitted = await client.submit(job(program, {site: count}))
+        pids = [int(await ear.line()) for _ in range(count)]
+        (tmp_path / "again").touch()
+        for pid in live.starters():
+            if not is_helper(pid):
+                os.kill(pid, signal.SIGKILL)
+        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+        for pid in pids:
+            await process_ended(pid)
+        await live.at_rest(client)
