@@ -29,6 +29,7 @@ import msgspec
 from koala.core.parameters import NAMES, Parameters
 from koala.core.slots import Policies
 from koala.core.values import SiteName, UserName
+from koala.daemon.guard import contained
 from koala.errors import ConfigError
 from koala.policies import chosen
 
@@ -173,7 +174,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
     host = daemon.listen.rpartition(":")[0]
     names: dict[str, str] = msgspec.to_builtins(file.policies)
     try:
-        policies = chosen(**names)
+        policies = contained(chosen(**names), names)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     return Config(

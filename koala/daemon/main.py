@@ -36,6 +36,7 @@ from koala.daemon.desk import Desk
 from koala.daemon.disk import Disk
 from koala.daemon.effects import Effects
 from koala.daemon.gate import Gate
+from koala.daemon.guard import troubles
 from koala.daemon.journal import Journal, overtaken
 from koala.daemon.logs import Logs
 from koala.daemon.marks import Marks
@@ -377,6 +378,7 @@ class Figures:
             "notices": self._notices.last,
             "watchers": self._notices.watchers,
             "sessions": len(self._roster.sessions),
+            "replaced_policies": troubles(scheduler.policies),
             "disk": {"free_bytes": self._disk.free_bytes, "is_low": self._disk.is_low},
             "loop_lag_s": round(self._desk.lag_s, 6),
             "memory_bytes": self._process.memory_info().rss,

@@ -7,7 +7,7 @@ instance `placement.my-policy`; it loads the function itself.
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from koala.core.slots import Policies, QueueingPolicy, Scans
@@ -22,6 +22,7 @@ from koala.policies.queueing.koala import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
 GROUP = "koala.policies"
+DEFAULT_PLACEMENT = "CF"
 BUILT_IN: dict[str, dict[str, Any]] = {
     "placement": {
         "CF": close_to_files,
@@ -46,14 +47,25 @@ def named(slot: str, name: str) -> Any:  # noqa: ANN401 - a function, or a Disci
         return known[name]
     others = {point.name: point for point in entry_points(group=GROUP)}
     if f"{slot}.{name}" in others:
-        return others[f"{slot}.{name}"].load()
+        return _load(slot, others[f"{slot}.{name}"])
     outside = [other.partition(".")[2] for other in others if other.startswith(f"{slot}.")]
     raise ConfigError(f"policies.{slot} = {name!r}: known are {', '.join([*known, *outside])}")
 
 
+def _load(slot: str, point: EntryPoint) -> Any:  # noqa: ANN401 - whatever the package has there
+    try:
+        policy = point.load()
+    except Exception as error:
+        text = f"{point.value} cannot be loaded: {type(error).__name__}: {error}"
+        raise ConfigError(f"policies.{slot} = {point.name!r}: {text}") from error
+    if not callable(policy) and not isinstance(policy, Discipline):
+        raise ConfigError(f"policies.{slot} = {point.name!r}: {point.value} is no function")
+    return policy
+
+
 def chosen(
     *,
-    placement: str = "CF",
+    placement: str = DEFAULT_PLACEMENT,
     claiming: str = "ICP",
     deadlines: str = "RPP",
     queueing: str = "koala",

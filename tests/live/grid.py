@@ -159,7 +159,9 @@ class Grid:
         """That of a shell in which nothing is installed, and the grid's mark."""
         return {
             **os.environ,
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}",
+            "PYTHONPATH": os.pathsep.join(
+                (str(ROOT), str(ROOT / "agents"), os.environ.get("KOALA_TEST_PATH", ""))
+            ),
             "GRPC_ENABLE_FORK_SUPPORT": "0",
             MARK: self.mark,
         }

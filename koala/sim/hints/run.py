@@ -190,13 +190,13 @@ class _Run:
         sites = []
         for index, site in enumerate(self._setting.sites):
             here = self._at[index].values()
-            left_mips = left(site.mips, [running.mips for running in here])
+            mips = self._slice_mips(index)
             sites.append(
                 SiteView(
                     name=self._names[index],
                     processors=site.slots,
-                    idle=site.slots - len(here),
-                    mips=min(site.slice_mips, left_mips),
+                    idle=site.slots - len(here) if mips else 0,
+                    mips=mips,
                 )
             )
         free: dict[tuple[SiteName, SiteName], float] = {}
@@ -208,17 +208,24 @@ class _Run:
             sites, replicas=self._replicas, bandwidth={}, bandwidth_default=inf, free=free
         )
 
+    def _slice_mips(self, index: int) -> float:
+        """The largest slice that a site has left."""
+        site = self._setting.sites[index]
+        left_mips = left(site.mips, [running.mips for running in self._at[index].values()])
+        return min(site.slice_mips, left_mips)
+
     def _start(self, job: JobRecord, placement: Placement) -> None:
         (found,) = placement.assignments
         site = self._index[found.site]
         kind = self._setting.kind(is_io=job.is_io)
-        job.placed_at, job.site, job.mips = self.now, site, found.mips
+        mips = found.mips or self._slice_mips(site)  # of a policy that speaks of no rates
+        job.placed_at, job.site, job.mips = self.now, site, mips
         job.booked_mbps = found.booked_bps / MBPS
         running = Running(
             job=job.number,
             site=site,
             ends=(min(job.home, site), max(job.home, site)),
-            mips=found.mips,
+            mips=mips,
             booked_mbps=job.booked_mbps or None,
             steps=steps_of(self._setting, kind)[::-1],
             is_streaming=self._setting.blocks == 0,

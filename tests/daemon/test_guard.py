@@ -1,0 +1,174 @@
+"""A policy of another package that errs, hangs or answers nonsense is replaced, which is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from koala.core.grid import (
+    Assignment,
+    GridView,
+    Part,
+    Placement,
+    PlacementRequest,
+    Replica,
+    SiteView,
+    Unplaceable,
+)
+from koala.core.values import FileName, SiteName
+from koala.daemon.guard import Guard, contained, troubles
+from koala.policies import chosen
+
+DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
+FILE = FileName("data")
+
+
+def view() -> GridView:
+    return GridView(
+        [
+            SiteView(name=DELFT, processors=8, idle=8, slots=2),
+            SiteView(name=LEIDEN, processors=8, idle=4),
+        ],
+        replicas={FILE: Replica(size_bytes=100, sites=(LEIDEN,))},
+        bandwidth={},
+        bandwidth_default=10.0,
+        free={(LEIDEN, DELFT): 50.0},
+    )
+
+
+def request(*processors: int, **more: Any) -> PlacementRequest:
+    return PlacementRequest(
+        parts=tuple(
+            Part(component=n, processors=count, size_bytes=100)
+            for n, count in enumerate(processors or (2,))
+        ),
+        **more,
+    )
+
+
+def at(site: str, component: int = 0, **more: Any) -> Assignment:
+    return Assignment(component=component, site=SiteName(site), **more)
+
+
+def answering(*assignments: Assignment) -> Guard:
+    return Guard(lambda _request, _view: Placement(assignments=assignments), name="theirs")
+
+
+def test_one_that_behaves_is_asked_every_time() -> None:
+    guard = answering(at("leiden"))
+    for _ in range(3):
+        answer = guard(request(), view())
+        assert isinstance(answer, Placement)
+        assert answer.assignments[0].site == LEIDEN
+    assert not guard.trouble
+
+
+def test_one_that_errs_is_replaced_for_good_and_the_default_answers() -> None:
+    asked = []
+
+    def errs(_request: PlacementRequest, _view: GridView) -> Placement:
+        asked.append(1)
+        raise KeyError("price")
+
+    guard = Guard(errs, name="theirs")
+    for _ in range(3):
+        answer = guard(request(), view())
+        assert isinstance(answer, Placement)
+        assert answer.assignments[0].site == DELFT  # as Close-to-Files has it
+    assert guard.trouble == "KeyError: 'price'"
+    assert len(asked) == 1
+
+
+def hangs(_request: PlacementRequest, _view: GridView) -> Placement:
+    while True:
+        pass
+
+
+def hangs_on(_request: PlacementRequest, _view: GridView) -> Placement:
+    while True:
+        try:
+            hangs(_request, _view)
+        except Exception:  # noqa: BLE001, S112 - as some programs do
+            continue
+
+
+@pytest.mark.parametrize("policy", [hangs, hangs_on])
+def test_one_that_never_answers_is_interrupted(policy: Callable[..., Any]) -> None:
+    guard = Guard(policy, name="theirs", limit_s=0.05)
+    assert isinstance(guard(request(), view()), Placement)
+    assert guard.trouble == "no answer in 0.05 s"
+
+
+def test_the_alarm_is_off_afterwards() -> None:
+    import signal
+
+    answering(at("leiden"))(request(), view())
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_outside_the_main_thread_it_still_answers() -> None:
+    found: list[object] = []
+    thread = threading.Thread(
+        target=lambda: found.append(answering(at("leiden"))(request(), view()))
+    )
+    thread.start()
+    thread.join()
+    assert isinstance(found[0], Placement)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "trouble"),
+    [
+        ((), {}, "placed the components []"),
+        ((at("delft"), at("delft")), {}, "placed the components [0, 0]"),
+        ((at("delft", 7),), {}, "placed the components [7]"),
+        ((at("nowhere"),), {}, "there is no room"),
+        ((at("delft"),), {"processors": (9,)}, "there is no room"),
+        ((at("leiden"), at("leiden", 1)), {"processors": (3, 3)}, "there is no room"),
+        (tuple(at("delft", n) for n in range(3)), {"processors": (1, 1, 1)}, "there is no room"),
+        ((at("delft"),), {"file": FILE}, "delft has no copy of its file"),
+        ((at("leiden", source=DELFT),), {"file": FILE}, "delft has no copy of its file"),
+        ((at("delft", source=LEIDEN, booked_bps=51.0),), {"file": FILE}, "more of"),
+        ((at("leiden", booked_bps=1.0),), {"file": FILE}, "more of"),
+        ((at("delft", transfer_s=float("nan")),), {}, "a transfer of nan s"),
+        ((at("delft", transfer_s=3.0),), {"transfer_s_max": 2.0}, "a transfer of 3.0 s"),
+        ((at("delft", mips=-1.0),), {}, "a rate below 0"),
+    ],
+)
+def test_an_answer_that_cannot_be_is_not_believed(
+    answer: tuple[Assignment, ...], words: dict[str, Any], trouble: str
+) -> None:
+    guard = answering(*answer)
+    sizes = words.pop("processors", (2,))
+    guard(request(*sizes, **words), view())
+    assert trouble in guard.trouble
+
+
+@pytest.mark.parametrize("answer", [None, "delft", Unplaceable(component=3, reason="no")])
+def test_neither_is_what_is_no_answer(answer: Any) -> None:
+    guard = Guard(lambda _request, _view: answer, name="theirs")
+    assert isinstance(guard(request(), view()), Placement)
+    assert guard.trouble
+
+
+def test_what_a_policy_does_to_its_view_is_lost() -> None:
+    def grabs(_request: PlacementRequest, grid: GridView) -> Placement:
+        grid.take(DELFT, 8)
+        return Placement(assignments=(at("leiden"),))
+
+    picture = view()
+    Guard(grabs, name="theirs")(request(), picture)
+    assert picture.idle_at(DELFT) == 8
+
+
+def test_only_policies_of_others_are_guarded() -> None:
+    ours = chosen(placement="WF")
+    assert contained(ours, {"placement": "WF"}) is ours
+    theirs = contained(ours, {"placement": "theirs"})
+    assert isinstance(theirs.place, Guard)
+    assert troubles(theirs) == {}
+    theirs.place.trouble = "it is of no use"
+    assert troubles(theirs) == {"placement.theirs": "it is of no use"}
