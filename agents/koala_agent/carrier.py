@@ -47,7 +47,16 @@ from koala_agent.claim_events import (
 )
 from koala_agent.claim_states import Claim, Collecting, Gone
 from koala_agent.claims import ClaimTable
-from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, LocalManager, Queued, Running
+from koala_agent.lrm.port import (
+    EndCause,
+    Ended,
+    Idle,
+    Listed,
+    LocalManager,
+    Queued,
+    RequestRefusedError,
+    Running,
+)
 from koala_agent.placeholders import Place
 from koala_agent.programs import NotAllowedError
 from koala_agent.starters import Starters
@@ -331,21 +340,22 @@ class Claims:
                 is_wish = placeholder.has_wishes()
                 await self._manager.submit(placeholder)
             except LocalManagerError as error:
+                is_refused = is_wish or isinstance(error, RequestRefusedError)
                 self._submit_failed(
-                    claim.id, str(error), is_transient=error.transient, is_wish=is_wish
+                    claim.id, str(error), is_transient=error.transient, is_refused=is_refused
                 )
             except NotAllowedError as error:
-                self._submit_failed(claim.id, str(error), is_transient=False, is_wish=True)
+                self._submit_failed(claim.id, str(error), is_transient=False, is_refused=True)
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._book.submitted(claim.id)
 
     def _submit_failed(
-        self, claim: ClaimId, reason: str, *, is_transient: bool, is_wish: bool = False
+        self, claim: ClaimId, reason: str, *, is_transient: bool, is_refused: bool = False
     ) -> None:
         log.warning("claim.submission_failed", claim=claim, reason=reason)
         failed = SubmitFailed(
-            claim=claim, reason=reason, is_transient=is_transient, is_wish=is_wish
+            claim=claim, reason=reason, is_transient=is_transient, is_refused=is_refused
         )
         self._tell(failed)
 

@@ -145,13 +145,14 @@ class StarterGet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitFailed:
-    """The local manager did not take the batch job; after a transient error it may have. `is_wish`:
-    what the job wished for (a queue, an account) may be why, so that the site need not be bad."""
+    """The local manager did not take the batch job; after a transient error it may have.
+    `is_refused`: it is well and will not have it, or what the job wished for (a queue, an account)
+    may be why, so that the site need not be bad."""
 
     claim: ClaimId
     reason: str
     is_transient: bool
-    is_wish: bool = False
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -550,7 +550,7 @@ class ClaimTable:
 
     def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
         if not event.is_transient:
-            kind = EndKind.REFUSED if event.is_wish else EndKind.FAILED
+            kind = EndKind.REFUSED if event.is_refused else EndKind.FAILED
             self._go(claim, End(kind=kind, reason=event.reason))
             return
         again_at = self._now + min(1.0, self._limits.again_s)
@@ -569,7 +569,7 @@ class ClaimTable:
     def _batch_over(self, claim: Claim, event: BatchEnded) -> None:
         match claim.state:
             case Asked():
-                self._go(claim, _end_unbound(event, claim))
+                self._go(claim, _end_unbound(event))
             case Withdrawing(end=end):
                 self._go(claim, end)
             case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
@@ -772,12 +772,11 @@ def _was_killed(end: End) -> bool:
     return end.kind is EndKind.EXITED and bool(bad) and all(s in _SITE_SIGNALS for s in bad)
 
 
-def _end_unbound(event: BatchEnded, claim: Claim) -> End:
+def _end_unbound(event: BatchEnded) -> End:
     """The end of a claim whose batch job was over before a starter checked in. A local manager that
-    takes it out of the queue by itself has seen that it never starts."""
-    program = claim.hold.program
-    wishes = (program.queue, program.project, program.hosts, program.memory_min_mb)
-    if event.cause is EndCause.WITHDRAWN and any(wishes):
+    takes it out of the queue by itself has seen that it never starts, which may be the job's fault:
+    one user's impossible jobs must not make a site rest."""
+    if event.cause is EndCause.WITHDRAWN:
         return End(kind=EndKind.REFUSED, reason=event.reason)
     if event.cause is EndCause.CANCELLED_BY_SITE:
         return End(kind=EndKind.SITE, reason=event.reason)

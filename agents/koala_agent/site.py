@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import secrets
 import socket
 from pathlib import Path
@@ -362,6 +363,7 @@ class Site:
                     state_directory=state,
                     scope=secrets.token_hex(4),
                     poll_s=config.lrm.poll_s,
+                    account=pwd.getpwuid(os.geteuid()).pw_name,
                 )
                 return BatchManager(
                     batch,

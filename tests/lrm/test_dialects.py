@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, claim_of, job_name, script
 from koala_agent.lrm.gridengine import GridEngine
-from koala_agent.lrm.port import EndCause, Placeholder
+from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.shell import Answer
 from koala_agent.lrm.slurm import COLUMNS, Slurm
 
@@ -35,7 +37,7 @@ def placeholder(**changes: object) -> Placeholder:
 
 
 def slurm_row(number: str, name: str, state: str, code: str, reason: str) -> str:
-    fields = zip((number, name, state, code, reason), COLUMNS, strict=True)
+    fields = zip((number, name, state, code, "0", reason), COLUMNS, strict=True)
     return "".join(text.ljust(width) for text, (_, width) in fields)
 
 
@@ -135,37 +137,99 @@ def test_the_number_of_a_slurm_job(out: str, number: str) -> None:
     assert SLURM.read_submitted(said(out)) == number
 
 
+REFUSED, WRONG, AWAY = "refused", "wrong", "away"
+
+
+def kind_of(error: LocalManagerError) -> str:
+    if isinstance(error, RequestRefusedError):
+        assert not error.transient
+        return REFUSED
+    return AWAY if error.transient else WRONG
+
+
 @pytest.mark.parametrize(
-    ("err", "is_transient"),
+    ("err", "kind"),
     [
-        ("sbatch: error: Batch job submission failed: Invalid partition name specified", False),
-        ("sbatch: error: Invalid --time specification", False),
+        ("Batch job submission failed: Invalid partition name specified", WRONG),
+        ("Batch job submission failed: Invalid qos specification", WRONG),
         (
-            "sbatch: error: Batch job submission failed: Requested node configuration is not"
-            " available",
-            False,
+            "Batch job submission failed: Invalid account or account/partition combination"
+            " specified",
+            WRONG,
         ),
         (
-            "sbatch: error: Batch job submission failed: Unable to contact slurm controller"
-            " (connect failure)",
-            True,
+            "Batch job submission failed: User's group not permitted to use this partition",
+            WRONG,
         ),
-        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", True),
+        ("Invalid --time specification", WRONG),
+        ("Batch job submission failed: Requested node configuration is not available", REFUSED),
+        (
+            "Batch job submission failed: Requested time limit is invalid (missing or exceeds some"
+            " limit)",
+            REFUSED,
+        ),
+        (
+            "Batch job submission failed: Job violates accounting/QOS policy (job submit limit,"
+            " user's size and/or time limits)",
+            REFUSED,
+        ),
+        (
+            "Batch job submission failed: Required partition not available (inactive or drain)",
+            REFUSED,
+        ),
+        (
+            "Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            AWAY,
+        ),
+        ("Batch job submission failed: Socket timed out on send/recv operation", AWAY),
+        ("Slurm temporarily unable to accept job, sleeping and retrying", AWAY),
     ],
 )
-def test_a_refusal_of_sbatch_is_final_and_a_controller_that_is_away_is_not(
-    err: str, is_transient: bool
+def test_what_slurm_will_not_have_is_no_error_of_the_site_and_silence_is_no_refusal(
+    err: str, kind: str
 ) -> None:
-    with pytest.raises(LocalManagerError, match=err.rpartition(": ")[2][:30]) as caught:
-        SLURM.read_submitted(said(status=1, err=err))
-    assert caught.value.transient is is_transient
+    answer = said(status=1, err=f"sbatch: error: {err}")
+    with pytest.raises(LocalManagerError, match=re.escape(err.rpartition(": ")[2])) as caught:
+        SLURM.read_submitted(answer)
+    assert kind_of(caught.value) == kind
+    with pytest.raises(LocalManagerError) as caught:
+        SLURM.read_asked(answer)
+    assert kind_of(caught.value) == kind
+
+
+def test_slurm_is_asked_before_with_the_same_words() -> None:
+    submit = SLURM.submit(placeholder(), name="n", script="#!/bin/sh\n")
+    ask = SLURM.ask(placeholder(), name="n", script="#!/bin/sh\n")
+    assert ask is not None
+    assert (ask.argv, ask.stdin) == ((*submit.argv, "--test-only"), submit.stdin)
+
+
+def test_an_estimate_of_slurm_refuses_nothing() -> None:
+    """With jobs ahead it said minutes where backfilling began at once."""
+    SLURM.read_asked(
+        said(err="sbatch: Job 9 to start at 2036-11-21T16:00:01 using 4 processors on nodes n2")
+    )
 
 
 @pytest.mark.parametrize(
     ("state", "code", "reason", "expected"),
     [
         ("PENDING", "0", "Priority", row("7", JobState.QUEUED, reason="Priority")),
-        ("PENDING", "0", "PartitionConfig", row("7", JobState.STUCK, reason="PartitionConfig")),
+        (
+            "PENDING",
+            "0",
+            "PartitionConfig",
+            row("7", JobState.STUCK, cause=EndCause.WITHDRAWN, reason="PartitionConfig"),
+        ),
+        (
+            "PENDING",
+            "0",
+            "QOSMaxJobsPerUserLimit",
+            row("7", JobState.QUEUED, reason="QOSMaxJobsPerUserLimit", is_limited=True),
+        ),
+        ("SUSPENDED", "0", "None", row("7", JobState.RUNNING, reason="None")),
+        ("REQUEUE_HOLD", "0", "None", row("7", JobState.STUCK, cause=EndCause.LOST, reason="None")),
+        ("YET_UNHEARD_OF", "0", "None", row("7", JobState.RUNNING, reason="None")),
         (
             "PENDING",
             "0",
@@ -232,7 +296,10 @@ def test_every_state_of_slurm_has_its_meaning(
     state: str, code: str, reason: str, expected: BatchJob
 ) -> None:
     line = slurm_row("7", "koala-ab-j1.1.0.1", state, code, reason)
-    assert SLURM.read_jobs(said(f"{line}\n")) == [expected]
+    (found,) = SLURM.read_jobs(said(f"{line}\n"))
+    if found.state in (JobState.QUEUED, JobState.RUNNING):
+        found = replace(found, cause=EndCause.EXITED)  # counts for others only
+    assert found == expected
 
 
 def test_a_controller_that_is_away_is_no_empty_listing() -> None:
@@ -241,11 +308,6 @@ def test_a_controller_that_is_away_is_no_empty_listing() -> None:
         SLURM.read_jobs(said(status=1, err=err))
     assert caught.value.transient
     assert SLURM.read_jobs(said()) == []
-
-
-def test_processors_that_are_down_or_drained_do_not_count() -> None:
-    answers = (said("4/8/4/16\n"), said("21\n22\n"))
-    assert SLURM.read_figures(answers) == Figures(processors=12, idle=8, queued_jobs=2)
 
 
 def test_what_left_the_listing_of_slurm_has_a_record_or_none() -> None:
@@ -284,7 +346,7 @@ def test_qsub_is_never_run_again_and_takes_the_script_from_standard_input() -> N
     command = GRID_ENGINE.submit(placeholder(), name="koala-ab-j12.1.0.1", script="#!/bin/sh\n")
     assert command.stdin == "#!/bin/sh\n"
     assert " ".join(command.argv) == (
-        "qsub -terse -r n -notify -j y -S /bin/sh -N koala-ab-j12.1.0.1 -pe grid 3"
+        "qsub -terse -w e -r n -notify -j y -S /bin/sh -N koala-ab-j12.1.0.1 -pe grid 3"
         " -o /scratch/work folder/placeholder.out -l h_rt=601 -q batch"
     )
 
@@ -295,6 +357,11 @@ def test_qsub_is_never_run_again_and_takes_the_script_from_standard_input() -> N
         ("qw", JobState.QUEUED),
         ("hqw", JobState.QUEUED),
         ("Rq", JobState.QUEUED),
+        ("hRwq", JobState.QUEUED),
+        ("hr", JobState.RUNNING),
+        ("Rr", JobState.RUNNING),
+        ("s", JobState.RUNNING),
+        ("tS", JobState.RUNNING),
         ("t", JobState.RUNNING),
         ("r", JobState.RUNNING),
         ("dr", JobState.RUNNING),
@@ -315,6 +382,8 @@ def test_every_state_of_grid_engine_has_its_meaning(letters: str, state: JobStat
         ("100 : assumedly after job", "139", EndCause.EXITED, -11),
         ("100 : assumedly after job", "137", EndCause.CANCELLED_BY_SITE, None),
         ("26  : opening input/output file", "0", EndCause.LOST, None),
+        ("37  : qmaster enforced h_rt, h_cpu, or h_vmem limit", "137", EndCause.TIME_LIMIT, None),
+        ("21  : in recognizing job", "0", EndCause.UNREACHABLE, None),
     ],
 )
 def test_every_record_of_grid_engine_has_its_meaning(
@@ -324,6 +393,24 @@ def test_every_record_of_grid_engine_has_its_meaning(
     found = GRID_ENGINE.read_record(said(text), number="9", name="koala-ab-j1.1.0.1")
     assert found is not None
     assert (found.cause, found.exit_status) == (cause, exit_status)
+
+
+def test_a_job_of_grid_engine_that_is_run_again_is_seen() -> None:
+    found = [
+        GRID_ENGINE.read_jobs(said(LISTING.replace("STATE", letters)))[0].is_again
+        for letters in ("Rq", "hRwq", "Rr", "r", "qw")
+    ]
+    assert found == [True, True, True, False, False]
+
+
+def test_a_kill_at_the_limit_is_the_limits() -> None:
+    """Its execution daemon ends a job at its h_rt by KILL, and the record does not say why."""
+    text = RECORD.replace("FAILED", "100 : assumedly after job").replace("STATUS", "137 (Killed)")
+    for ran, cause in (("9.8s", EndCause.CANCELLED_BY_SITE), ("10s", EndCause.TIME_LIMIT)):
+        more = f"{text}ru_wallclock {ran}\ncategory     -l h_rt=10,mem=1 -pe grid 1\n"
+        found = GRID_ENGINE.read_record(said(more), number="9", name="koala-ab-j1.1.0.1")
+        assert found is not None
+        assert found.cause is cause
 
 
 def test_a_record_of_another_job_with_the_same_number_is_not_ours() -> None:
@@ -337,31 +424,32 @@ def test_slots_that_are_disabled_or_in_error_do_not_count() -> None:
     summary = """<job_info><cluster_queue_summary><name>batch</name><used>2</used>
       <available>10</available><total>16</total><temp_disabled>4</temp_disabled>
       <manual_intervention>0</manual_intervention></cluster_queue_summary></job_info>"""
-    figures = GRID_ENGINE.read_figures((said(summary), said(LISTING.replace("STATE", "qw"))))
-    assert figures == Figures(processors=12, idle=10, queued_jobs=1)
+    for letters, queued_jobs in (("qw", 1), ("hqw", 0), ("Eqw", 0)):
+        answers = (said(summary), said(LISTING.replace("STATE", letters)))
+        expected = Figures(processors=12, idle=10, queued_jobs=queued_jobs)
+        assert GRID_ENGINE.read_figures(answers) == expected
 
 
 @pytest.mark.parametrize(
-    ("err", "is_transient"),
+    ("err", "kind"),
     [
+        ("Unable to run job: error: no suitable queues\nExiting.", REFUSED),
         (
             'Unable to run job: job rejected: the requested parallel environment "x" does not'
             " exist\nExiting.",
-            False,
+            WRONG,
         ),
         (
             "error: commlib error: got select error (Connection refused)\nUnable to run job: unable"
             ' to send message to qmaster using port 6444 on host "h": got send error.\nExiting.',
-            True,
+            AWAY,
         ),
     ],
 )
-def test_a_refusal_of_qsub_is_final_and_a_master_that_is_away_is_not(
-    err: str, is_transient: bool
-) -> None:
+def test_a_refusal_of_qsub_is_final_and_a_master_that_is_away_is_not(err: str, kind: str) -> None:
     with pytest.raises(LocalManagerError, match="Unable to run job") as caught:
         GRID_ENGINE.read_submitted(said(status=1, err=err))
-    assert caught.value.transient is is_transient
+    assert kind_of(caught.value) == kind
 
 
 def test_a_job_that_is_gone_already_is_withdrawn() -> None:

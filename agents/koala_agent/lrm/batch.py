@@ -9,7 +9,8 @@ all jobs; the starter's own word arrives long before it, so polls only repair.
 - A submission without an answer may or may not have been heard. Its row stays; the next listing
   decides, and until it has, the claim is not submitted a second time.
 - A job of ours that nobody wants (a submission that arrived after all, a second one under the same
-  name, one that can never start) is taken out of the queue, again and again until it is gone.
+  name, one that can never start or is started again) is taken out, until it is gone.
+- A job under our name that is another user's is none of ours.
 - A job that is in no listing and has no record has ended, once it has been missing for `missing_s`.
 """
 
@@ -40,12 +41,13 @@ log = structlog.get_logger()
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A claim as it is stored, from just before its submission. `number` is empty until the batch
-    system has told it; `is_unwanted` since it was withdrawn."""
+    system has told it; `is_unwanted` since it was withdrawn, with `verdict` by ourselves."""
 
     claim: str
     processors: int
     number: str = ""
     is_unwanted: bool = False
+    verdict: tuple[EndCause, str] | None = None
     end: tuple[EndCause, int | None, str] | None = None
 
 
@@ -54,7 +56,9 @@ class BatchSettings:
     """How a batch system is driven; times in seconds.
 
     `processors` is the most that claims and figures may count, `missing_s` how long a job may be
-    in no listing and no record before it counts as ended: the record of an end comes late.
+    in no listing and no record before it counts as ended: the record of an end comes late. Jobs of
+    other users than `account` are foreign, whatever their names; empty: the listing has no others.
+    `limited_s` is for how long a user who was refused more counts as having all that is allowed.
     """
 
     processors: int
@@ -63,6 +67,8 @@ class BatchSettings:
     poll_s: float = 1.0
     figures_s: float = 5.0
     missing_s: float = 10.0
+    limited_s: float = 60.0
+    account: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,8 +79,8 @@ class _Known:
     state: JobState = JobState.QUEUED
     told: type[Listed] | None = None
     missing_since: float | None = None
-    never: str = ""  # why it cannot start
     is_asked: bool = False  # its submission is under way
+    is_limited: bool = False  # it waits because our user has all that is allowed
 
     def is_settled(self) -> bool:
         """Nothing of it need be submitted."""
@@ -111,6 +117,7 @@ class BatchManager:
         self._hurry = asyncio.Event()
         self._looking = asyncio.Lock()
         self._is_silent = False
+        self._limited_at = -math.inf
 
     # The port ---------------------------------------------------------------------------------
 
@@ -224,8 +231,10 @@ class BatchManager:
             found: dict[str, list[BatchJob]] = {}
             for job in jobs:
                 claim = claim_of(job.name, scope=self._table.scope)
-                if claim is not None:
+                if claim is not None and job.owner in ("", self._settings.account or job.owner):
                     found.setdefault(claim, []).append(job)
+            listed = {job.number for job in jobs}
+            self._unwanted = {n: name for n, name in self._unwanted.items() if n in listed}
             for claim, ours in found.items():
                 self._take(claim, ours)
             for claim, known in list(self._known.items()):
@@ -251,12 +260,24 @@ class BatchManager:
         if known.row.end is not None:
             return
         known.state = own.state
+        known.is_limited = own.is_limited
+        if own.is_limited:
+            self._limited_at = self._clock()
         if own.state is JobState.ENDED:
             self._end(known, own)
-        elif own.state is JobState.STUCK and not known.row.is_unwanted:
-            log.warning("claim.never_starts", claim=claim, reason=own.reason)
-            known.never = f"it would never start: {own.reason}"
-            self._change(known, is_unwanted=True)
+        elif not known.row.is_unwanted:
+            self._judge(known, own)
+
+    def _judge(self, known: _Known, job: BatchJob) -> None:
+        """Takes out what never starts, and what the batch system starts again."""
+        if job.state is JobState.STUCK:
+            verdict = (job.cause, f"it would never start: {job.reason}")
+        elif job.is_again:
+            verdict = (EndCause.CANCELLED_BY_SITE, "the batch system put it back into its queue")
+        else:
+            return
+        log.warning("claim.taken_out", claim=known.row.claim, reason=verdict[1])
+        self._change(known, is_unwanted=True, verdict=verdict)
 
     def _refuse(self, jobs: list[BatchJob]) -> None:
         """Jobs under our name that are no claim's: two submissions, or one after the end."""
@@ -277,23 +298,28 @@ class BatchManager:
             name = job_name(row.claim, scope=self._table.scope)
             answer = await self._ask(self._dialect.record(row.number))
             record = self._dialect.read_record(answer, number=row.number, name=name)
-        is_dequeued = row.is_unwanted and known.state is JobState.QUEUED
+            if record is not None and record.state is not JobState.ENDED:
+                known.missing_since = None  # it lives: a listing may be incomplete
+                return
+        is_dequeued = row.is_unwanted and known.state in (JobState.QUEUED, JobState.STUCK)
         is_fresh = now - known.missing_since < self._settings.missing_s
         if record is None and not is_dequeued and is_fresh:
             return
         self._end(known, record)
 
     def _end(self, known: _Known, job: BatchJob | None) -> None:
-        end: tuple[EndCause, int | None, str]
+        row = known.row
         if job is None:
-            is_ours = known.row.is_unwanted or not known.row.number
+            is_ours = row.is_unwanted or not row.number
             cause = EndCause.WITHDRAWN if is_ours else EndCause.EXITED
-            end = (cause, None, "the batch system does not know it (any more)")
+            exit_status, reason = None, "the batch system does not know it (any more)"
         else:
-            cause = job.cause
-            if known.row.is_unwanted and cause is EndCause.CANCELLED_BY_SITE:
+            cause, exit_status, reason = job.cause, job.exit_status, job.reason
+            if row.is_unwanted and cause is EndCause.CANCELLED_BY_SITE:
                 cause = EndCause.WITHDRAWN
-            end = (cause, job.exit_status, known.never or job.reason)
+        if row.verdict is not None:
+            cause, reason = row.verdict
+        end = (cause, exit_status, reason)
         known.state = JobState.ENDED
         self._change(known, end=end)
         ended = [claim for claim, other in self._known.items() if other.row.end is not None]
@@ -312,12 +338,12 @@ class BatchManager:
         self._save(known)  # before the batch system hears of it
         await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
         scope = self._table.scope
-        command = self._dialect.submit(
-            placeholder,
-            name=job_name(placeholder.claim, scope=scope),
-            script=script(placeholder, scope=scope),
-        )
+        name, text = job_name(placeholder.claim, scope=scope), script(placeholder, scope=scope)
         try:
+            question = self._dialect.ask(placeholder, name=name, script=text)
+            if question is not None:
+                self._dialect.read_asked(await self._ask(question))
+            command = self._dialect.submit(placeholder, name=name, script=text)
             number = self._dialect.read_submitted(await self._ask(command))
         except LocalManagerError as error:
             if not error.transient:  # it was not queued, for sure
@@ -372,12 +398,13 @@ class BatchManager:
         running, waiting = self._ours(JobState.RUNNING), self._ours(JobState.QUEUED)
         allowed = self._settings.processors
         idle = max(0, min(figures.idle, allowed - running) - waiting)
+        is_blocked = self._others_waiting(figures) > 0 or self._is_limited()
         return Idle(
             processors=min(figures.processors, allowed),
             idle=idle,
             # Who waits before us has the right to what is idle: backfilling may say otherwise,
             # and a claim that finds out is refused after its grace time.
-            startable=0 if self._others_waiting(figures) else idle,
+            startable=0 if is_blocked else idle,
             queued_jobs=figures.queued_jobs,
             local_processors=max(0, figures.processors - figures.idle - running),
         )
@@ -390,9 +417,13 @@ class BatchManager:
             if known.row.end is None and known.state is state
         )
 
+    def _is_limited(self) -> bool:
+        """Whether the batch system has said lately that our user may not have more now."""
+        return self._clock() - self._limited_at < self._settings.limited_s
+
     def _others_waiting(self, figures: Figures) -> int:
         ours = sum(
-            known.row.end is None and known.state is JobState.QUEUED
+            known.row.end is None and known.state is JobState.QUEUED and not known.is_limited
             for known in self._known.values()
         )
         return max(0, figures.queued_jobs - ours)

@@ -32,20 +32,30 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchJob:
-    """A row of a listing: a job of anybody; `cause` and what follows count when it has ended."""
+    """A row of a listing: a job of anybody.
+
+    `cause` counts when it has ended or is stuck: WITHDRAWN where the request can never be met, LOST
+    where the site erred. `is_again`: the batch system runs it, or will, for a second time.
+    `is_limited`: it waits because its user may not have more. `owner` is empty where only jobs of
+    the account are listed.
+    """
 
     number: str
     name: str
     state: JobState
+    owner: str = ""
     cause: EndCause = EndCause.EXITED
     exit_status: int | None = None
     reason: str = ""
+    is_again: bool = False
+    is_limited: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Processors of the queue or partition that are up, those that run nothing, and how many jobs
-    wait."""
+    """Processors of the queue or partition that are there for us, those that run nothing and that a
+    job without wishes could have, and how many jobs wait for processors (not for an instant,
+    another job, or a hold)."""
 
     processors: int
     idle: int
@@ -59,11 +69,18 @@ class Dialect(Protocol):
     def honours(self) -> tuple[str, ...]:
         """See `LocalManager`."""
 
+    def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
+        """Whether a request could be met, without queueing it; None where `submit` asks itself."""
+
+    def read_asked(self, answer: Answer) -> None:
+        """Raises RequestRefusedError when it could not."""
+
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """Queues the script; it must never be started twice by the batch system itself."""
 
     def read_submitted(self, answer: Answer) -> str:
-        """The number of the job. The error is transient unless the request was refused."""
+        """The number of the job. A RequestRefusedError when the batch system will not have it; any
+        other error is transient unless the site's configuration is wrong."""
 
     def list_jobs(self) -> Command:
         """All jobs of the account, ended ones as long as they are known."""
@@ -81,7 +98,7 @@ class Dialect(Protocol):
         """The accounting record of a job that is in no listing any more."""
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
-        """The ended job; None when there is no record (yet)."""
+        """The job, which may be alive after all; None when there is no record (yet)."""
 
     def figures(self) -> tuple[Command, ...]:
         """Commands that together tell the processors and who waits."""

@@ -5,9 +5,12 @@
   before KILL where the site has set NOTIFY_KILL=TERM.
 - A job that ends leaves `qstat` at once and comes to `qacct` a second or two later; one that was
   dequeued while it waited never does.
+- `-w e`: a request that could not be met by the empty cell is refused at once, and not kept for
+  ever. (`-w p` would ask whether it starts now; but a claim may wait for its grace time.)
 - State E (a wrong output path, a prolog that failed) stays in the queue until qdel: it is stuck.
-- An exit status of 99 or 100 of the script would mean "run it again" and "keep it as an error"; the
-  starter always exits with 0, and a script that cannot begin exits with 71.
+- An exit status of 99 or 100 of the script would mean "run it again" (even with `-r n`) and "keep
+  it as an error"; the starter always exits with 0, a script that cannot begin exits with 71, and
+  what is seen to run again is taken out.
 """
 
 from __future__ import annotations
@@ -20,19 +23,26 @@ from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import BatchJob, Figures, JobState
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.shell import Answer, Command
 
 RECORD_RULE = "=" * 20
 KILLED_AFTER_START = 100
 """`failed` of a job that a signal ended; its exit status is then 128 + the signal."""
+LIMIT_ENFORCED = 37
+"""`failed` of a job that the master ended at its h_rt."""
+LOST_WITH_ITS_HOST = 21
+"""`failed` of a job that its execution daemon knew no more: the host went down, or the daemon."""
 
 SITE_SIGNALS = (SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)
 """What qdel, limits and -notify send. A program's own KILL cannot be told from them."""
 
-REFUSALS = re.compile(
-    r"(?i)unknown|denied|not allowed|no suitable|does not exist|invalid|is not|no access|exceed"
-)
+REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
+"""What qsub says of a request that the cell will not have; the site is well."""
+
+FAULTS = re.compile(r"(?i)unknown|denied|not allowed|does not exist|invalid|is not|no access")
+"""What it says of words that are wrong and stay wrong. Anything else may pass."""
+
 AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib error|got no")
 
 
@@ -54,7 +64,21 @@ class GridEngine:
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect."""
-        argv = ["qsub", "-terse", "-r", "n", "-notify", "-j", "y", "-S", "/bin/sh", "-N", name]
+        argv = [
+            "qsub",
+            "-terse",
+            "-w",
+            "e",
+            "-r",
+            "n",
+            "-notify",
+            "-j",
+            "y",
+            "-S",
+            "/bin/sh",
+            "-N",
+            name,
+        ]
         argv += ["-pe", self.parallel_environment, str(placeholder.processors)]
         argv += ["-o", str(placeholder.directory / OUTPUT_FILE)]
         if placeholder.time_limit_s < math.inf:
@@ -67,14 +91,25 @@ class GridEngine:
                 argv += [option, value]
         return Command(argv=(*argv, *self.options), stdin=script)
 
+    def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
+        """See Dialect: `-w e` of the submission does."""
+        return None
+
+    def read_asked(self, answer: Answer) -> None:
+        """See Dialect; never called."""
+
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect; warnings may come before the number."""
         numbers = re.findall(r"^(\d+)\s*$", answer.out, re.MULTILINE)
         if answer.status == 0 and numbers:
             return str(numbers[-1])
         complaint = answer.complaint()
-        is_final = REFUSALS.search(complaint) is not None and AWAY.search(answer.err) is None
-        raise LocalManagerError(f"qsub: {complaint}", transient=not is_final)
+        message = f"qsub: {complaint}"
+        is_away = AWAY.search(answer.err) is not None
+        if REFUSALS.search(complaint) is not None and not is_away:
+            raise RequestRefusedError(message)
+        is_final = FAULTS.search(complaint) is not None and not is_away
+        raise LocalManagerError(message, transient=not is_final)
 
     def list_jobs(self) -> Command:
         """See Dialect: those of everybody, because the account's name may be another's here."""
@@ -113,7 +148,7 @@ class GridEngine:
         """See Dialect."""
         where = ("-q", self.queue) if self.queue else ()
         return (
-            Command(argv=("qstat", "-g", "c", *where, "-xml")),
+            Command(argv=("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")),
             Command(argv=("qstat", "-u", "*", "-s", "p", "-xml")),
         )
 
@@ -125,12 +160,14 @@ class GridEngine:
             idle += _count(queue, "available")
             total += _count(queue, "total")
             total -= _count(queue, "temp_disabled") + _count(queue, "manual_intervention")
-        waiting = [job for job in map(_row, pending.iter("job_list")) if _waits(job)]
-        return Figures(processors=max(0, total), idle=idle, queued_jobs=len(waiting))
+        waiting = sum(map(_has_a_right, pending.iter("job_list")))
+        return Figures(processors=max(0, total), idle=idle, queued_jobs=waiting)
 
 
-def _waits(job: BatchJob) -> bool:
-    return job.state is JobState.QUEUED
+def _has_a_right(row: ET.Element) -> bool:
+    """Whether it waits for processors: not held, not in error."""
+    letters = row.findtext("state") or ""
+    return _state(letters) is JobState.QUEUED and "h" not in letters
 
 
 def _tree(answer: Answer, command: str) -> ET.Element:
@@ -148,17 +185,21 @@ def _row(row: ET.Element) -> BatchJob:
     if number is None or name is None or letters is None or not number.isdigit():
         raise LocalManagerError("qstat: a row of a listing lacks its number, name or state")
     return BatchJob(
-        number=number, name=name, state=_state(letters), reason=f"Grid Engine: state {letters}"
+        number=number,
+        name=name,
+        owner=row.findtext("JB_owner") or "",
+        state=_state(letters),
+        cause=EndCause.LOST,
+        reason=f"Grid Engine: state {letters}",
+        is_again="R" in letters,
     )
 
 
 def _state(letters: str) -> JobState:
-    """qw, hqw, Rq wait; r, t, s, S, T, dr hold processors; E never starts."""
+    """qw, hqw, Rq wait; r, hr, t, s, S, T, dr hold processors; E never starts (sge_status(5))."""
     if "E" in letters:
         return JobState.STUCK
-    if "q" in letters or letters.startswith("h"):
-        return JobState.QUEUED
-    return JobState.RUNNING
+    return JobState.QUEUED if "q" in letters else JobState.RUNNING
 
 
 def _count(queue: ET.Element, name: str) -> int:
@@ -177,12 +218,17 @@ def _ended(number: str, name: str, fields: dict[str, str]) -> BatchJob:
     cause, exit_status, reason = EndCause.LOST, None, f"Grid Engine: failed {why}"
     if int(failed[0]) == 0:
         cause, exit_status, reason = EndCause.EXITED, code if code <= 128 else 128 - code, ""
+    elif int(failed[0]) == LIMIT_ENFORCED:
+        cause = EndCause.TIME_LIMIT
+    elif int(failed[0]) == LOST_WITH_ITS_HOST:
+        cause = EndCause.UNREACHABLE
     elif int(failed[0]) == KILLED_AFTER_START and code > 128:
-        number_of_signal = code - 128
-        if number_of_signal in SITE_SIGNALS:  # the record does not say who sent it
+        if code - 128 not in SITE_SIGNALS:
+            cause, exit_status = EndCause.EXITED, 128 - code
+        elif _reached_limit(fields):
+            cause = EndCause.TIME_LIMIT
+        else:  # the record does not say who sent it
             cause = EndCause.CANCELLED_BY_SITE
-        else:
-            cause, exit_status = EndCause.EXITED, -number_of_signal
     elif fields.get("deleted_by", "NONE") not in ("", "NONE"):
         cause = EndCause.CANCELLED_BY_SITE
     return BatchJob(
@@ -193,3 +239,10 @@ def _ended(number: str, name: str, fields: dict[str, str]) -> BatchJob:
         exit_status=exit_status,
         reason=reason,
     )
+
+
+def _reached_limit(fields: dict[str, str]) -> bool:
+    """Whether it ran for as long as its h_rt, which its execution daemon ends with a KILL."""
+    limit = re.search(r"\bh_rt=(\d+)", fields.get("category", ""))
+    ran = re.match(r"[\d.]+", fields.get("ru_wallclock", ""))
+    return limit is not None and ran is not None and float(ran[0]) >= float(limit[1])

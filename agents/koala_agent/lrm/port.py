@@ -19,6 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from koala.errors import LocalManagerError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placeholder:
@@ -56,6 +58,10 @@ class Placeholder:
 
 OUTPUT_FILE = "placeholder.out"
 """Where standard output and error of a placeholder go, in its directory."""
+
+
+class RequestRefusedError(LocalManagerError):
+    """The local manager is well and will not have this request (now): no error of the site's."""
 
 
 class EndCause(StrEnum):

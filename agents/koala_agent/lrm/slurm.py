@@ -4,6 +4,11 @@
   claim. `--no-requeue`, because after a node failure Slurm starts a job again by itself, under the
   same number.
 - Listings have fixed columns, because reasons hold blanks. `exit_code` is the wait status.
+- A state that this version does not know counts as running: a job that is believed to live too
+  long costs less than one whose next attempt begins beside it.
+- `sbatch --test-only` says whether a request could be met as things are. When it would start is an
+  upper bound at best (with jobs ahead it was minutes too late where backfilling began at once), so
+  that no claim is refused for it.
 - Ended jobs stay listed for MinJobAge (300 s by default); afterwards `scontrol` and `squeue -j`
   say that the number is invalid, and only the accounting, where there is one, knows more.
 - A controller that is away makes each command block about ten seconds and exit with 1: that is an
@@ -19,10 +24,26 @@ from signal import SIGKILL
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import BatchJob, Figures, JobState
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.shell import Answer, Command
 
-COLUMNS = (("JobID", 24), ("Name", 200), ("State", 24), ("exit_code", 16), ("Reason", 400))
+COLUMNS = (
+    ("JobID", 24),
+    ("Name", 200),
+    ("State", 24),
+    ("exit_code", 16),
+    ("RestartCnt", 12),
+    ("Reason", 400),
+)
+NODE_COLUMNS = (
+    ("NodeList", 80),
+    ("Partition", 80),
+    ("Available", 12),
+    ("CPUsState", 32),
+    ("StateComplete", 120),
+    ("Memory", 20),
+    ("AllocMem", 20),
+)
 
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
@@ -65,17 +86,52 @@ NEVER = (
     "BadConstraints",
     "InvalidAccount",
     "InvalidQOS",
+    "AccountNotAllowed",
+    "QOSNotAllowed",
     "AssocMaxWallDurationPerJobLimit",
-    "JobHeldAdmin",
-    "JobHeldUser",
+    "QOSMaxWallDurationPerJobLimit",
+    "AssocMaxCpuPerJobLimit",
+    "QOSMaxCpuPerJobLimit",
 )
 """Reasons of requests that Slurm accepts and keeps for ever."""
 
-REFUSALS = re.compile(
-    r"(?i)invalid|not available|more processors|exceed|not permitted|denied|violat|unrecognized"
-    r"|too (?:many|large)|does not exist|no such|can ?not be satisfied"
+LIMITS = ("QOS", "Assoc", "MaxJobs", "MaxCpuPerAccount", "MaxMemPerLimit")
+"""How reasons begin that say that the user, or all of an account, has as much as is allowed."""
+
+NO_RIGHT = (
+    *NEVER,
+    *LIMITS,
+    "Dependency",
+    "DependencyNeverSatisfied",
+    "JobHeld",
+    "BeginTime",
+    "JobArrayTaskLimit",
+    "Licenses",
+    "Reservation",
+    "ReqNodeNotAvail",
+    "Nodes required for job are DOWN",
+    "PartitionDown",
+    "PartitionInactive",
 )
-"""What sbatch says of a request that is wrong and stays wrong; anything else may pass."""
+"""How reasons begin of jobs that wait for something else than the processors that are idle."""
+
+NOT_STARTABLE = re.compile(
+    r"\b(?:down|drain|drained|draining|fail|failing|error|unknown|future|inval|invalid_reg|blocked"
+    r"|maint|maintenance|reserved|planned|reboot\w*|not_responding|no_respond|power\w*)\b|[*#!%$^@~-]"
+)
+"""Words and marks in a node's state with which no job starts there soon (sinfo(1), NODE STATE
+CODES). A mark follows the state: * does not answer, # powering up, - planned for another."""
+
+REFUSALS = re.compile(
+    r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
+    r"|node count|can ?not be satisfied|limit"
+)
+"""What Slurm says of a request that it will not have (now); the site is well."""
+
+FAULTS = re.compile(
+    r"(?i)invalid|not permitted|denied|unrecognized|does not exist|no such|disabled"
+)
+"""What it says of words that are wrong and stay wrong. Anything else may pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +152,20 @@ class Slurm:
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect. One task a processor, wherever Slurm finds them."""
+        return Command(argv=self._sbatch(placeholder, name=name), stdin=script)
+
+    def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
+        """See Dialect: requests that would wait for ever are not told from others by `sbatch`, but
+        where the site has EnforcePartLimits."""
+        argv = self._sbatch(placeholder, name=name)
+        return Command(argv=(*argv, "--test-only"), stdin=script)
+
+    def read_asked(self, answer: Answer) -> None:
+        """See Dialect. What it answers about the start is an estimate, and is not read."""
+        if answer.status != 0:
+            raise _refusal("sbatch --test-only", answer)
+
+    def _sbatch(self, placeholder: Placeholder, *, name: str) -> tuple[str, ...]:
         limit = "UNLIMITED"
         if placeholder.time_limit_s < math.inf:
             limit = str(max(1, math.ceil(placeholder.time_limit_s / 60)))
@@ -121,17 +191,14 @@ class Slurm:
         ):
             if value:
                 argv.append(f"{option}={value}")
-        return Command(argv=(*argv, *self.options), stdin=script)
+        return (*argv, *self.options)
 
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect; the answer is NUMBER or NUMBER;CLUSTER."""
         number = answer.out.strip().partition(";")[0]
         if answer.status == 0 and number.isdigit():
             return number
-        complaint = answer.complaint()
-        raise LocalManagerError(
-            f"sbatch: {complaint}", transient=REFUSALS.search(complaint) is None
-        )
+        raise _refusal("sbatch", answer)
 
     def list_jobs(self) -> Command:
         """See Dialect."""
@@ -142,10 +209,11 @@ class Slurm:
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         """See Dialect."""
         _check(answer, "squeue")
-        return sorted(map(_row, answer.out.splitlines()), key=lambda job: int(job.number))
+        rows = [_row(_fields(line, COLUMNS)) for line in answer.out.splitlines()]
+        return sorted(rows, key=lambda job: int(job.number))
 
     def withdraw(self, number: str) -> Command:
-        """See Dialect. `--full` reaches the script, which is the starter, at once."""
+        """See Dialect. It exits with 0 for a job that has ended or never was."""
         return Command(argv=("scancel", number))
 
     def read_withdrawn(self, answer: Answer) -> None:
@@ -164,31 +232,126 @@ class Slurm:
         _check(answer, "scontrol")
         state = re.search(r"\bJobState=(\w+)", answer.out)
         code = re.search(r"\bExitCode=(\d+):(\d+)", answer.out)
-        if state is None or code is None or state[1] not in ENDS:
+        if state is None or code is None:
             return None
+        if state[1] not in ENDS:  # it is in no listing, and lives
+            return BatchJob(number=number, name=name, state=STATES.get(state[1], JobState.RUNNING))
         wait_status = int(code[1]) << 8 | int(code[2])
         return _ended(number, name, state[1], wait_status, "")
 
     def figures(self) -> tuple[Command, ...]:
-        """See Dialect: CPUs of nodes that are up, and who waits for them."""
+        """See Dialect: CPUs of nodes, who waits for them, and how they are given out."""
         where = (f"--partition={self.partition}",) if self.partition else ()
+        columns = ",".join(f"{name}:{width}" for name, width in NODE_COLUMNS)
         return (
-            Command(argv=("sinfo", "-h", *where, "-o", "%C")),
-            Command(argv=("squeue", "-h", *where, "-t", "PENDING", "-o", "%i")),
+            Command(argv=("sinfo", "-h", "-N", *where, "-O", columns)),
+            Command(argv=("squeue", "-h", *where, "-t", "PENDING", "-o", "%i %r")),
+            Command(argv=("scontrol", "-o", "show", "partition")),
+            Command(argv=("scontrol", "show", "config")),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
-        """See Dialect; %C is allocated/idle/other/total, "other" being what is down or drained."""
-        processors, pending = answers
-        _check(processors, "sinfo")
-        _check(pending, "squeue")
-        counts = re.findall(r"^(\d+)/(\d+)/(\d+)/(\d+)$", processors.out, re.MULTILINE)
-        if not counts:
-            raise LocalManagerError(f"sinfo: {processors.out.strip()!r} is no count of processors")
-        idle = sum(int(row[1]) for row in counts)
-        total = sum(int(row[3]) - int(row[2]) for row in counts)
-        queued_jobs = len(pending.out.split())
-        return Figures(processors=total, idle=idle, queued_jobs=queued_jobs)
+        """See Dialect. Without a partition of ours the default one counts, where there is one."""
+        nodes, pending, partitions, config = answers
+        for answer, command in zip(
+            answers, ("sinfo", "squeue", "scontrol", "scontrol"), strict=True
+        ):
+            _check(answer, command)
+        rows = [_Node.read(line) for line in nodes.out.splitlines() if line.strip()]
+        if not self.partition and any(row.is_default for row in rows):
+            rows = [row for row in rows if row.is_default]
+        rules = _rules(partitions.out, config.out)
+        by_name = {row.name: row for row in rows}  # a node may be in several partitions
+        waiting = [line.partition(" ")[2] for line in pending.out.splitlines()]
+        return Figures(
+            processors=sum(row.processors() for row in by_name.values()),
+            idle=sum(row.idle_for(rules[row.partition]) for row in by_name.values()),
+            queued_jobs=sum(not reason.strip().startswith(NO_RIGHT) for reason in waiting),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    """How a partition gives its nodes out. `memory_mb` is what each CPU of a job takes when the job
+    asks for none, None where memory is not counted; infinite: all of the node."""
+
+    is_exclusive: bool = False
+    memory_mb: float | None = None
+
+
+class _Partitions(dict[str, _Rules]):
+    """Rules by partition; one that came between two commands has the usual ones."""
+
+    def __missing__(self, name: str) -> _Rules:
+        return _Rules()
+
+
+def _rules(partitions: str, config: str) -> _Partitions:
+    """From `scontrol -o show partition` and `scontrol show config`."""
+    select = re.search(r"^SelectTypeParameters\s*=\s*(\S+)", config, re.MULTILINE)
+    counts_memory = select is not None and "MEMORY" in select[1].upper()
+    usual = re.search(r"^DefMemPerCPU\s*=\s*(\d+)", config, re.MULTILINE)
+    found = _Partitions()
+    for line in partitions.splitlines():
+        words = dict(re.findall(r"(\w+)=(\S*)", line))
+        own = words.get("DefMemPerCPU", "")
+        memory_mb = math.inf
+        if own.isdigit() or usual is not None:
+            memory_mb = float(own if own.isdigit() else usual[1])  # type: ignore[index]
+        found[words.get("PartitionName", "")] = _Rules(
+            is_exclusive=words.get("OverSubscribe", "").upper() == "EXCLUSIVE",
+            memory_mb=memory_mb if counts_memory and memory_mb > 0 else None,
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """A row of `sinfo -N`: a node in a partition."""
+
+    name: str
+    partition: str
+    is_default: bool
+    is_startable: bool
+    is_partly_used: bool
+    idle: int
+    total: int
+    free_mb: float
+
+    @classmethod
+    def read(cls, line: str) -> _Node:
+        """Raises LocalManagerError."""
+        name, partition, available, cpus, state, memory, used = _fields(line, NODE_COLUMNS)
+        counts = re.fullmatch(r"(\d+)/(\d+)/(\d+)/(\d+)", cpus)
+        if counts is None:
+            message = f"sinfo: {line.strip()[:200]!r} has no count of processors"
+            raise LocalManagerError(message, transient=True)
+        allocated, idle, other, total = (int(count) for count in counts.groups())
+        is_known = memory.isdigit() and used.isdigit()
+        return cls(
+            name=name,
+            partition=partition.removesuffix("*"),
+            is_default=partition.endswith("*"),
+            is_startable=available == "up" and NOT_STARTABLE.search(state.lower()) is None,
+            is_partly_used=allocated > 0,
+            idle=idle,
+            total=total - other,
+            free_mb=int(memory) - int(used) if is_known else math.inf,
+        )
+
+    def processors(self) -> int:
+        """Those that are there: in use, or to be had."""
+        return self.total if self.is_startable else self.total - self.idle
+
+    def idle_for(self, rules: _Rules) -> int:
+        """Those that a job could have now."""
+        if not self.is_startable or (rules.is_exclusive and self.is_partly_used):
+            return 0
+        if rules.memory_mb is None:
+            return self.idle
+        if rules.memory_mb == math.inf:
+            return 0 if self.is_partly_used else self.idle
+        return min(self.idle, int(max(0.0, self.free_mb) // rules.memory_mb))
 
 
 def _check(answer: Answer, command: str) -> None:
@@ -197,26 +360,51 @@ def _check(answer: Answer, command: str) -> None:
         raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
 
 
-def _row(line: str) -> BatchJob:
-    fields: list[str] = []
+def _refusal(command: str, answer: Answer) -> LocalManagerError:
+    complaint = answer.complaint()
+    message = f"{command}: {complaint}"
+    is_away = "Unable to contact" in complaint or "temporarily" in complaint
+    if not is_away and REFUSALS.search(complaint):
+        return RequestRefusedError(message)
+    return LocalManagerError(message, transient=is_away or FAULTS.search(complaint) is None)
+
+
+def _fields(line: str, columns: tuple[tuple[str, int], ...]) -> list[str]:
+    """What stands in the columns: texts may hold blanks, and numbers come without them."""
+    fields = []
     at = 0
-    for _, width in COLUMNS:
+    for _, width in columns:
         fields.append(line[at : at + width].strip())
         at += width
-    number, name, state, code, reason = fields
+    return fields
+
+
+def _row(fields: list[str]) -> BatchJob:
+    number, name, state, code, restarts, reason = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.match(r"\d+", number)
     if plain is None or not code.lstrip("-").isdigit():
-        raise LocalManagerError(f"squeue: {line.strip()[:200]!r} is no row of a listing")
-    if state in STATES:
-        is_stuck = STATES[state] is JobState.QUEUED and reason.split(",")[0] in NEVER
-        now = JobState.STUCK if is_stuck else STATES[state]
-        return BatchJob(number=plain[0], name=name, state=now, reason=reason)
-    return _ended(plain[0], name, state, int(code), reason)
+        row = " ".join(fields)[:200]
+        raise LocalManagerError(f"squeue: {row!r} is no row of a listing", transient=True)
+    if state in ENDS:
+        return _ended(plain[0], name, state, int(code), reason)
+    now = STATES.get(state, JobState.RUNNING)
+    cause = EndCause.LOST
+    if now is JobState.QUEUED and reason.startswith(NEVER):
+        now, cause = JobState.STUCK, EndCause.WITHDRAWN
+    return BatchJob(
+        number=plain[0],
+        name=name,
+        state=now,
+        cause=cause,
+        reason=reason,
+        is_again=restarts.isdigit() and int(restarts) > 0,
+        is_limited=now is JobState.QUEUED and reason.startswith(LIMITS),
+    )
 
 
 def _ended(number: str, name: str, state: str, wait_status: int, reason: str) -> BatchJob:
-    cause = ENDS.get(state, EndCause.LOST)  # a state of a version to come: nobody knows how
+    cause = ENDS[state]
     number_of_signal = wait_status & 0x7F
     status = -number_of_signal if number_of_signal else wait_status >> 8
     if state == "OUT_OF_MEMORY" and status == 0:

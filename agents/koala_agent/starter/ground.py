@@ -21,7 +21,7 @@ from koala_agent.starter.events import (
 from koala_agent.starter.exchange import Exchange
 from koala_agent.starter.line import Watch
 from koala_agent.starter.plain import boot_now, log
-from koala_agent.starter.processes import SITE_SIGNALS, Processes
+from koala_agent.starter.processes import PAUSE_SIGNALS, SITE_SIGNALS, Processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Ground:
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        for name in (*SITE_SIGNALS, "SIGCHLD"):
+        for name in (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD"):
             signal.signal(getattr(signal, name), lambda _number, _frame: None)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._watch.add(reading, select.POLLIN, lambda _events: self._signalled(reading))
@@ -199,9 +199,17 @@ class Ground:
         for number in os.read(reading, 4096):
             if number == signal.SIGCHLD:
                 self._events += self.reap()
+            elif number in (signal.SIGUSR1, signal.SIGCONT):
+                self._pause(is_over=number == signal.SIGCONT)
             else:
                 name = signal.Signals(number).name
                 self._events.append(SiteSignalled(reason=f"{name} from the site"))
+
+    def _pause(self, *, is_over: bool) -> None:
+        """Grid Engine stops and continues the process group of the job only, which is ours; the
+        program has groups of its own."""
+        if self.program.manager == "gridengine":
+            self.processes.signal(signal.SIGCONT if is_over else signal.SIGSTOP)
 
     def _troubled(self, _events: int) -> None:
         self._events += [Unexecutable(reason=text) for text in self.processes.troubles()]

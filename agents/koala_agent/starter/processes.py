@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from koala_agent.starter.program import Main, Program
 
-SITE_SIGNALS = ("SIGTERM", "SIGINT", "SIGXCPU")
+SITE_SIGNALS = ("SIGTERM", "SIGINT", "SIGXCPU", "SIGUSR2")
+"""With these a site ends a batch job; the last is Grid Engine's notice of a KILL."""
+PAUSE_SIGNALS = ("SIGUSR1", "SIGCONT")
+"""Grid Engine's notice of a suspension, which would kill a starter that does not know it, and the
+end of one."""
 
 
 class Processes:
@@ -134,7 +138,7 @@ def _child(program: Program, main: Main, reading: int, trouble: int) -> NoReturn
     what = "fork"
     try:
         signal.set_wakeup_fd(-1)
-        for name in (*SITE_SIGNALS, "SIGCHLD", "SIGHUP", "SIGPIPE"):
+        for name in (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD", "SIGHUP", "SIGPIPE"):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
         os.setsid()
         reading, trouble = _keep_only(reading, trouble)

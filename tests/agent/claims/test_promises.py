@@ -113,7 +113,7 @@ sites = st.one_of(
         claim=claims,
         reason=st.just("no"),
         is_transient=st.booleans(),
-        is_wish=st.booleans(),
+        is_refused=st.booleans(),
     ),
     st.builds(BatchUnlisted, claim=claims, record=records),
     st.builds(BatchFound, claim=claims),

@@ -308,7 +308,7 @@ def test_a_wish_that_the_local_manager_does_not_grant_is_no_error_of_the_site(
 ) -> None:
     """A job may name a queue that is not there: others must not lose the site for it."""
     reason = "sbatch: Invalid partition name specified"
-    failed = SubmitFailed(claim=CLAIM, reason=reason, is_transient=False, is_wish=True)
+    failed = SubmitFailed(claim=CLAIM, reason=reason, is_transient=False, is_refused=True)
     end = gone(script.tell(a_hold(), failed))
     assert (end.kind, end.reason) == (EndKind.REFUSED, reason)
 

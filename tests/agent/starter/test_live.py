@@ -192,6 +192,19 @@ async def test_a_killed_starter_is_told_as_vanished(tmp_path: Path, ear: Ear) ->
     assert not find_by_claim(OWN_CLAIM)
 
 
+async def test_the_notice_of_a_suspension_kills_nobody(tmp_path: Path, ear: Ear) -> None:
+    """Grid Engine sends USR1 to a job that is about to be suspended."""
+    script = f"echo $PPID > {ear.path}; exec sleep 600"
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold(script, OWN_CLAIM))
+        starter = int(await ear.line())
+        os.kill(starter, signal.SIGUSR1)
+        os.kill(starter, signal.SIGCONT)
+        os.kill(starter, signal.SIGUSR2)  # and that of its end
+        end = await end_of(site, OWN_CLAIM)
+    assert (end.kind, end.reason) == (EndKind.SITE, "SIGUSR2 from the site")
+
+
 async def test_a_claim_that_does_not_start_in_time_is_refused(tmp_path: Path) -> None:
     async with a_site(tmp_path, processors=2, limits=Limits(grace_s=1.5)) as site:
         await site.granted(a_hold("j1/1/0/1", processors=2))

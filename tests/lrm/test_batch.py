@@ -1,0 +1,403 @@
+"""The manager of batch systems in front of one that is a few lines of Python: what real ones do at
+the worst instant, on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.gridengine import GridEngine
+from koala_agent.lrm.port import (
+    EndCause,
+    Ended,
+    Idle,
+    Placeholder,
+    Queued,
+    RequestRefusedError,
+    Running,
+    serving,
+)
+from koala_agent.lrm.shell import Answer, Command, Shell
+from koala_agent.lrm.slurm import COLUMNS, NODE_COLUMNS, Slurm
+from tests.lrm.harness import Witness
+
+CLAIM = "j1/1/0/1"
+MISSING_S = 10.0
+
+
+def row(columns: tuple[tuple[str, int], ...], *fields: str) -> str:
+    return "".join(text.ljust(width) for text, (_, width) in zip(fields, columns, strict=True))
+
+
+@dataclass(slots=True)
+class Job:
+    """A batch job as the cluster has it."""
+
+    name: str
+    state: str = "PENDING"
+    code: int = 0
+    reason: str = "None"
+    restarts: int = 0
+    is_listed: bool = True
+
+
+class Listener(Shell):
+    """Keeps what was said to a batch system."""
+
+    def __init__(self) -> None:
+        super().__init__(environment={})
+        self.said: list[tuple[str, ...]] = []
+        self._heard = asyncio.Event()
+
+    def hear(self, command: Command) -> None:
+        self.said.append(command.argv)
+        self._heard.set()
+
+    async def polls(self, count: int = 3) -> None:
+        """Returns when the manager has looked so often."""
+        wanted = self._looks() + count
+        async with asyncio.timeout(10):
+            while self._looks() < wanted:
+                self._heard.clear()
+                await self._heard.wait()
+
+    def _looks(self) -> int:
+        return sum(argv[0] == "qstat" or "-O" in argv for argv in self.said)
+
+
+class Cluster(Listener):
+    """Slurm, as far as the manager sees it. What goes wrong is set from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: dict[str, Job] = {}
+        self.is_away = False
+        self.is_deaf_to_submissions = False  # they arrive, and their answers do not
+        self.refusal = ""
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def job(self, name: str) -> Job:
+        """The one under this name."""
+        (found,) = [job for job in self.jobs.values() if job.name.endswith(name)]
+        return found
+
+    def cancelled(self) -> list[str]:
+        """Numbers that were cancelled, each as often as it was."""
+        return [argv[1] for argv in self.said if argv[0] == "scancel"]
+
+    async def run(self, command: Command) -> Answer:
+        """See Shell."""
+        await asyncio.sleep(0)
+        self.hear(command)
+        if self.is_away:
+            raise LocalManagerError(f"{command.argv[0]} gave no answer in 15 s", transient=True)
+        match command.argv:
+            case ("sbatch", *options):
+                return self._submit([str(option) for option in options])
+            case ("squeue", *_, "-O", _):
+                return self._list()
+            case ("scancel", number):
+                return self._cancel(number)
+            case ("scontrol", "-o", "show", "job", number):
+                return self._show(number)
+            case ("sinfo", *_):
+                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0")
+                return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
+            case _:
+                return Answer(status=0, out="", err="")
+
+    def _submit(self, options: list[str]) -> Answer:
+        if self.refusal:
+            return Answer(status=1, out="", err=f"allocation failure: {self.refusal}")
+        if "--test-only" in options:
+            return Answer(status=0, out="", err="sbatch: Job 1 to start at 2099-01-01T00:00:00")
+        number = str(len(self.jobs) + 1)
+        (name,) = [option for option in options if option.startswith("--job-name=")]
+        self.jobs[number] = Job(name.partition("=")[2])
+        if self.is_deaf_to_submissions:
+            raise LocalManagerError("sbatch gave no answer in 15 s", transient=True)
+        return Answer(status=0, out=f"{number}\n", err="")
+
+    def _list(self) -> Answer:
+        lines = [
+            row(COLUMNS, number, job.name, job.state, str(job.code), str(job.restarts), job.reason)
+            for number, job in self.jobs.items()
+            if job.is_listed
+        ]
+        return Answer(status=0, out="\n".join(lines), err="")
+
+    def _cancel(self, number: str) -> Answer:
+        job = self.jobs.get(number)
+        if job is not None and job.state in ("PENDING", "RUNNING"):
+            job.state, job.code = "CANCELLED", 15
+        return Answer(status=0, out="", err="")  # for unknown ones, too
+
+    def _show(self, number: str) -> Answer:
+        job = self.jobs.get(number)
+        if job is None or job.state == "FORGOTTEN":
+            err = "slurm_load_jobs error: Invalid job id specified"
+            return Answer(status=1, out="", err=err)
+        code = f"{job.code >> 8}:{job.code & 127}"
+        return Answer(status=0, out=f"JobId=1 JobState={job.state} ExitCode={code}", err="")
+
+
+Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def serve(cluster: Cluster, tmp_path: Path) -> Serve:
+    @asynccontextmanager
+    async def run() -> AsyncIterator[tuple[BatchManager, Witness]]:
+        settings = BatchSettings(
+            processors=16,
+            state_directory=tmp_path / "state",
+            scope="ab",
+            poll_s=0.01,
+            figures_s=0.01,
+            missing_s=MISSING_S,
+        )
+        witness = Witness()
+        manager = BatchManager(settings, Slurm(), cluster, tell=witness, clock=cluster.clock)
+        async with serving(manager):
+            yield manager, witness
+
+    return run
+
+
+@pytest.fixture
+def placeholder(tmp_path: Path) -> Placeholder:
+    return Placeholder(
+        claim=CLAIM, processors=4, time_limit_s=60.0, argv=("true",), directory=tmp_path / "w"
+    )
+
+
+async def test_a_listing_that_leaves_out_a_running_job_ends_nothing(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+        cluster.job("1").is_listed = False
+        cluster.now += 100 * MISSING_S
+        await cluster.polls()
+        assert await manager.listing() == (Running(claim=CLAIM),)
+
+
+async def test_an_end_that_is_reported_late_is_waited_for(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+        job = cluster.job("1")
+        job.is_listed, job.state = False, "FORGOTTEN"
+        await cluster.polls()
+        assert await manager.listing() == (Running(claim=CLAIM),)
+        job.state, job.code = "FAILED", 7 << 8
+        assert (await witness.ended(CLAIM)).exit_status == 7
+
+
+async def test_a_job_that_nobody_knows_any_more_has_ended_some_time_later(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+        cluster.jobs.clear()
+        await cluster.polls()
+        assert not any(isinstance(told, Ended) for told in witness.told)
+        cluster.now += MISSING_S
+        end = await witness.ended(CLAIM)
+        assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
+
+
+async def test_silence_changes_nothing_however_long_it_lasts(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+        cluster.is_away = True
+        cluster.now += 3600.0
+        await cluster.polls()
+        with pytest.raises(LocalManagerError) as caught:
+            await manager.listing()
+        assert caught.value.transient
+        cluster.is_away = False
+        assert await manager.listing() == (Running(claim=CLAIM),)
+
+
+async def test_a_submission_whose_answer_was_lost_is_found_by_its_name_and_not_repeated(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, _):
+        cluster.is_deaf_to_submissions = True
+        with pytest.raises(LocalManagerError) as caught:
+            await manager.submit(placeholder)
+        assert caught.value.transient
+    async with serve() as (manager, witness):  # the agent was killed meanwhile
+        cluster.is_deaf_to_submissions = False
+        await manager.submit(placeholder)
+        assert list(cluster.jobs) == ["1"]
+        assert manager.number(CLAIM) == "1"
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+
+
+async def test_a_request_that_is_refused_when_asked_is_never_queued(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """Slurm would have kept it for ever."""
+    async with serve() as (manager, _):
+        cluster.refusal = "Requested node configuration is not available"
+        with pytest.raises(RequestRefusedError, match="not available"):
+            await manager.submit(placeholder)
+        assert cluster.jobs == {}
+        assert await manager.listing() == ()
+        cluster.refusal = ""
+        await manager.submit(placeholder)
+        assert await manager.listing() == (Queued(claim=CLAIM),)
+
+
+async def test_a_job_that_can_never_start_is_taken_out_and_an_agents_death_forgets_no_reason(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, _):
+        await manager.submit(placeholder)
+        job = cluster.job("1")
+        job.reason = "PartitionTimeLimit"
+        await manager.listing()
+    async with serve() as (_, witness):
+        end = await witness.ended(CLAIM)
+    assert (end.cause, end.reason) == (
+        EndCause.WITHDRAWN,
+        "it would never start: PartitionTimeLimit",
+    )
+    assert job.state == "CANCELLED"
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+async def test_a_job_that_is_put_back_into_the_queue_does_not_run_again(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder, state: str
+) -> None:
+    """In spite of --no-requeue: an administrator can change a job."""
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        job = cluster.job("1")
+        job.state = "RUNNING"
+        await witness.running(CLAIM)
+        job.state, job.restarts = state, 1
+        end = await witness.ended(CLAIM)
+        assert end.cause is EndCause.CANCELLED_BY_SITE
+        assert "put it back" in end.reason
+        assert set(cluster.cancelled()) == {"1"}
+
+
+async def test_a_node_that_does_not_answer_is_no_end_that_is_known(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "NODE_FAIL"
+        assert (await witness.ended(CLAIM)).cause is EndCause.UNREACHABLE
+
+
+async def test_a_user_who_may_not_have_more_has_nothing_startable(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.startable == 16)
+        await manager.submit(placeholder)
+        cluster.job("1").reason = "QOSMaxJobsPerUserLimit"
+        await witness.until(Idle, lambda idle: idle.idle == 12 and idle.startable == 0)
+        await manager.withdraw(CLAIM)
+        cluster.now += 30.0
+        assert (await manager.idle()).startable == 0  # till it may have changed
+        cluster.now += 60.0
+        assert (await manager.idle()).startable == 16
+
+
+async def test_a_double_is_cancelled_till_it_is_gone_and_not_after(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """Its number may be somebody else's next time."""
+    async with serve() as (manager, _):
+        await manager.submit(placeholder)
+        cluster.jobs["2"] = Job(cluster.job("1").name)
+        cluster.jobs["3"] = Job("koala-cd-j1.1.0.1")  # of another agent
+        cluster.jobs["4"] = Job("koala-ab-j1.1.0")  # like ours, and none of ours
+        async with asyncio.timeout(10):
+            while cluster.jobs["2"].state == "PENDING":
+                await cluster.polls(1)
+        del cluster.jobs["2"]
+        await cluster.polls()
+        cancelled = cluster.cancelled()
+        assert set(cancelled) == {"2"}
+        await cluster.polls()
+        assert cluster.cancelled() == cancelled
+        assert [job.state for job in cluster.jobs.values()] == ["PENDING"] * 3
+
+
+LISTING = """<?xml version='1.0'?><job_info><queue_info><job_list state="running">
+<JB_job_number>{number}</JB_job_number><JB_name>{name}</JB_name><JB_owner>{owner}</JB_owner>
+<state>r</state><slots>1</slots></job_list></queue_info></job_info>"""
+
+
+class Cell(Listener):
+    """A Grid Engine in which somebody runs a job under our name."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__()
+        self.owner = owner
+
+    async def run(self, command: Command) -> Answer:
+        """See Shell."""
+        await asyncio.sleep(0)
+        self.hear(command)
+        number, name = "7", "koala-ab-j1.1.0.1"
+        out = LISTING.format(number=number, name=name, owner=self.owner)
+        return Answer(status=0, out=out, err="")
+
+
+@pytest.mark.parametrize(("owner", "cancelled"), [("ann", ["7"]), ("bob", [])])
+async def test_a_job_under_our_name_is_ours_if_it_is_our_accounts(
+    tmp_path: Path, owner: str, cancelled: list[str]
+) -> None:
+    """Names of batch jobs can be read by everybody, and a manager of the cell may end any job."""
+    cell = Cell(owner)
+    settings = BatchSettings(
+        processors=16,
+        state_directory=tmp_path,
+        scope="ab",
+        poll_s=0.01,
+        figures_s=0.01,
+        account="ann",
+    )
+    witness = Witness()
+    dialect = GridEngine(parallel_environment="grid")
+    manager = BatchManager(settings, dialect, cell, tell=witness, clock=lambda: 0.0)
+    async with serving(manager):
+        listed = await manager.listing()
+        assert len(listed) == len(cancelled)
+        await witness.until(Idle, lambda _: True)
+        await cell.polls(8)
+    assert sorted({argv[1] for argv in cell.said if argv[0] == "qdel"}) == cancelled

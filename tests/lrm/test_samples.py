@@ -1,0 +1,227 @@
+"""Whole answers of real batch systems, kept in `samples`, and what is understood of them.
+
+Those of Slurm 22.05.8 and Grid Engine 8.1.9 were recorded. Newer Slurm says more words in the same
+places (scontrol), and node states as its manuals from 21.08 to 25.05 list them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koala_agent.lrm.dialect import BatchJob, Figures, JobState
+from koala_agent.lrm.gridengine import GridEngine
+from koala_agent.lrm.port import EndCause
+from koala_agent.lrm.shell import Answer
+from koala_agent.lrm.slurm import NODE_COLUMNS, Slurm
+
+SAMPLES = Path(__file__).parent / "samples"
+SLURM = SAMPLES / "slurm-22.05"
+CELL = SAMPLES / "sge-8.1.9"
+
+
+def said(path: Path | str) -> Answer:
+    out = path.read_text(encoding="utf-8") if isinstance(path, Path) else path
+    return Answer(status=0, out=out, err="")
+
+
+def by_name(jobs: list[BatchJob]) -> dict[str, BatchJob]:
+    return {job.name.removeprefix("koala-ab-"): job for job in jobs}
+
+
+def test_a_listing_of_slurm() -> None:
+    jobs = by_name(Slurm().read_jobs(said(SLURM / "squeue.txt")))
+    assert {name: job.state for name, job in jobs.items()} == {
+        "j1.1.0.1": JobState.ENDED,
+        "j1.1.1.1": JobState.ENDED,
+        "j1.1.2.1": JobState.ENDED,
+        "j1.1.3.1": JobState.ENDED,
+        "j1.1.4.1": JobState.RUNNING,
+        "j1.1.5.1": JobState.RUNNING,
+        "j1.1.6.1": JobState.STUCK,
+        "train it": JobState.STUCK,
+        "too-long": JobState.STUCK,
+        "held": JobState.QUEUED,
+        "after": JobState.QUEUED,
+        "later": JobState.QUEUED,
+    }
+    ends = [jobs[f"j1.1.{n}.1"] for n in range(4)]
+    assert [(job.cause, job.exit_status) for job in ends] == [
+        (EndCause.EXITED, 0),
+        (EndCause.EXITED, 7),
+        (EndCause.EXITED, -11),
+        (EndCause.CANCELLED_BY_SITE, None),
+    ]
+
+
+def test_records_of_slurm() -> None:
+    cancelled = Slurm().read_record(said(SLURM / "job-cancelled.txt"), number="27", name="n")
+    assert cancelled is not None
+    assert (cancelled.state, cancelled.cause) == (JobState.ENDED, EndCause.CANCELLED_BY_SITE)
+    running = Slurm().read_record(said(SLURM / "job-running.txt"), number="28", name="n")
+    assert running is not None
+    assert running.state is JobState.RUNNING  # in no listing, and alive all the same
+    text = (SLURM / "job-unknown.txt").read_text(encoding="utf-8")
+    unknown = Answer(status=1, out="", err=text)
+    assert Slurm().read_record(unknown, number="9", name="n") is None
+
+
+def test_figures_of_slurm() -> None:
+    """One of two nodes is drained; nobody of those who wait has a right to what is idle."""
+    names = ("sinfo", "pending", "partition", "config")
+    answers = tuple(said(SLURM / f"{name}.txt") for name in names)
+    assert Slurm().read_figures(answers) == Figures(processors=8, idle=4, queued_jobs=0)
+
+
+def nodes(*rows: tuple[str, ...]) -> str:
+    widths = [width for _, width in NODE_COLUMNS]
+    return "\n".join(
+        "".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows
+    )
+
+
+def figures(
+    *rows: tuple[str, ...], pending: str = "", partitions: str = "", config: str = ""
+) -> tuple[int, int]:
+    """Processors and idle ones."""
+    answers = (said(nodes(*rows)), said(pending), said(partitions), said(config))
+    found = Slurm().read_figures(answers)
+    return found.processors, found.idle
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("idle", (8, 6)),
+        ("mixed", (8, 6)),
+        ("MIXED+DYNAMIC_NORM", (8, 6)),
+        ("idle+cloud", (8, 6)),
+        ("idle+completing", (8, 6)),
+        ("idle+maintenance+reserved", (2, 0)),
+        ("mixed+planned", (2, 0)),
+        ("idle-", (2, 0)),
+        ("idle+cloud+powered_down", (2, 0)),
+        ("IDLE+CLOUD+POWERING_UP", (2, 0)),
+        ("idle~", (2, 0)),
+        ("mixed+drain", (2, 0)),
+        ("idle+not_responding", (2, 0)),
+        ("idle*", (2, 0)),
+        ("idle+reboot_requested", (2, 0)),
+        ("idle+blocked", (2, 0)),
+    ],
+)
+def test_idle_processors_of_a_node_count_where_a_job_could_start(
+    state: str, expected: tuple[int, int]
+) -> None:
+    row = ("n1", "batch*", "up", "2/6/0/8", state, "64000", "0")
+    assert figures(row) == expected
+
+
+def test_a_partition_that_takes_no_jobs_has_nothing_idle() -> None:
+    for word in ("down", "drain", "inact"):
+        row = ("n1", "batch*", word, "2/6/0/8", "mixed", "64000", "0")
+        assert figures(row) == (2, 0)
+
+
+def test_a_node_of_several_partitions_counts_once_and_in_the_default_one_only() -> None:
+    shared = [("n1", name, "up", "0/8/0/8", "idle", "64000", "0") for name in ("long", "batch*")]
+    other = ("n2", "gpu", "up", "0/8/0/8", "idle", "64000", "0")
+    assert figures(*shared, other) == (8, 8)
+    nothing_default = [(row[0], row[1].rstrip("*"), *row[2:]) for row in shared]
+    assert figures(*nothing_default, other) == (16, 16)
+
+
+def test_partitions_that_give_whole_nodes_have_no_idle_processors_on_used_ones() -> None:
+    rows = [
+        ("n1", "batch*", "up", "2/6/0/8", "mixed", "64000", "0"),
+        ("n2", "batch*", "up", "0/8/0/8", "idle", "64000", "0"),
+    ]
+    partition = "PartitionName=batch Default=YES MaxTime=UNLIMITED OverSubscribe=EXCLUSIVE State=UP"
+    assert figures(*rows, partitions=partition) == (16, 8)
+
+
+@pytest.mark.parametrize(
+    ("partition", "config", "idle"),
+    [
+        ("", "SelectTypeParameters    = CR_CPU\nDefMemPerCPU = 2000\n", 14),
+        ("", "SelectTypeParameters    = CR_CORE_MEMORY\nDefMemPerCPU = 2000\n", 2 + 8),
+        (" DefMemPerCPU=1000", "SelectTypeParameters = CR_CPU_MEMORY\nDefMemPerCPU = 9\n", 5 + 8),
+        ("", "SelectTypeParameters = CR_Core_Memory\nDefMemPerNode = UNLIMITED\n", 8),
+    ],
+)
+def test_idle_processors_without_memory_left_are_not_to_be_had(
+    partition: str, config: str, idle: int
+) -> None:
+    rows = [
+        ("n1", "batch*", "up", "2/6/0/8", "mixed", "64000", "59000"),
+        ("n2", "batch*", "up", "0/8/0/8", "idle", "64000", "0"),
+    ]
+    text = f"PartitionName=batch OverSubscribe=NO{partition} MaxMemPerNode=UNLIMITED"
+    assert figures(*rows, partitions=text, config=config) == (16, idle)
+
+
+@pytest.mark.parametrize(
+    ("reason", "has_a_right"),
+    [
+        ("Priority", True),
+        ("Resources", True),
+        ("None", True),
+        ("(null)", True),
+        ("Dependency", False),
+        ("BeginTime", False),
+        ("JobHeldUser", False),
+        ("JobHeldAdmin", False),
+        ("QOSMaxJobsPerUserLimit", False),
+        ("AssocGrpCpuLimit", False),
+        ("ReqNodeNotAvail, UnavailableNodes:n[1-2]", False),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher", False),
+        ("PartitionTimeLimit", False),
+    ],
+)
+def test_who_waits_for_something_else_has_no_right_to_what_is_idle(
+    reason: str, has_a_right: bool
+) -> None:
+    row = ("n1", "batch*", "up", "0/8/0/8", "idle", "64000", "0")
+    answers = (said(nodes(row)), said(f"17_[1-4] {reason}\n"), said(""), said(""))
+    assert Slurm().read_figures(answers).queued_jobs == int(has_a_right)
+
+
+# Grid Engine --------------------------------------------------------------------------------------
+
+GRID_ENGINE = GridEngine(parallel_environment="grid")
+
+
+def test_a_listing_of_grid_engine() -> None:
+    jobs = by_name(GRID_ENGINE.read_jobs(said(CELL / "qstat.xml")))
+    assert {name: (job.owner, job.state) for name, job in jobs.items()} == {
+        "j1.1.0.1": ("root", JobState.RUNNING),  # held while it runs: hr
+        "j1.1.2.1": ("root", JobState.QUEUED),
+        "j1.1.3.1": ("root", JobState.STUCK),
+        "j1.1.4.1": ("root", JobState.RUNNING),
+        "j9.1.0.1": ("nobody", JobState.STUCK),
+        "held": ("root", JobState.QUEUED),
+        "again": ("root", JobState.QUEUED),
+    }
+    assert [name for name, job in jobs.items() if job.is_again] == ["again"]
+
+
+def test_records_of_grid_engine() -> None:
+    whole = (CELL / "qacct.txt").read_text(encoding="utf-8")
+    rule = "=" * 62
+    records = [f"{rule}{text}" for text in whole.split(rule)[1:]]
+    found = [
+        GRID_ENGINE.read_record(said(record), number="1", name=name)
+        for record, name in zip(records, ("killed", "failed", "koala-ab-j1.1.4.1"), strict=True)
+    ]
+    assert [(job.cause, job.exit_status) for job in found if job is not None] == [
+        (EndCause.CANCELLED_BY_SITE, None),
+        (EndCause.EXITED, 7),
+        (EndCause.TIME_LIMIT, None),
+    ]
+
+
+def test_figures_of_grid_engine() -> None:
+    """Held ones, and those in error, wait for nothing that is idle."""
+    answers = (said(CELL / "queues.xml"), said(CELL / "qstat.xml"))
+    assert GRID_ENGINE.read_figures(answers) == Figures(processors=16, idle=11, queued_jobs=2)
