@@ -157,10 +157,11 @@ class Client:
         return [{"job": r.job, "phase": r.phase, "error": r.error} for r in reply.results]
 
     async def list_jobs(
-        self, *, phases: Sequence[str] = (), owner: str = "", last: int = 0
+        self, *, phases: Sequence[str] = (), owner: str = "", last: int = 0, past: bool = False
     ) -> list[Document]:
-        """A summary of each job, in order of submission."""
-        request = pb.ListRequest(phases=phases, owner=owner, last=last)
+        """A summary of each job, in order of submission; with `past` also of those that were over
+        long ago."""
+        request = pb.ListRequest(phases=phases, owner=owner, last=last, past=past)
         return list((await self._document("List", request))["jobs"])
 
     async def show(self, job: str) -> Document:

@@ -12,6 +12,7 @@ in use:
     [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed;
                     bookable.FROM.TO: what of them placement policies may book
     [relay]         listen, address (as agents reach it), bytes_per_s
+    [journal]       keep_days (0: for ever), keep_jobs, keep_jobs_hours, snapshot_events
     [bus]           url
 """
 
@@ -93,6 +94,16 @@ class RelayTable(Table, frozen=True):
     bytes_per_s: Positive | None = None
 
 
+class JournalTable(Table, frozen=True):
+    """How long events are kept that no start needs (0: for ever); how many jobs that are over stay
+    in memory, and for how long; after how many events the state is saved."""
+
+    keep_days: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
+    keep_jobs: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 20_000
+    keep_jobs_hours: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 24.0
+    snapshot_events: Annotated[int, msgspec.Meta(ge=100, le=1_000_000_000)] = 50_000
+
+
 class BusTable(Table, frozen=True):
     """An MQTT broker that gets every event."""
 
@@ -108,6 +119,7 @@ class File(Table, frozen=True):
     sites: dict[SiteText, SiteTable] = {}
     links: LinksTable = LinksTable()
     relay: RelayTable = RelayTable()
+    journal: JournalTable = JournalTable()
     bus: BusTable | None = None
 
 
@@ -122,6 +134,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     silence_s: float
     low_disk_bytes: int
     ballast_bytes: int
+    journal: JournalTable
     parameters: Parameters
     policies: Policies
     policy_names: tuple[tuple[str, str], ...]
@@ -186,6 +199,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         silence_s=daemon.silence_s,
         low_disk_bytes=int(daemon.low_disk_mb * MB),
         ballast_bytes=int(daemon.ballast_mb * MB),
+        journal=file.journal,
         parameters=_parameters(file.parameters, source),
         policies=policies,
         policy_names=tuple(names.items()),
@@ -241,6 +255,7 @@ _KNOWN: dict[str, type[Table]] = {
     "policies": PoliciesTable,
     "links": LinksTable,
     "relay": RelayTable,
+    "journal": JournalTable,
     "bus": BusTable,
 }
 

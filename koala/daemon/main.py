@@ -50,12 +50,14 @@ from koala.daemon.service import Service
 from koala.daemon.session import Guests, Timing
 from koala.daemon.spool import Spool
 from koala.daemon.streams import Streams
+from koala.daemon.turns import Upkeep
 from koala.errors import ConfigError, DiskError, KoalaError, RejectedError, SpecError
 from koala.systemd import ServiceManager
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
+LAST_WORDS_S = 0.2  # for calls that are told that they will not be answered
 STOP_S = 2.0  # for calls under way, after Goodbye
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
@@ -153,7 +155,22 @@ class Daemon:
 
     async def _serve(self, journal: Journal, recovered: Recovered, stop: asyncio.Event) -> None:
         config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
-        pump = Pump(scheduler, journal, clock, digest=digest, jobs=recovered.jobs)
+        pump = Pump(
+            scheduler,
+            journal,
+            clock,
+            digest=digest,
+            jobs=recovered.jobs,
+            upkeep=Upkeep(
+                keep_jobs=config.journal.keep_jobs,
+                keep_jobs_s=config.journal.keep_jobs_hours * 3600.0,
+                snapshot_events=config.journal.snapshot_events,
+                settings=recovered.settings,
+                replayed=recovered.replayed,
+            ),
+        )
+        if config.journal.keep_days:
+            journal.keep_s = config.journal.keep_days * 86_400.0
         secret = read_secret(config.state_dir)
         marks = Marks(
             secret=secret,
@@ -172,7 +189,7 @@ class Daemon:
         roster = Roster(scheduler, pump, clock, guests=guests, timing=timing)
         streams = Streams(roster, pump, clock)
         spool = Spool(config.spool)
-        logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live)
+        logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live, past=journal.job)
         desk = Desk(scheduler, pump, clock, send=roster.send, take_log=logs.take)
 
         def publish_outputs(action: PublishOutputs) -> None:
@@ -215,6 +232,7 @@ class Daemon:
             logs,
             version=software_version(),
             disk=disk,
+            journal=journal,
             metrics=figures.picture,
         )
         for publication in recovered.publications:
@@ -244,7 +262,7 @@ class Daemon:
                 # Also when the pump failed: nothing may be answered after that.
                 notices.close()
                 roster.close("the daemon stops")
-                await server.stop(None if pump.has_failed else STOP_S)
+                await server.stop(LAST_WORDS_S if pump.has_failed else STOP_S)
             pump.close()
             await pumping
             relay.cancel()
@@ -349,7 +367,7 @@ class Figures:
 
     def picture(self, scheduler: Scheduler) -> dict[str, Any]:
         """Counters and gauges by name."""
-        phases: dict[str, int] = {}
+        phases = dict(scheduler.forgotten)
         for job in scheduler.jobs.values():
             phases[job.phase_name] = phases.get(job.phase_name, 0) + 1
         claims: dict[str, int] = {}

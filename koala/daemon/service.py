@@ -10,9 +10,9 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,18 +28,20 @@ from koala.core.events import (
     SiteResumed,
 )
 from koala.core.explain import why
-from koala.core.job import Cancelled
+from koala.core.forgetting import alone
+from koala.core.job import Cancelled, Job
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, sites_picture, summary, whole_picture
 from koala.core.values import JobId, SiteName, UserName
 from koala.daemon.admission import at_queue, check, check_deadline, warnings
 from koala.daemon.disk import Disk
 from koala.daemon.gate import abort, user_of
+from koala.daemon.journal import Journal
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
 from koala.daemon.pump import Pump
 from koala.daemon.roster import Roster
-from koala.daemon.turns import Turn
+from koala.daemon.turns import Turn, quiet_turn
 from koala.errors import (
     KoalaError,
     RejectedError,
@@ -64,11 +66,14 @@ WRITE_S_MAX = 60.0  # for one notice: a watcher that takes nothing for so long i
 SITE_VERBS = ("drain", "resume", "lost")
 YIELD_CHARACTERS = 8 * 1024  # of texts read between two chances for others
 CANCELS_MAX = 10_000
+REPORT_JOBS_MAX = 50_000  # of those that have left the state, in a report
+PAST_JOBS_MAX = 10_000  # the newest of those that have left the state, in a list
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 Self = TypeVar("Self")
+T = TypeVar("T")
 
 
 def _answering(
@@ -87,6 +92,14 @@ def _answering(
     return call
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastKeys:
+    """Idempotency keys of jobs that had left the state when so many were `forgotten`."""
+
+    forgotten: int
+    jobs: dict[str, tuple[JobId, str]]
+
+
 class Service(KoalaServicer):
     """The calls, one method each. Their names are gRPC's."""
 
@@ -99,6 +112,7 @@ class Service(KoalaServicer):
         *,
         version: str,
         disk: Disk,
+        journal: Journal,
         metrics: Callable[[Scheduler], dict[str, Any]],
     ) -> None:
         self._pump = pump
@@ -107,6 +121,7 @@ class Service(KoalaServicer):
         self._logs = logs
         self._version = version
         self._disk = disk
+        self._journal = journal
         self._metrics = metrics
 
     @_answering
@@ -134,13 +149,32 @@ class Service(KoalaServicer):
                 characters = 0
                 await asyncio.sleep(0)
 
-        def take_in(turn: Turn) -> list[pb.Submitted]:
-            return [
-                self._submit(turn, submission, reading, owner, is_dry_run=request.dry_run)
-                for submission, reading in zip(request.submissions, readings, strict=True)
-            ]
+        while True:
+            past = await self._past_keys(request, owner)
 
-        return pb.SubmitReply(results=await self._pump.ask(take_in))
+            def take_in(turn: Turn, past: PastKeys = past) -> list[pb.Submitted] | None:
+                if turn.scheduler.keys_forgotten != past.forgotten:
+                    return None  # one of them may have left the state meanwhile
+                return [
+                    self._submit(turn, submission, reading, owner, past, is_dry_run=request.dry_run)
+                    for submission, reading in zip(request.submissions, readings, strict=True)
+                ]
+
+            results = await self._pump.ask(take_in)
+            if results is not None:
+                return pb.SubmitReply(results=results)
+
+    async def _past_keys(self, request: pb.SubmitRequest, owner: str) -> PastKeys:
+        """Which keys were used by jobs that have left the state."""
+        forgotten = await self._pump.ask(lambda turn: turn.scheduler.keys_forgotten)
+        jobs = {}
+        if forgotten:
+            for submission in request.submissions:
+                key = _key(submission, owner)
+                found = await self._journal.job_of_key(key) if key else None
+                if found is not None:
+                    jobs[key] = found
+        return PastKeys(forgotten=forgotten, jobs=jobs)
 
     def _submit(
         self,
@@ -148,6 +182,7 @@ class Service(KoalaServicer):
         submission: pb.Submission,
         reading: JobReading | KoalaError,
         owner: str,
+        past: PastKeys,
         *,
         is_dry_run: bool,
     ) -> pb.Submitted:
@@ -155,10 +190,9 @@ class Service(KoalaServicer):
         try:
             if isinstance(reading, KoalaError):
                 raise reading
-            # Keys are a user's own: nobody can take another's.
-            key = f"{owner}\0{submission.key}" if submission.key else ""
+            key = _key(submission, owner)
             digest = _digest(submission, owner)
-            known = turn.scheduler.keys.get(key) if key else None
+            known = turn.scheduler.keys.get(key, past.jobs.get(key)) if key else None
             ignored = warnings(reading.spec, turn.scheduler, self._roster.owners)
             told = (*reading.warnings, *ignored)
             if known is not None:
@@ -208,11 +242,19 @@ class Service(KoalaServicer):
             ]
             return [summary(job) for job in chosen[-request.last :]]
 
-        return _document({"jobs": await self._pump.ask(jobs)})
+        found = await self._pump.ask(jobs)
+        if request.past and not 0 < request.last <= len(found):
+            known = {picture["job"] for picture in found}
+            past = await self._journal.jobs(-math.inf, math.inf, PAST_JOBS_MAX)
+            older = jobs(quiet_turn(alone(*past), 0.0))
+            found = [*(picture for picture in older if picture["job"] not in known), *found]
+        return _document({"jobs": found[-request.last :]})
 
     @_answering
     async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
-        return _document(await self._pump.ask(lambda turn: _picture(turn, request.job)))
+        return _document(
+            await self._ask_about(request.job, lambda turn: _picture(turn, request.job))
+        )
 
     @_answering
     async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
@@ -221,7 +263,7 @@ class Service(KoalaServicer):
             phase = turn.scheduler.jobs[job].phase_name
             return {"job": job, "phase": phase, "why": why(turn.scheduler, job, turn.now)}
 
-        return _document(await self._pump.ask(explain))
+        return _document(await self._ask_about(request.job, explain))
 
     @_answering
     async def Timeline(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
@@ -229,7 +271,17 @@ class Service(KoalaServicer):
             picture = _picture(turn, request.job)
             return {key: picture[key] for key in ("job", "phase", "timeline", "story")}
 
-        return _document(await self._pump.ask(timeline))
+        return _document(await self._ask_about(request.job, timeline))
+
+    async def _ask_about(self, job: str, decide: Callable[[Turn], T]) -> T:
+        """Ask the pump; about a job that has left the state, what the journal keeps of it."""
+        try:
+            return await self._pump.ask(decide)
+        except UnknownJobError:
+            past = await self._journal.job(job)
+            if past is None:
+                raise
+            return decide(quiet_turn(alone(past), past.submitted_at))
 
     @_answering
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
@@ -256,13 +308,28 @@ class Service(KoalaServicer):
     @_answering
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
+        most = REPORT_JOBS_MAX
+        while True:
+            forgotten = await self._pump.ask(_forgotten)
+            past = await self._journal.jobs(period.since, period.until, most + 1)
+            if len(past) > most:
+                raise RejectedError(
+                    f"more than {most} jobs of that period are over: allowed are shorter periods"
+                    " (since, until)"
+                )
 
-        def sum_up(turn: Turn) -> dict[str, Any]:
-            if period.site is not None and period.site not in turn.scheduler.sites:
-                raise _unknown_site(turn, period.site)
-            return report(turn.scheduler, by, period, turn.now)
+            def sum_up(
+                turn: Turn, past: Sequence[Job] = past, forgotten: int = forgotten
+            ) -> dict[str, Any] | None:
+                if period.site is not None and period.site not in turn.scheduler.sites:
+                    raise _unknown_site(turn, period.site)
+                if _forgotten(turn) != forgotten:
+                    return None  # one of them may be in neither
+                return report(turn.scheduler, by, period, turn.now, past)
 
-        return _document(await self._pump.ask(sum_up))
+            document = await self._pump.ask(sum_up)
+            if document is not None:
+                return _document(document)
 
     # --- streams ----------------------------------------------------------------------------------
 
@@ -335,6 +402,11 @@ def _read_cached(text: str, definitions: tuple[tuple[str, str], ...], owner: str
     return read_job(text, dict(definitions), owner)
 
 
+def _key(submission: pb.Submission, owner: str) -> str:
+    """Keys are a user's own: nobody can take another's."""
+    return f"{owner}\0{submission.key}" if submission.key else ""
+
+
 def _digest(submission: pb.Submission, owner: str) -> str:
     parts = [owner, submission.rsl, sorted(submission.definitions.items())]
     text = json.dumps([*parts, submission.queue] if submission.queue else parts)
@@ -368,6 +440,11 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
         turn.tell(SiteDeclaredLost(site=site, by=by))
     pictures = sites_picture(turn.scheduler, turn.now)
     return next(picture for picture in pictures if picture["site"] == site)
+
+
+def _forgotten(turn: Turn) -> int:
+    """How many jobs have left the state."""
+    return sum(turn.scheduler.forgotten.values())
 
 
 def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:

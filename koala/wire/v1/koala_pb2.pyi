@@ -311,10 +311,13 @@ class ListRequest(_message.Message):
     PHASES_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
+    PAST_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """empty: everybody's"""
     last: _builtins.int
     """only the newest so many; 0: all"""
+    past: _builtins.bool
+    """also those that have left the daemon's memory: the newest 10,000 of them"""
     @_builtins.property
     def phases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """empty: all"""
@@ -325,10 +328,11 @@ class ListRequest(_message.Message):
         phases: _abc.Iterable[_builtins.str] | None = ...,
         owner: _builtins.str = ...,
         last: _builtins.int = ...,
+        past: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "owner", b"owner", "phases", b"phases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "owner", b"owner", "past", b"past", "phases", b"phases"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
