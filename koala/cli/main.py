@@ -45,6 +45,8 @@ COMMANDS: dict[str, str] = {
     "rsl": "koala.cli.rsl:rsl",
     "simulate": "koala.cli.simulate:simulate_commands",
     "replay": "koala.cli.replay:replay",
+    "backup": "koala.cli.backup:backup",
+    "restore": "koala.cli.backup:restore",
     "reproduce": "koala.cli.reproduce:reproduce",
 }
 """Every command and where its function is, in the order of the help text."""

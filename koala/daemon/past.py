@@ -57,7 +57,7 @@ def open_past(path: Path) -> Past:
     """The journal of a state directory, or that file itself. Raises JournalError."""
     file = path / FILE if path.is_dir() else path
     mark = _mark(file)  # before the rows: it never runs ahead of them
-    with closing(_connect(file)) as connection:
+    with closing(connect(file)) as connection:
         check_format(connection, file)
         try:
             first, last, first_at, last_at = connection.execute(
@@ -83,7 +83,7 @@ def records(past: Past) -> Iterator[Record]:
     """Its events in order, each checked. Raises JournalError."""
     at, known = Mark() if past.begin is None else past.begin.mark, past.mark
     while at.seq < past.events:
-        with closing(_connect(past.path)) as connection:
+        with closing(connect(past.path)) as connection:
             rows = []
             for row in read_events(connection, past.path, at):
                 rows.append(row)
@@ -164,16 +164,16 @@ def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) ->
 
 
 def _digests(past: Past) -> dict[int, str]:
-    with closing(_connect(past.path)) as connection:
+    with closing(connect(past.path)) as connection:
         try:
             return dict(connection.execute("SELECT seq, digest FROM digest"))
         except sqlite3.Error as error:
             raise JournalError(f"{past.path}: damaged: {error}") from error
 
 
-def _connect(file: Path) -> sqlite3.Connection:
+def connect(file: Path) -> sqlite3.Connection:
     """A reader. Without a write-ahead log nobody writes: then the file is all, and SQLite must not
-    make one, which it would leave behind under the reader's name."""
+    make one, which it would leave behind under the reader's name. Raises JournalError."""
     if not file.is_file():
         raise JournalError(f"{file}: no journal here")
     is_quiet = not file.with_name(f"{file.name}-wal").exists()
