@@ -57,6 +57,7 @@ from koala_agent.lrm.port import (
     RequestRefusedError,
     Running,
 )
+from koala_agent.mirror import Message, Mirror
 from koala_agent.placeholders import Place
 from koala_agent.programs import NotAllowedError
 from koala_agent.starters import Starters
@@ -137,6 +138,7 @@ class Claims:
         ports: Ports,
         limits: Limits,
         listen: str = "127.0.0.1",
+        port: int = 0,
         keep_s: float = math.inf,
     ) -> None:
         restored = store.claims()
@@ -146,6 +148,7 @@ class Claims:
         self._place = place
         self._ports = ports
         self._listen = listen
+        self._port = port
         self._keep_s = keep_s
         self._leases = store.leases
         self._table = ClaimTable(
@@ -157,7 +160,10 @@ class Claims:
         )
         self._restored = tuple(claim.id for claim in restored)
         self._book = Book(self._table.claims.values(), number=manager.number)
-        self._starters = Starters(tell=self._tell, secret=self._table.secret)
+        self._mirror = Mirror(
+            claim=self._book.stored.get, folder=place.folder, input_path=ports.input_path
+        )
+        self._starters = Starters(tell=self._tell, secret=self._table.secret, ask=self._ask_mirror)
         self._inbox: deque[Event] = deque()
         self._arrived = asyncio.Event()
         self._listening = asyncio.Event()
@@ -172,7 +178,9 @@ class Claims:
         """Serves until cancelled; batch jobs and starters go on. Raises OSError when no port can
         be opened, JournalError when nothing can be stored."""
         self._command = placeholders.install_starter(self._place)
-        self.port = await self._starters.listen(self._listen, self._store.port)
+        self.port = await self._starters.listen(
+            self._listen, self._port or self._store.port, is_fixed=self._port > 0
+        )
         self._store.set_port(self.port)
         try:
             # One thread: transactions keep the order of the batches.
@@ -396,6 +404,28 @@ class Claims:
             except OSError as error:
                 reason = str(error)
         self._tell(Collected(claim=claim.id, reason=reason))
+
+    def _ask_mirror(
+        self,
+        claim: ClaimId,
+        nonce: str,
+        question: Message,
+        answer: Callable[[Message], None],
+    ) -> None:
+        self._group.create_task(self._answer_courier(claim, nonce, question, answer))
+
+    async def _answer_courier(
+        self,
+        claim: ClaimId,
+        nonce: str,
+        question: Message,
+        answer: Callable[[Message], None],
+    ) -> None:
+        try:
+            said = await self._mirror.answer(claim, nonce, question)
+        except (ValueError, KeyError) as error:
+            said = {"ok": False, "error": str(error)}
+        answer(said)
 
     # At the start, and from time to time ---------------------------------------------------------
 

@@ -153,10 +153,19 @@ class FilesTable(Table, frozen=True):
 
 
 class StarterTable(Table, frozen=True):
-    """How starters reach this agent, and the interpreter that runs them on compute nodes."""
+    """How starters reach this agent, and the interpreter that runs them on compute nodes.
+
+    `addresses` are tried in turn; none means `listen`, or this machine's name. `port` 0 is a free
+    one, the same after each restart. Without a `shared` file system batch jobs carry all that a
+    starter needs, work in a folder of their own below `scratch`, and bring files by its line.
+    """
 
     listen: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    addresses: tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s:/]+$|^[0-9A-Fa-f:]+$")], ...] = ()
     python: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    shared: bool = True
+    scratch: Annotated[str, msgspec.Meta(pattern=r"^$|^/[^\n]*$")] = ""
 
 
 class Config(Table, frozen=True):

@@ -17,10 +17,12 @@ import os
 import py_compile
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
 from koala_agent import values
+from koala_agent.bodies import archive, body
 from koala_agent.claim_states import Claim
 from koala_agent.logs import LogSource
 from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
@@ -39,19 +41,22 @@ STATE_FOLDER = ".koala"
 STARTERS = ".starter"
 """Where starters are installed, among the claims' folders."""
 BOOT = """\
-import sys
-sys.path.insert(0, {folder!r})
+import os, sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from koala_agent.starter.carrier import main
 sys.exit(main(sys.argv))
 """
 RECORD_MAX_BYTES = 1024 * 1024
+DELIVER_S = 60.0
+"""What a batch job's time limit leaves for bringing files back, where that takes any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where claims live at this site, and how their starters find the agent.
 
-    `root` holds a folder for each claim and must be seen by the compute nodes. `python` None means
+    `root` holds a folder for each claim; compute nodes see it too if it is `shared`, else they make
+    folders in `scratch` (by default what they have for such). `python` None means
     the interpreter of this agent, for which the starter is compiled ahead. `manager` says what kind
     of allocation starters find themselves in, `launcher` how the site starts an MPI program.
     `executables` are the folders of the programs that it starts; none: any.
@@ -65,6 +70,8 @@ class Place:
     manager: str = ""
     launcher: tuple[str, ...] = ()
     executables: tuple[str, ...] = ()
+    shared: bool = True
+    scratch: str = ""
 
     def folder(self, claim: ClaimId) -> Path:
         """The claim's folder."""
@@ -72,11 +79,14 @@ class Place:
 
 
 def install_starter(place: Place) -> tuple[str, ...]:
-    """Puts the starter where compute nodes see it; answers the beginning of its command.
+    """Puts the starter where compute nodes see it; answers the beginning of its command. Where they
+    see nothing, batch jobs carry it.
 
     In a folder of its own for each version: batch jobs that wait go on with the one that they were
     submitted with, and none finds one half replaced.
     """
+    if not place.shared:
+        return ("/bin/sh",)
     modules = _modules()
     is_compiled = place.python is None
     mark = hashlib.sha256(repr((modules, is_compiled, sys.version)).encode()).hexdigest()[:16]
@@ -88,9 +98,15 @@ def install_starter(place: Place) -> tuple[str, ...]:
         _install(package.parent / "__init__.py", "", is_compiled=is_compiled)
         for module, text in modules:
             _install(package / module, text, is_compiled=is_compiled)
-        boot = BOOT.format(folder=str(folder))
-        _install(folder / "starter.py", boot, is_compiled=is_compiled)
+        _install(folder / "starter.py", BOOT, is_compiled=is_compiled)
     return (place.python or sys.executable, "-I", "-S", str(folder / name))
+
+
+@cache
+def _archive() -> str:
+    """The starter, for machines that see nothing of ours."""
+    modules = {f"koala_agent/starter/{name}": text for name, text in _modules()}
+    return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
 
 
 def _modules() -> tuple[tuple[str, str], ...]:
@@ -136,12 +152,17 @@ def prepare(
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(spec, file)
     new.replace(path)
+    text = ""
+    if not place.shared:
+        python = place.python or sys.executable
+        text = body(spec, archive=_archive(), python=python, scratch=place.scratch)
     wall_time_s = program.wall_time_s if program.wall_time_s > 0 else math.inf
     return Placeholder(
         claim=claim.id,
         processors=claim.hold.processors,
-        time_limit_s=claim.hold.hold_s + wall_time_s + leases.kill_s,
-        argv=(*command, str(path)),
+        time_limit_s=claim.hold.hold_s + wall_time_s + leases.kill_s + (DELIVER_S if text else 0),
+        argv=command if text else (*command, str(path)),
+        body=text,
         may_kill=claim.hold.may_kill,
         directory=folder,
         queue=program.queue,
@@ -201,6 +222,9 @@ def specification(
         "no_barrier": hold.no_barrier,
         "input": input_path,
         "bundle": values.bundle(claim.id, (itself,)),
+        "shared": place.shared,
+        "fetches": bool(input_path) and not place.shared,
+        "outputs": program.output_files,
     }
 
 

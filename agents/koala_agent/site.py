@@ -83,10 +83,12 @@ class Site:
             root=state / "claims",
             site=config.agent.site,
             address=_address(config),
-            agents=_agent_addresses(config.starter.listen),
+            agents=config.starter.addresses or _agent_addresses(config.starter.listen),
             python=config.starter.python,
             manager=config.lrm.kind,
             launcher=config.lrm.launcher,
+            shared=config.starter.shared,
+            scratch=config.starter.scratch,
             executables=config.site.executables,
         )
         self._inputs = Inputs(
@@ -115,6 +117,7 @@ class Site:
                 collect_max_s=COLLECT_MAX_S,
             ),
             listen=config.starter.listen,
+            port=config.starter.port,
             keep_s=config.agent.keep_s,
         )
         self._link = self._make_link()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
@@ -44,11 +47,12 @@ def spawn(placeholder: Placeholder, environment: Mapping[str, str], *, scope: st
         CLAIM_VARIABLE: placeholder.claim,
         SCOPE_VARIABLE: scope,
     }
-    with (placeholder.directory / OUTPUT_FILE).open("ab") as output:
+    output_path = placeholder.directory / OUTPUT_FILE
+    with output_path.open("ab") as output, _stdin(placeholder) as stdin:
         # vfork and exec on this thread: 0.6 ms, less than a coroutine and a watcher thread.
         child = subprocess.Popen(
             placeholder.argv,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=placeholder.directory,
@@ -57,3 +61,15 @@ def spawn(placeholder: Placeholder, environment: Mapping[str, str], *, scope: st
         )
     child.returncode = 0  # so that the object neither waits for the process nor complains
     return identify_child(child.pid)
+
+
+@contextmanager
+def _stdin(placeholder: Placeholder) -> Iterator[IO[bytes] | int]:
+    """The script, in a file without a name."""
+    if not placeholder.body:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(placeholder.body.encode())
+        file.seek(0)
+        yield file

@@ -55,6 +55,7 @@ def state(tmp_path: Path) -> Path:
         "memory_max_mb": 0,
         "kill_s": 0.3,
         "input": "",
+        "fetches": False,
         "bundle": {},
     }
     launch = {
