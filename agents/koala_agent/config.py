@@ -19,6 +19,7 @@ from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
 import msgspec
 
 from koala.errors import ConfigError
+from koala.wire.tls import is_loopback
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -37,13 +38,15 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class AgentTable(Table, frozen=True):
     """Who this agent is and whom it dials.
 
-    A daemon silent for `silence_s` is cut and dialled again. Work folders of ended and acknowledged
+    A daemon silent for `silence_s` is cut and dialled again. With `plain` nothing is encrypted, and
+    the daemon is on this machine. Work folders of ended and acknowledged
     claims are removed after `keep_s`.
     """
 
     site: SiteNameText
     daemon: Endpoint
     state_dir: str
+    plain: bool = False
     silence_s: Annotated[float, msgspec.Meta(ge=0.2, le=3600)] = 15.0
     keep_s: Amount = 3600.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -221,6 +224,13 @@ def _check(config: Config, source: str) -> None:
         if math.isnan(value) or (math.isinf(value) and key != "longest_hold_s"):
             _refuse(source, key=f"{table}.{key}", value=value, allowed="a finite number")
     _check_sizes(config, source)
+    if config.agent.plain and not is_loopback(config.agent.daemon):
+        _refuse(
+            source,
+            key="agent.daemon",
+            value=config.agent.daemon,
+            allowed="a loopback address, as 127.0.0.1:7740, with agent.plain = true",
+        )
     for key, endpoint in (
         ("agent.daemon", config.agent.daemon),
         ("files.serve", config.files.serve),

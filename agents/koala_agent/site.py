@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from koala.errors import LocalManagerError
+from koala.wire.tls import IdentityFile
 from koala_agent import clock, codec, values
 from koala_agent.accounts import served
 from koala_agent.carrier import Claims, Ports, check_outputs
@@ -30,6 +31,7 @@ from koala_agent.files.incoming import Incoming
 from koala_agent.files.orders import FetchOrder, ServeOrder
 from koala_agent.files.rates import RateLimits
 from koala_agent.inputs import UNCLAIMED_S, InputManager, Inputs, finished_copies
+from koala_agent.joining import Renewal, find_identity
 from koala_agent.link import Link, Wire
 from koala_agent.logs import LogChunk, LogRequest, read_log
 from koala_agent.lrm.batch import BatchManager, BatchSettings
@@ -76,9 +78,10 @@ class Site:
         self._version = version
         self._served = served(config)
         state = Path(config.agent.state_dir)
+        self._identity = None if config.agent.plain else find_identity(state, config.agent.site)
         self._spool = state / "transfers" / "incoming"
         self._store = Store(state)
-        self._files = Files(_files_settings(config), self._take_file_report)
+        self._files = Files(_files_settings(config, self._identity), self._take_file_report)
         place = Place(
             root=state / "claims",
             site=config.agent.site,
@@ -144,6 +147,10 @@ class Site:
                 await self._manager.opened()
                 await self._look()
                 helpers.append(group.create_task(self._tell_figures()))
+                if self._identity is not None:
+                    daemon = self._config.agent.daemon
+                    renewal = Renewal(self._identity, daemon, redial=self._link.redial)
+                    helpers.append(group.create_task(renewal.run()))
                 finish = await self._link.run()
                 await self._manager.close()
                 for helper in helpers:
@@ -393,6 +400,7 @@ class Site:
             encode=lambda message: codec.encode(message, self._facts()),
             decode=codec.decode,
             mark=codec.mark_of,
+            identity=self._identity,
         )
         return Link(session, wire, self, clock=clock.now)
 
@@ -452,12 +460,13 @@ def _load(config: Config) -> LoadParameters | None:
     return LoadParameters(**given, speed=config.lrm.speed)
 
 
-def _files_settings(config: Config) -> FilesSettings:
+def _files_settings(config: Config, identity: IdentityFile | None) -> FilesSettings:
     return FilesSettings(
         site=config.agent.site,
         store=Path(config.files.store),
         state=Path(config.agent.state_dir) / "transfers",
         serve=config.files.serve,
+        identity=identity,
         rates=RateLimits(default=config.files.rate, by_site=config.files.rates),
         fetches_max=config.files.concurrent,
         readers_max=2 * config.files.concurrent,

@@ -26,11 +26,13 @@ from koala.core.slots import Policies
 from koala.core.snapshot import digest
 from koala.core.values import Instant, SiteName
 from koala.daemon.archive import Kept
+from koala.daemon.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
 from koala.daemon.journal import ADVICE, Journal, cut_short
 from koala.daemon.past import repeat, require_digest
 from koala.daemon.records import Batch, Mark, Notice, Record, decode_event, encode_event
 from koala.errors import JournalError
+from koala.wire.private import private_folder, read_private, write_private
 
 PUBLISHED_MAX = 10_000  # of the newest Finished jobs, looked at again after a start
 SECRET = "secret"
@@ -215,15 +217,15 @@ def _publications(scheduler: Scheduler) -> Iterator[PublishOutputs]:
 
 
 def read_secret(state_dir: Path) -> bytes:
-    """The key of this daemon's tokens, made once. Raises JournalError."""
-    path = state_dir / SECRET
+    """The key of this daemon's tokens, made once; earlier versions kept it elsewhere. Raises
+    JournalError, and ConfigError when others may read it."""
+    path = private_folder(state_dir / FOLDER) / SECRET
     try:
+        if not path.exists() and (earlier := state_dir / SECRET).exists():
+            earlier.rename(path)
         if not path.exists():
-            part = path.with_suffix(".new")
-            part.touch(mode=0o600)
-            part.write_text(secrets.token_hex(32), encoding="ascii")
-            part.rename(path)
-        return bytes.fromhex(path.read_text(encoding="ascii"))
+            write_private(path, secrets.token_hex(32).encode())
+        return bytes.fromhex(read_private(path).decode("ascii"))
     except (OSError, ValueError) as error:
         raise JournalError(f"{path}: the tokens' key cannot be used: {error}") from error
 

@@ -135,6 +135,7 @@ async def agent_process(
     [agent], `rest` comes after [site], whose first keys it may continue."""
     text = f"""
 [agent]
+plain = true
 site = "{site}"
 daemon = "DAEMON"
 state_dir = "STATE"
