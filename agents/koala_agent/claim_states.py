@@ -113,7 +113,8 @@ BOUND = (Granted, Armed, Passed)
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """One claim as it is stored. `values` are what its processes have put for the others, `address`
-    and `hosts` where its starter checked in."""
+    and `hosts` where its starter checked in; `account` is the one that it runs as, empty for the
+    agent's own."""
 
     hold: Hold
     secret: str
@@ -122,6 +123,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, str] = {}
     address: str = ""
     hosts: Hosts = ()
+    account: str = ""
 
     @property
     def id(self) -> ClaimId:

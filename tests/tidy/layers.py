@@ -16,12 +16,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.workload",),
     ("koala.wire.v1",),
     ("koala.wire",),
-    ("koala.credentials",),
     ("koala.sim",),
     ("koala_agent.lrm",),
     ("koala_agent",),
     ("koala.bus", "koala.daemon"),
-    ("koala.door",),
     ("koala.client",),
     ("koala.cli",),
 )
@@ -29,15 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 ONLY_FROM = {
     "aiomqtt": ("koala.bus",),
-    "grpc": (
-        "koala.wire",
-        "koala.daemon",
-        "koala.door",
-        "koala.client",
-        "koala.cli",
-        "koala_agent",
-    ),
-    "cryptography": ("koala.daemon", "koala_agent", "koala.cli"),
+    "grpc": ("koala.wire", "koala.daemon", "koala.client", "koala.cli", "koala_agent"),
     "rich": ("koala.cli",),
 }
 """Packages that stay at one edge: who may import them."""
