@@ -24,16 +24,16 @@ from typing import Any, TypeAlias, cast
 
 import grpc
 
+from koala.credentials import Credentials, default_address, find_credentials
+from koala.door import Door, nobody_at
 from koala.errors import KoalaError, SpecError, UnreachableError
 from koala.wire import PROTOCOL
-from koala.wire.status import PROTOCOL_KEY, USER_KEY, from_status, from_submitted
+from koala.wire.status import PROTOCOL_KEY, from_status, from_submitted
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaStub
 
 DEFAULT_ADDRESS = "127.0.0.1:7740"
 ADDRESS_VARIABLE = "KOALA_ADDRESS"
-CONNECT_S = 2.0
-FAILING_S = 0.3  # how long a connection that failed before is given to come back
 CALL_S = 60.0
 BATCH_MAX = 500  # submissions in one message
 RETRY_MIN_S = 0.1
@@ -87,18 +87,29 @@ class Submission:
 
 
 class Client:
-    """A connection to a daemon. Use it in `async with`."""
+    """A connection to a daemon. Use it in `async with`.
 
-    def __init__(self, address: str | None = None, *, user: str | None = None) -> None:
-        self.address = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
-        self._metadata = (
-            (PROTOCOL_KEY, str(PROTOCOL)),
-            (USER_KEY, _sendable(_user() if user is None else user)),
-        )
-        self._channel: grpc.aio.Channel | None = None
+    `credentials` are found by themselves (`koala.credentials`); `user` is who calls where plain
+    text is spoken, and means nothing else.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        user: str | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        given = address or os.environ.get(ADDRESS_VARIABLE)
+        if credentials is None:
+            found_address = given or default_address() or DEFAULT_ADDRESS
+            credentials = find_credentials(found_address)
+        self.address = given or (credentials and credentials.address) or DEFAULT_ADDRESS
+        self._door = Door(self.address, credentials, options=_OPTIONS)
+        self._user = _sendable(_user() if user is None else user)
 
     async def __aenter__(self) -> Client:
-        self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
+        self._door.unlock()
         return self
 
     async def __aexit__(
@@ -107,9 +118,7 @@ class Client:
         __: BaseException | None,
         ___: TracebackType | None,
     ) -> None:
-        if self._channel is not None:
-            await self._channel.close()
-            self._channel = None
+        await self._door.close()
 
     # --- jobs -------------------------------------------------------------------------------------
 
@@ -157,10 +166,11 @@ class Client:
         return [{"job": r.job, "phase": r.phase, "error": r.error} for r in reply.results]
 
     async def list_jobs(
-        self, *, phases: Sequence[str] = (), owner: str = "", last: int = 0
+        self, *, phases: Sequence[str] = (), owner: str = "", last: int = 0, past: bool = False
     ) -> list[Document]:
-        """A summary of each job, in order of submission."""
-        request = pb.ListRequest(phases=phases, owner=owner, last=last)
+        """A summary of each job, in order of submission; with `past` also of those that were over
+        long ago."""
+        request = pb.ListRequest(phases=phases, owner=owner, last=last, past=past)
         return list((await self._document("List", request))["jobs"])
 
     async def show(self, job: str) -> Document:
@@ -209,9 +219,9 @@ class Client:
         request = pb.LogsRequest(
             job=job, component=str(component), stream=stream, process=process, follow=follow
         )
-        call = cast("_Parts", self._stub().Logs(request, metadata=self._metadata))
+        stub = await self._reach()
+        call = cast("_Parts", stub.Logs(request, metadata=self._metadata))
         try:
-            await self._reach()
             async for part in call:
                 yield part
         except grpc.aio.AioRpcError as error:
@@ -267,9 +277,49 @@ class Client:
         return await self._document("Report", request)
 
     async def hello(self) -> Document:
-        """The daemon's protocol, version and epoch."""
+        """The daemon's protocol, version and epoch; who we are to it."""
         reply = await self._call("Hello", pb.HelloRequest(), pb.HelloReply)
-        return {"protocol": reply.protocol, "version": reply.version, "epoch": reply.epoch}
+        return {
+            "protocol": reply.protocol,
+            "version": reply.version,
+            "epoch": reply.epoch,
+            "user": reply.user,
+            "role": reply.role,
+        }
+
+    # --- sites and users --------------------------------------------------------------------------
+
+    async def add_site(self, name: str, *, owner: str = "", ttl_s: float = 0.0) -> Document:
+        """Let a site join, or join anew: `token` is for `koala-agent join`. For operators."""
+        request = pb.AddSiteRequest(name=name, owner=owner, ttl_s=ttl_s)
+        return await self._document("AddSite", request)
+
+    async def revoke_site(self, name: str) -> Document:
+        """End a site's link, and believe its certificates no more. Raises UnknownNameError."""
+        return await self._document("RevokeSite", pb.NameRequest(name=name))
+
+    async def enrolments(self) -> list[Document]:
+        """Every site that was added, and how it stands with its certificate."""
+        return list((await self._document("ListEnrolments", pb.Empty()))["sites"])
+
+    async def add_user(
+        self, name: str, *, role: str = "user", expires_s: float = 0.0, request: str = ""
+    ) -> Document:
+        """A user's `token`, shown this once; with a signing request a `certificate` instead."""
+        message = pb.AddUserRequest(name=name, role=role, expires_s=expires_s, request=request)
+        return await self._document("AddUser", message)
+
+    async def revoke_user(self, name: str) -> Document:
+        """Believe nothing that this user shows any more. Raises UnknownNameError."""
+        return await self._document("RevokeUser", pb.NameRequest(name=name))
+
+    async def users(self) -> list[Document]:
+        """Every user that was added. For administrators."""
+        return list((await self._document("ListUsers", pb.Empty()))["users"])
+
+    async def audit(self, *, last: int = 0) -> list[Document]:
+        """Who did what: the newest lines, oldest first. For administrators."""
+        return list((await self._document("Audit", pb.AuditRequest(last=last)))["audit"])
 
     # --- watching ---------------------------------------------------------------------------------
 
@@ -290,9 +340,10 @@ class Client:
         is_first, retry_s = True, RETRY_MIN_S
         while True:
             request = pb.WatchRequest(after=after, job=job, site=site)
-            call = cast("_Notices", self._stub().Watch(request, metadata=self._metadata))
+            call: _Notices | None = None
             try:
-                await self._reach()
+                stub = await self._reach()
+                call = cast("_Notices", stub.Watch(request, metadata=self._metadata))
                 began_after = _began_after(await call.initial_metadata())
                 if began_after is not None:
                     after = began_after if after < 0 else after
@@ -309,45 +360,25 @@ class Client:
                 if is_first:
                     raise
             finally:
-                call.cancel()
+                if call is not None:
+                    call.cancel()
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, RETRY_MAX_S)
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _stub(self) -> KoalaStub:
-        if self._channel is None:
-            raise UnreachableError("the client is not connected: use `async with Client() as ...`")
-        return KoalaStub(self._channel)
+    @property
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return ((PROTOCOL_KEY, str(PROTOCOL)), *self._door.metadata(self._user))
 
-    async def _reach(self) -> None:
-        """Wait for the connection, for a bounded time. Raises UnreachableError."""
-        assert self._channel is not None
-        await self._until_ready(self._channel)
-
-    async def _until_ready(self, channel: grpc.aio.Channel) -> None:
-        state = channel.get_state(try_to_connect=True)
-        was_failing = state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
-        while state is not grpc.ChannelConnectivity.READY:
-            # gRPC stays in this state until a try succeeds; one that began now has just failed.
-            if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not was_failing:
-                raise UnreachableError(self._nobody())
-            limit_s = FAILING_S if was_failing else CONNECT_S
-            try:
-                async with asyncio.timeout(limit_s):
-                    await channel.wait_for_state_change(state)
-            except TimeoutError:
-                raise UnreachableError(self._nobody()) from None
-            was_failing = False
-            state = channel.get_state(try_to_connect=True)
-
-    def _nobody(self) -> str:
-        return f"no daemon answers at {self.address} (option --address, or {ADDRESS_VARIABLE})"
+    async def _reach(self) -> KoalaStub:
+        """The connection, waited for a bounded time. Raises UnreachableError, UnauthenticatedError
+        when one side does not believe the other."""
+        return KoalaStub(await self._door.open())
 
     async def _call(self, method: str, request: Any, _: type[Any]) -> Any:  # noqa: ANN401
-        stub = self._stub()
+        stub = await self._reach()
         try:
-            await self._reach()
             return await getattr(stub, method)(request, metadata=self._metadata, timeout=CALL_S)
         except grpc.aio.AioRpcError as error:
             raise self._error(error) from error
@@ -361,7 +392,7 @@ class Client:
         trailing = [(str(key), value) for key, value in error.trailing_metadata() or ()]
         found = from_status(error.code(), error.details(), trailing)
         if isinstance(found, UnreachableError):
-            return UnreachableError(f"{self._nobody()}: {found}")
+            return UnreachableError(f"{nobody_at(self.address)}: {found}")
         return found
 
 

@@ -4,6 +4,9 @@ KoalaError
 ├── SpecError            the request is wrong (job description, option, name)
 ├── UnknownJobError      no job with this id, or not visible to this user
 ├── UnknownSiteError     no site with this name
+├── UnknownNameError     no user, no enrolled site with this name
+├── UnauthenticatedError who asks shows nothing that proves it, or nothing that is good (any more)
+├── DeniedError          who asks is known, and may not
 ├── RejectedError        right, but not here or not now (too large for all sites, queue full)
 │   └── ExhaustedError   right, and possible when there is room again: try later
 ├── ConfigError          a configuration file is wrong
@@ -59,6 +62,18 @@ class UnknownJobError(KoalaError):
 
 class UnknownSiteError(KoalaError):
     """No site with this name."""
+
+
+class UnknownNameError(KoalaError):
+    """No user or enrolled site with this name."""
+
+
+class UnauthenticatedError(KoalaError):
+    """Who asks has shown nothing that proves who it is, or nothing that is good (any more)."""
+
+
+class DeniedError(KoalaError):
+    """Who asks is known, and may not do this."""
 
 
 class RejectedError(KoalaError):

@@ -5,6 +5,7 @@ the environment says CI, a skipped test fails: a test that does not run there ru
 """
 
 import os
+import tempfile
 from collections.abc import Generator
 
 import pytest
@@ -19,6 +20,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("koala")
+
+# Daemons of tests must not be found by the user's own `koala`, nor the user's credentials by tests.
+os.environ["KOALA_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="koala-tests-")
+os.environ["XDG_CONFIG_HOME"] = os.environ["KOALA_RUNTIME_DIR"]
 
 SKIPS_FAIL = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 

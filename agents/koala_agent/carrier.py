@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+import shutil
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,6 @@ from koala_agent.claim_events import (
 )
 from koala_agent.claim_states import Claim, Collecting, Gone
 from koala_agent.claims import ClaimTable
-from koala_agent.hands import AccountError, Hands
 from koala_agent.lrm.port import (
     EndCause,
     Ended,
@@ -57,7 +57,8 @@ from koala_agent.lrm.port import (
     RequestRefusedError,
     Running,
 )
-from koala_agent.placeholders import Place, Plan, Starter
+from koala_agent.mirror import Message, Mirror
+from koala_agent.placeholders import Place
 from koala_agent.programs import NotAllowedError
 from koala_agent.starters import Starters
 from koala_agent.values import (
@@ -77,12 +78,11 @@ from koala_agent.values import (
     TryPaths,
     folder_name,
 )
-from koala_agent.work import AccountWork, OwnWork, Work
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from koala_agent.logs import LogChunk, LogRequest
+    from koala_agent.logs import LogSource
     from koala_agent.store import Store
 
 BATCH_MAX = 1_000
@@ -90,9 +90,6 @@ CALLS_MAX = 32
 """Calls into the local manager and of `collect` at one time."""
 RECONCILE_AGAIN_S = 2.0
 SWEEP_S = 60.0
-ACCOUNT_SWEEP_S = 1800.0
-COLLECTED = ".collected"
-"""Among the claims' folders: outputs of accounts' claims on their way to the daemon."""
 MARK_S = 10.0
 """At most so long after it was told, a row of the daemon's journal is stored on its own."""
 
@@ -119,8 +116,7 @@ class Ports:
 
     `input_path` answers the path at which the claim's program will read its input file, empty when
     it has none; the file may come later. `collect` answers what is missing, empty when all was
-    brought back; it is cancelled never, but not waited for longer than the table's limit. `hands`
-    reach into the folders of accounts.
+    brought back; it is cancelled never, but not waited for longer than the table's limit.
     """
 
     tell: Callable[[ToDaemon], None]
@@ -128,7 +124,6 @@ class Ports:
     unix_clock: Callable[[], float]
     input_path: Callable[[Hold], str] = no_input
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
-    hands: Hands = field(default_factory=lambda: Hands({}))
 
 
 class Claims:
@@ -143,6 +138,7 @@ class Claims:
         ports: Ports,
         limits: Limits,
         listen: str = "127.0.0.1",
+        port: int = 0,
         keep_s: float = math.inf,
     ) -> None:
         restored = store.claims()
@@ -152,6 +148,7 @@ class Claims:
         self._place = place
         self._ports = ports
         self._listen = listen
+        self._port = port
         self._keep_s = keep_s
         self._leases = store.leases
         self._table = ClaimTable(
@@ -163,34 +160,27 @@ class Claims:
         )
         self._restored = tuple(claim.id for claim in restored)
         self._book = Book(self._table.claims.values(), number=manager.number)
-        self._starters = Starters(tell=self._tell, secret=self._table.secret)
+        self._mirror = Mirror(
+            claim=self._book.stored.get, folder=place.folder, input_path=ports.input_path
+        )
+        self._starters = Starters(tell=self._tell, secret=self._table.secret, ask=self._ask_mirror)
         self._inbox: deque[Event] = deque()
         self._arrived = asyncio.Event()
         self._listening = asyncio.Event()
         self._reconciled = asyncio.Event()
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._turns: dict[ClaimId, asyncio.Lock] = {}
-        self._starter: Starter | None = None
-        self._own_work = OwnWork(place)
-        self._works: dict[str, AccountWork] = {}
+        self._command: tuple[str, ...] = ()
 
     # What the assembly calls ---------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serves until cancelled; batch jobs and starters go on. Raises OSError when no port can
         be opened, JournalError when nothing can be stored."""
-        self._starter = placeholders.install_starter(self._place)
-        self._works = {
-            account: AccountWork(
-                account,
-                self._place,
-                self._ports.hands,
-                starter=self._starter,
-                spool=self._place.root / COLLECTED,
-            )
-            for account in self._place.works
-        }
-        self.port = await self._starters.listen(self._listen, self._store.port)
+        self._command = placeholders.install_starter(self._place)
+        self.port = await self._starters.listen(
+            self._listen, self._port or self._store.port, is_fixed=self._port > 0
+        )
         self._store.set_port(self.port)
         try:
             # One thread: transactions keep the order of the batches.
@@ -255,28 +245,13 @@ class Claims:
 
     def folder(self, claim: ClaimId) -> Path:
         """The working directory of the claim's program."""
-        return self._place.folder(claim, self.account(claim))
+        return self._place.folder(claim)
 
-    def account(self, claim: ClaimId) -> str:
-        """The account that the claim runs as; empty for the agent's own."""
-        known = self._table.claims.get(claim)
-        return "" if known is None else known.account
-
-    def account_work(self, claim: ClaimId) -> AccountWork | None:
-        """The work folders of the claim's account; None where it is the agent's own, or one that
-        the configuration names no more."""
-        return self._works.get(self.account(claim))
-
-    async def read_log(self, request: LogRequest) -> LogChunk | None:
-        """What a claim's program wrote, also after the claim was forgotten (not for an account's);
-        None when it is gone."""
-        claim = ClaimId(request.claim)
+    def log_source(self, claim: ClaimId) -> LogSource | None:
+        """Where the claim's output is, also after it was forgotten; None when it is gone."""
         known = self._book.stored.get(claim)
         is_ended = known is None or isinstance(known.state, Gone | Collecting)
-        return await self._work(claim).read_log(request, is_ended=is_ended)
-
-    def _work(self, claim: ClaimId) -> Work:
-        return self.account_work(claim) or self._own_work
+        return placeholders.log_source(claim, self._place, is_ended=is_ended)
 
     # The pump ------------------------------------------------------------------------------------
 
@@ -361,10 +336,17 @@ class Claims:
         is_wish = False
         async with self._turn(claim.id):
             try:
-                plan = await asyncio.to_thread(self._plan, claim)
-                is_wish = plan.placeholder.has_wishes()
-                await self._work(claim.id).prepare(plan)
-                await self._manager.submit(plan.placeholder)
+                placeholder = await asyncio.to_thread(
+                    placeholders.prepare,
+                    claim,
+                    self._place,
+                    command=self._command,
+                    port=self.port,
+                    leases=self._leases,
+                    input_path=self._ports.input_path(claim.hold),
+                )
+                is_wish = placeholder.has_wishes()
+                await self._manager.submit(placeholder)
             except LocalManagerError as error:
                 is_refused = is_wish or isinstance(error, RequestRefusedError)
                 self._submit_failed(
@@ -375,19 +357,6 @@ class Claims:
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._book.submitted(claim.id)
-
-    def _plan(self, claim: Claim) -> Plan:
-        if claim.account and claim.account not in self._place.works:
-            raise AccountError(f"as {claim.account}: accounts.map names it no more")
-        assert self._starter is not None
-        return placeholders.plan(
-            claim,
-            self._place,
-            starter=self._starter,
-            port=self.port,
-            leases=self._leases,
-            input_path=self._ports.input_path(claim.hold),
-        )
 
     def _submit_failed(
         self, claim: ClaimId, reason: str, *, is_transient: bool, is_refused: bool = False
@@ -417,7 +386,7 @@ class Claims:
 
     async def _batch_ended(self, entry: Ended) -> None:
         claim = ClaimId(entry.claim)
-        record = await self._work(claim).record(claim)
+        record = await asyncio.to_thread(placeholders.read_record, claim, self._place)
         self._tell(
             BatchEnded(
                 claim=claim,
@@ -435,6 +404,28 @@ class Claims:
             except OSError as error:
                 reason = str(error)
         self._tell(Collected(claim=claim.id, reason=reason))
+
+    def _ask_mirror(
+        self,
+        claim: ClaimId,
+        nonce: str,
+        question: Message,
+        answer: Callable[[Message], None],
+    ) -> None:
+        self._group.create_task(self._answer_courier(claim, nonce, question, answer))
+
+    async def _answer_courier(
+        self,
+        claim: ClaimId,
+        nonce: str,
+        question: Message,
+        answer: Callable[[Message], None],
+    ) -> None:
+        try:
+            said = await self._mirror.answer(claim, nonce, question)
+        except (ValueError, KeyError) as error:
+            said = {"ok": False, "error": str(error)}
+        answer(said)
 
     # At the start, and from time to time ---------------------------------------------------------
 
@@ -459,7 +450,7 @@ class Claims:
         for claim in self._restored:
             entry = listed.get(claim)
             if entry is None:
-                record = await self._work(claim).record(claim)
+                record = await asyncio.to_thread(placeholders.read_record, claim, self._place)
                 self._tell(BatchUnlisted(claim=claim, record=record))
             elif isinstance(entry, Ended):
                 await self._batch_ended(entry)
@@ -471,13 +462,22 @@ class Claims:
         """Removes the folders of claims that were forgotten `keep_s` ago."""
         while math.isfinite(self._keep_s):
             known = {folder_name(claim) for claim in self._table.claims}
-            before = self._ports.unix_clock() - self._keep_s
-            works: list[Work] = [self._own_work, *self._works.values()]
-            for work in works:
-                try:
-                    await work.sweep(known, before)
-                except AccountError as error:
-                    log.warning("work_folders.not_swept", reason=str(error))
-            # What an account does for us may leave a line in the site's logs.
-            often_s = ACCOUNT_SWEEP_S if self._works else SWEEP_S
-            await asyncio.sleep(min(often_s, max(1.0, self._keep_s)))
+            await asyncio.to_thread(self._remove_old, known)
+            await asyncio.sleep(min(SWEEP_S, max(1.0, self._keep_s)))
+
+    def _remove_old(self, known: Iterable[str]) -> None:
+        kept = {*known, placeholders.STARTERS}
+        before = self._ports.unix_clock() - self._keep_s
+        for folder in sorted(self._place.root.iterdir()):
+            try:
+                is_old = folder.is_dir() and _touched_at(folder) < before
+            except OSError:
+                continue  # going away by itself
+            if is_old and folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _touched_at(folder: Path) -> float:
+    """When the starter last wrote, in wall-clock time."""
+    state = folder / placeholders.STATE_FOLDER
+    return max(folder.stat().st_mtime, state.stat().st_mtime if state.is_dir() else 0.0)

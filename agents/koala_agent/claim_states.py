@@ -113,8 +113,7 @@ BOUND = (Granted, Armed, Passed)
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """One claim as it is stored. `values` are what its processes have put for the others, `address`
-    and `hosts` where its starter checked in; `account` is the one that it runs as, empty for the
-    agent's own."""
+    and `hosts` where its starter checked in."""
 
     hold: Hold
     secret: str
@@ -123,7 +122,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, str] = {}
     address: str = ""
     hosts: Hosts = ()
-    account: str = ""
 
     @property
     def id(self) -> ClaimId:

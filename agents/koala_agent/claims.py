@@ -240,9 +240,7 @@ class ClaimTable:
             self._say(TellDaemon(message=_gone(hold.claim, end)))
         else:
             state = Asked(grace_until=self._now + self._grace_s(hold))
-            account = self._limits.accounts.get(hold.owner, "")
-            claim = Claim(hold=hold, secret=order.secret, state=state, account=account)
-            self._put(claim)
+            claim = self._put(Claim(hold=hold, secret=order.secret, state=state))
             self._say(Submit(claim=claim))
 
     def _grace_s(self, hold: Hold) -> float:

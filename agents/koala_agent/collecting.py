@@ -8,14 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from koala_agent.claim_states import Claim
-from koala_agent.files.names import is_name
 from koala_agent.files.orders import Uploaded, UploadOrder
 
-OUTPUTS, LOGS = "outputs", "logs"
-"""Where `AccountWork.fetch` puts what it copies, below the claim's part of the spool."""
 
-
-def upload_order(claim: Claim, folder: Path, relay: str) -> UploadOrder:
+def upload_order(claim: Claim, folder: Path, *, relay: str) -> UploadOrder:
     """The order for one claim. Logs that nobody wrote to are not worth a file."""
     program = claim.hold.program
     directory = folder / program.directory
@@ -28,35 +24,6 @@ def upload_order(claim: Claim, folder: Path, relay: str) -> UploadOrder:
         outputs=program.output_files,
         logs={name: path for name, path in _logs(claim, folder, directory) if _has_bytes(path)},
     )
-
-
-def wanted_files(claim: Claim, folder: Path) -> dict[str, Path]:
-    """The same files of a claim that runs as an account, by the place that each gets in the agent's
-    own spool."""
-    program = claim.hold.program
-    directory = folder / program.directory
-    outputs = {f"{OUTPUTS}/{n}": directory / n for n in program.output_files if is_name(n)}
-    return outputs | {f"{LOGS}/{name}": path for name, path in _logs(claim, folder, directory)}
-
-
-def fetched_order(claim: Claim, fetched: dict[str, Path], spool: Path, relay: str) -> UploadOrder:
-    """The order for what was fetched from an account."""
-    logs = {name.removeprefix(f"{LOGS}/"): path for name, path in fetched.items()}
-    return UploadOrder(
-        claim=claim.id,
-        label=claim.hold.program.label,
-        token=claim.hold.store_token,
-        relay=relay,
-        folder=spool / OUTPUTS,
-        outputs=claim.hold.program.output_files,
-        logs={n: path for n, path in logs.items() if "/" not in n and _has_bytes(path)},
-    )
-
-
-def not_fetched(claim: Claim, fetched: dict[str, Path]) -> str:
-    """Which outputs an account did not have."""
-    names = [n for n in claim.hold.program.output_files if f"{OUTPUTS}/{n}" not in fetched]
-    return f"missing: {', '.join(names)}" if names else ""
 
 
 def missing(results: tuple[Uploaded, ...]) -> str:

@@ -19,6 +19,7 @@ from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
 import msgspec
 
 from koala.errors import ConfigError
+from koala.wire.tls import is_loopback
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -30,10 +31,6 @@ Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f
 """host:port; an IPv6 address stands in brackets."""
 
 
-UserText = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-AccountText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")]
-
-
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of the file; a key that it does not know is an error."""
 
@@ -41,13 +38,15 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class AgentTable(Table, frozen=True):
     """Who this agent is and whom it dials.
 
-    A daemon silent for `silence_s` is cut and dialled again. Work folders of ended and acknowledged
+    A daemon silent for `silence_s` is cut and dialled again. With `plain` nothing is encrypted, and
+    the daemon is on this machine. Work folders of ended and acknowledged
     claims are removed after `keep_s`.
     """
 
     site: SiteNameText
     daemon: Endpoint
     state_dir: str
+    plain: bool = False
     silence_s: Annotated[float, msgspec.Meta(ge=0.2, le=3600)] = 15.0
     keep_s: Amount = 3600.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -75,31 +74,14 @@ class SiteTable(Table, frozen=True):
 
 
 class AccountsTable(Table, frozen=True):
-    """Whose claims are taken, and as whom they run.
+    """Whose claims are taken, and as whom they run: this agent's own account.
 
     In mode `user` those of one grid user, by default the one with the account's name; in mode
-    `anyone` everybody's, which is for grids of a single person and for trying out: both run as
-    this agent's own account. In mode `site` those of the users in `map`, each as the account that
-    it says, whose uid is at least `uid_min` or whose name is in `system`; `become` are the words
-    before a command of an account, none for a root that does it by itself; `work` is the folder of
-    the account's claims.
+    `anyone` everybody's, which is for grids of a single person and for trying out.
     """
 
-    mode: Literal["user", "site", "anyone"] = "user"
+    mode: Literal["user", "anyone"] = "user"
     user: str = ""
-    map: dict[UserText, AccountText] = {}
-    uid_min: Annotated[int, msgspec.Meta(ge=1)] = 1000
-    system: tuple[AccountText, ...] = ()
-    become: tuple[str, ...] = ()
-    work: str = "{home}/.koala/{site}"
-
-
-ACCOUNT_KEYS: dict[str, tuple[str, ...]] = {
-    "user": ("user",),
-    "site": ("map", "uid_min", "system", "become", "work"),
-    "anyone": (),
-}
-"""Which keys mean anything in which mode."""
 
 
 class LRMTable(Table, frozen=True):
@@ -174,10 +156,19 @@ class FilesTable(Table, frozen=True):
 
 
 class StarterTable(Table, frozen=True):
-    """How starters reach this agent, and the interpreter that runs them on compute nodes."""
+    """How starters reach this agent, and the interpreter that runs them on compute nodes.
+
+    `addresses` are tried in turn; none means `listen`, or this machine's name. `port` 0 is a free
+    one, the same after each restart. Without a `shared` file system batch jobs carry all that a
+    starter needs, work in a folder of their own below `scratch`, and bring files by its line.
+    """
 
     listen: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    addresses: tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s:/]+$|^[0-9A-Fa-f:]+$")], ...] = ()
     python: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    shared: bool = True
+    scratch: Annotated[str, msgspec.Meta(pattern=r"^$|^/[^\n]*$")] = ""
 
 
 class Config(Table, frozen=True):
@@ -214,7 +205,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {_explain(str(error), tree)}") from error
     _check(config, source)
-    _check_accounts(config, source, given=tree.get("accounts", {}))
+    _check_accounts(config, source)
     _check_manager(config, source, given=tree.get("lrm", {}))
     return _with_paths(config, folder)
 
@@ -233,6 +224,13 @@ def _check(config: Config, source: str) -> None:
         if math.isnan(value) or (math.isinf(value) and key != "longest_hold_s"):
             _refuse(source, key=f"{table}.{key}", value=value, allowed="a finite number")
     _check_sizes(config, source)
+    if config.agent.plain and not is_loopback(config.agent.daemon):
+        _refuse(
+            source,
+            key="agent.daemon",
+            value=config.agent.daemon,
+            allowed="a loopback address, as 127.0.0.1:7740, with agent.plain = true",
+        )
     for key, endpoint in (
         ("agent.daemon", config.agent.daemon),
         ("files.serve", config.files.serve),
@@ -241,48 +239,18 @@ def _check(config: Config, source: str) -> None:
             _refuse(source, key=key, value=endpoint, allowed="a port from 0 to 65535")
 
 
-def _check_accounts(config: Config, source: str, *, given: object) -> None:
-    """Whose claims are taken is said once, and folders do not depend on where we run."""
+def _check_accounts(config: Config, source: str) -> None:
+    """Whose claims are taken is said once, and programs' folders do not depend on where we run."""
     accounts, owner = config.accounts, config.site.owner
-    for key in given if isinstance(given, dict) else ():
-        if key != "mode" and key not in ACCOUNT_KEYS[accounts.mode]:
-            allowed = ", ".join(ACCOUNT_KEYS[accounts.mode]) or "none"
-            message = (
-                f"{source}: accounts.{key} means nothing with mode = {accounts.mode!r}: allowed are"
-                f" {allowed}"
-            )
-            raise ConfigError(message)
-    if accounts.mode == "site":
-        _check_site_mode(accounts, owner, source)
-        if config.lrm.kind == "emulated" and accounts.become:
-            # What sudo has started is root's, and not the agent's to end.
-            allowed = "none with lrm.kind = 'emulated': its agent must be root"
-            _refuse(source, key="accounts.become", value=list(accounts.become), allowed=allowed)
+    if accounts.mode == "anyone" and accounts.user:
+        allowed = "no user, since everybody's claims are taken (mode = 'anyone')"
+        _refuse(source, key="accounts.user", value=accounts.user, allowed=allowed)
     if accounts.user and owner not in ("", accounts.user):
         allowed = f"the user whose claims are taken, accounts.user = {accounts.user!r}"
         _refuse(source, key="site.owner", value=owner, allowed=allowed)
     for folder in config.site.executables:
         if not Path(folder).is_absolute():
             _refuse(source, key="site.executables", value=folder, allowed="absolute paths")
-
-
-def _check_site_mode(accounts: AccountsTable, owner: str, source: str) -> None:
-    if not accounts.map:
-        allowed = "at least one grid user with its account, as in alice = 'al1ce'"
-        _refuse(source, key="accounts.map", value=accounts.map, allowed=allowed)
-    if owner and owner not in accounts.map:
-        _refuse(source, key="site.owner", value=owner, allowed="a user of accounts.map, or none")
-    if accounts.become and not any("{account}" in word for word in accounts.become):
-        allowed = "words of which one has {account} in it"
-        _refuse(source, key="accounts.become", value=list(accounts.become), allowed=allowed)
-    try:
-        example = accounts.work.format(home="/home/a", account="a", site="s")
-    except (KeyError, IndexError, ValueError):
-        example = ""
-    is_apart = "{home}" in accounts.work or "{account}" in accounts.work
-    if not example.startswith("/") or not is_apart:
-        allowed = "an absolute path with {home} or {account} in it, and perhaps {site}"
-        _refuse(source, key="accounts.work", value=accounts.work, allowed=allowed)
 
 
 def _check_manager(config: Config, source: str, *, given: object) -> None:

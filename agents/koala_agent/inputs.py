@@ -19,7 +19,6 @@ from urllib.parse import unquote
 
 from koala.errors import LocalManagerError, SpecError
 from koala_agent.files.folders import UnusableFileError
-from koala_agent.giving import Giving
 from koala_agent.lrm.port import Idle, Listed, LocalManager, Placeholder
 from koala_agent.values import ClaimId, Hold
 
@@ -32,42 +31,30 @@ UNCLAIMED_S = 24 * 3600.0
 
 class Inputs:
     """Paths of inputs. `replica` finds a file of the site, `copy` says where a transfer's file is
-    or will be, `folder` is the claim's own. For a claim that runs as an account (`account` says
-    which, empty for the agent's own) all is copied into its folder, by `giving`."""
+    or will be, `folder` is the claim's own."""
 
     def __init__(
         self,
         *,
         replica: Callable[[str], Path],
         copy: Callable[[str], Path],
-        folder: Callable[[ClaimId, str], Path],
-        account: Callable[[Hold], str] = lambda _: "",
-        giving: Giving | None = None,
+        folder: Callable[[ClaimId], Path],
     ) -> None:
         self._replica = replica
         self._copy = copy
         self._folder = folder
-        self._account = account
-        self._giving = giving
 
     def path(self, hold: Hold) -> str:
         """What the program is told; empty without an input. Raises LocalManagerError when the
         replica is not there."""
-        if not hold.inputs and not hold.local_input:
-            return ""
-        if self._account(hold):
-            return str(self._chunk(hold))
         if hold.inputs:
             return str(self._copy(hold.inputs[0]))
+        if not hold.local_input:
+            return ""
         return str(self._chunk(hold) if _is_part(hold) else self._find(hold))
 
     async def prepare(self, hold: Hold) -> None:
-        """Copies the part of a replica that the program reads, or for an account all that is there.
-        Raises LocalManagerError."""
-        if self._account(hold) and (hold.inputs or hold.local_input):
-            assert self._giving is not None
-            await self._giving.prepare(hold)
-            return
+        """Copies the part of a replica that the program reads. Raises LocalManagerError."""
         if hold.inputs or not hold.local_input or not _is_part(hold):
             return
         source, target = self._find(hold), self._chunk(hold)
@@ -79,13 +66,8 @@ class Inputs:
             message = f"{hold.claim} reads a part of {hold.local_input!r}: {error}"
             raise LocalManagerError(message) from error
 
-    def source(self, hold: Hold, copy: Callable[[str], Path | None]) -> Path | None:
-        """The file that a claim reads as an account; None as long as its copy is not whole. Raises
-        LocalManagerError."""
-        return copy(hold.inputs[0]) if hold.inputs else self._find(hold)
-
     def _chunk(self, hold: Hold) -> Path:
-        return self._folder(hold.claim, self._account(hold)) / CHUNK_FILE
+        return self._folder(hold.claim) / CHUNK_FILE
 
     def _find(self, hold: Hold) -> Path:
         try:

@@ -15,16 +15,18 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import grpc
 import structlog
 
-from koala.errors import SpecError
+from koala.errors import ConfigError, SpecError, UnreachableError
+from koala.wire.tls import IdentityFile
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
+from koala_agent.dialling import dial, why_refused
 from koala_agent.session import (
     PROTOCOL,
     Apply,
@@ -125,10 +127,8 @@ class Wire:
     decode: Decode
     mark: Callable[[link_pb2.ToAgent], JournalMark | None] = lambda _: None
     queue_max: int = SEND_QUEUE_MAX
-
-    def channel(self) -> grpc.aio.Channel:
-        """A new channel, not connected yet."""
-        return grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
+    identity: IdentityFile | None = None
+    """What the site shows; None: plain text."""
 
 
 class Link:
@@ -167,6 +167,12 @@ class Link:
     def tell_site(self, figures: SiteFigures, *, is_owed: bool = False) -> None:
         """The site's figures, perhaps changed."""
         self._handle(SiteChanged(figures, is_owed=is_owed))
+
+    def redial(self, reason: str) -> None:
+        """Ends the connection in order, and dials anew."""
+        log.info("link.redialled", reason=reason)
+        for stream in self._streams.values():
+            stream.hang_up(is_orderly=True)
 
     def close(self, reason: str) -> None:
         """Says goodbye and makes `run` return."""
@@ -297,27 +303,36 @@ class _Stream:
 
     async def run(self, startable: Callable[[], int]) -> str:
         """Serves until the connection is gone or hung up; answers why."""
-        async with self._wire.channel() as channel, asyncio.TaskGroup() as group:
-            connecting = group.create_task(self._connect(channel))
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            connecting = group.create_task(self._connect(stack))
             ending = group.create_task(self._ended.wait())
             await asyncio.wait({connecting, ending}, return_when=asyncio.FIRST_COMPLETED)
-            is_connected = connecting.done() and not self._ended.is_set() and connecting.result()
+            is_in_time = connecting.done() and not self._ended.is_set()
+            channel = connecting.result() if is_in_time else None
             connecting.cancel()
-            if is_connected:
+            if channel is not None:
                 await self._converse(channel, startable, ending)
             ending.cancel()
         return self._reason
 
-    async def _connect(self, channel: grpc.aio.Channel) -> bool:
-        """Whether the daemon was reached, at the first try: further tries are the session's."""
+    async def _connect(self, stack: AsyncExitStack) -> grpc.aio.Channel | None:
+        """The connection, if the daemon was reached at the first try: further tries are the
+        session's."""
+        wire = self._wire
+        try:
+            channel = await dial(wire.target, wire.identity, options=CHANNEL_OPTIONS)
+        except (UnreachableError, ConfigError, OSError) as error:
+            self._reason = f"nobody answers at {wire.target}: {error}"
+            return None
+        await stack.enter_async_context(channel)
         state = channel.get_state(try_to_connect=True)
         while state in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING):
             await channel.wait_for_state_change(state)
             state = channel.get_state(try_to_connect=True)
         if state is grpc.ChannelConnectivity.READY:
-            return True
+            return channel
         await self._ask_why(channel)
-        return False
+        return None
 
     async def _ask_why(self, channel: grpc.aio.Channel) -> None:
         """A channel does not tell why it failed (nobody listens, a wrong certificate); a call on it
@@ -327,9 +342,18 @@ class _Stream:
         try:
             await call.read()
         except grpc.aio.AioRpcError as error:
-            self._reason += f": {error.details()}"
+            self._reason += f": {await self._refusal() or error.details()}"
         finally:
             call.cancel()
+
+    async def _refusal(self) -> str:
+        """What a handshake tells gRPC and gRPC does not tell us."""
+        if self._wire.identity is None:
+            return ""
+        try:
+            return await why_refused(self._wire.target, self._wire.identity)
+        except (UnreachableError, ConfigError, OSError) as error:
+            return str(error)
 
     async def _converse(
         self, channel: grpc.aio.Channel, startable: Callable[[], int], ending: asyncio.Task[bool]

@@ -58,10 +58,10 @@ def read_log(request: LogRequest, source: LogSource) -> LogChunk:
     """Reads once; errors are part of the answer, for the person who asked."""
     if request.stream not in STREAMS:
         allowed = ", ".join(STREAMS)
-        return not_read(request, f"no stream {request.stream[:40]!r}; allowed are {allowed}")
+        return _error(request, f"no stream {request.stream[:40]!r}; allowed are {allowed}")
     size_max = min(request.size_max or CHUNK_MAX_BYTES, CHUNK_MAX_BYTES)
     try:
-        for name in names_of(request, source):
+        for name in _names(request, source):
             with _opened(source.folder, name) as descriptor:
                 if descriptor is not None:
                     data = os.pread(descriptor, size_max, request.offset)
@@ -74,20 +74,18 @@ def read_log(request: LogRequest, source: LogSource) -> LogChunk:
                         is_over=source.is_ended and is_all,
                     )
     except OSError as error:
-        return not_read(request, f"{request.stream} of {request.claim}: {error.strerror or error}")
+        return _error(request, f"{request.stream} of {request.claim}: {error.strerror or error}")
     if source.is_ended:
         why = f"process {request.process} of {request.claim} wrote no {request.stream}"
-        return not_read(request, why)
+        return _error(request, why)
     return LogChunk(request=request.request, offset=request.offset)
 
 
-def not_read(request: LogRequest, error: str) -> LogChunk:
-    """The answer that says why there is no other."""
+def _error(request: LogRequest, error: str) -> LogChunk:
     return LogChunk(request=request.request, offset=request.offset, is_over=True, error=error)
 
 
-def names_of(request: LogRequest, source: LogSource) -> Iterator[str]:
-    """The files that may have what is asked for, in this order."""
+def _names(request: LogRequest, source: LogSource) -> Iterator[str]:
     if request.stream == "starter":
         yield source.starter_log
         return

@@ -1,4 +1,5 @@
-"""`koala-agent CONFIG.toml`: the process. It is wired together here and in `site.py`.
+"""`koala-agent CONFIG.toml`: the process, wired together here and in `site.py`; and `koala-agent
+join CONFIG.toml`, once before its first run.
 
 Exit status: 0 ended in order (jobs run on); 1 refused by the daemon, or the local manager or the
 state directory cannot be used; 2 wrong usage or configuration. Messages go to standard error.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
 import logging
 import os
 import signal
@@ -21,7 +23,9 @@ import structlog
 
 from koala.errors import ConfigError, KoalaError
 from koala.systemd import ServiceManager
+from koala.wire.tls import JoinToken
 from koala_agent.config import Config, read_config
+from koala_agent.joining import join
 from koala_agent.site import Site
 
 PID_FILE = "agent.pid"
@@ -31,7 +35,10 @@ log = structlog.get_logger()
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; answers its exit status."""
-    options = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["join"]:
+        return _join(words[1:])
+    options = _parser().parse_args(words)
     try:
         config = read_config(options.config)
     except ConfigError as error:
@@ -46,6 +53,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if expected is None or others is not None:
             raise
         return _fail_for(_first(expected))
+
+
+def _join(words: Sequence[str]) -> int:
+    """`koala-agent join CONFIG.toml`; the token comes by standard input, where no list of processes
+    shows it."""
+    options = _join_parser().parse_args(words)
+    try:
+        config = read_config(options.config)
+        if sys.stdin.isatty():
+            text = getpass.getpass("join token (not shown): ")
+        else:
+            text = sys.stdin.readline()
+        token = JoinToken.parse(text)
+        state_dir = Path(config.agent.state_dir)
+        path = asyncio.run(join(token, config.agent.site, state_dir))
+    except (KoalaError, OSError, EOFError) as error:
+        return _fail_for(error)
+    sys.stderr.write(f"koala-agent: {config.agent.site} has joined; its certificate is in {path}\n")
+    return 0
 
 
 async def serve(config: Config) -> int:
@@ -124,12 +150,26 @@ def own_version() -> str:
         return "uninstalled"
 
 
+def _join_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="koala-agent join",
+        description=(
+            "Gets the certificate by which this site is known to the daemon. The join token comes "
+            "by standard input, as `koala site add` prints it; it can be used once. The private "
+            "key is made here and stays here."
+        ),
+    )
+    parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the configuration")
+    return parser
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="koala-agent",
         description=(
             "The agent of one site: dials the koala daemon, registers the site, and runs claims "
-            "through the site's local resource manager. One agent for each state directory."
+            "through the site's local resource manager. One agent for each state directory. "
+            "`koala-agent join CONFIG.toml` gets the site's certificate first."
         ),
         epilog=(
             "SIGTERM and SIGINT end the agent in order: the daemon is told, and jobs run on; the "

@@ -16,12 +16,13 @@ import math
 import os
 import py_compile
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
 from koala_agent import values
+from koala_agent.bodies import archive, body
 from koala_agent.claim_states import Claim
 from koala_agent.logs import LogSource
 from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
@@ -40,23 +41,25 @@ STATE_FOLDER = ".koala"
 STARTERS = ".starter"
 """Where starters are installed, among the claims' folders."""
 BOOT = """\
-import sys
-sys.path.insert(0, __file__.rpartition("/")[0])
+import os, sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from koala_agent.starter.carrier import main
 sys.exit(main(sys.argv))
 """
 RECORD_MAX_BYTES = 1024 * 1024
+DELIVER_S = 60.0
+"""What a batch job's time limit leaves for bringing files back, where that takes any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where claims live at this site, and how their starters find the agent.
 
-    `root` holds a folder for each claim and must be seen by the compute nodes. `python` None means
+    `root` holds a folder for each claim; compute nodes see it too if it is `shared`, else they make
+    folders in `scratch` (by default what they have for such). `python` None means
     the interpreter of this agent, for which the starter is compiled ahead. `manager` says what kind
     of allocation starters find themselves in, `launcher` how the site starts an MPI program.
-    `executables` are the folders of the programs that it starts; none: any. `works` are the folders
-    of accounts by name, which hold folders of claims as `root` does.
+    `executables` are the folders of the programs that it starts; none: any.
     """
 
     root: Path
@@ -67,52 +70,23 @@ class Place:
     manager: str = ""
     launcher: tuple[str, ...] = ()
     executables: tuple[str, ...] = ()
-    works: Mapping[str, Path] = field(default_factory=dict)
+    shared: bool = True
+    scratch: str = ""
 
-    def root_of(self, account: str) -> Path:
-        """The folder of all claims of an account; empty is the agent's own."""
-        return self.works[account] if account else self.root
-
-    def folder(self, claim: ClaimId, account: str = "") -> Path:
+    def folder(self, claim: ClaimId) -> Path:
         """The claim's folder."""
-        return self.root_of(account) / folder_name(claim)
+        return self.root / folder_name(claim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Starter:
-    """The starter as it is installed among the agent's own claims; another root may hold a copy at
-    the same `place`."""
-
-    root: Path
-    place: str
-    name: str
-    python: str
-
-    @property
-    def folder(self) -> Path:
-        """Where it is."""
-        return self.root / self.place
-
-    def command(self, root: Path) -> tuple[str, ...]:
-        """The beginning of its command, from the copy in this root."""
-        return (self.python, "-I", "-S", str(root / self.place / self.name))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is to be written for a claim, and then submitted."""
-
-    folder: Path
-    spec: dict[str, object]
-    placeholder: Placeholder
-
-
-def install_starter(place: Place) -> Starter:
-    """Puts the starter where compute nodes see it.
+def install_starter(place: Place) -> tuple[str, ...]:
+    """Puts the starter where compute nodes see it; answers the beginning of its command. Where they
+    see nothing, batch jobs carry it.
 
     In a folder of its own for each version: batch jobs that wait go on with the one that they were
     submitted with, and none finds one half replaced.
     """
+    if not place.shared:
+        return ("/bin/sh",)
     modules = _modules()
     is_compiled = place.python is None
     mark = hashlib.sha256(repr((modules, is_compiled, sys.version)).encode()).hexdigest()[:16]
@@ -125,12 +99,14 @@ def install_starter(place: Place) -> Starter:
         for module, text in modules:
             _install(package / module, text, is_compiled=is_compiled)
         _install(folder / "starter.py", BOOT, is_compiled=is_compiled)
-    return Starter(
-        root=place.root,
-        place=f"{STARTERS}/{mark}",
-        name=name,
-        python=place.python or sys.executable,
-    )
+    return (place.python or sys.executable, "-I", "-S", str(folder / name))
+
+
+@cache
+def _archive() -> str:
+    """The starter, for machines that see nothing of ours."""
+    modules = {f"koala_agent/starter/{name}": text for name, text in _modules()}
+    return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
 
 
 def _modules() -> tuple[tuple[str, str], ...]:
@@ -152,29 +128,41 @@ def _install(target: Path, text: str, *, is_compiled: bool) -> None:
         new.replace(target)
 
 
-def plan(
+def prepare(
     claim: Claim,
     place: Place,
     *,
-    starter: Starter,
+    command: tuple[str, ...],
     port: int,
     leases: Leases,
     input_path: str,
-) -> Plan:
-    """What a claim submits. Raises OSError, and NotAllowedError for a program that the site does
-    not start."""
+) -> Placeholder:
+    """Makes the claim's folder and specification, and answers its batch job. Raises OSError, and
+    NotAllowedError for a program that the site does not start."""
     program = permitted(claim.hold.program, place.executables)
-    folder = place.folder(claim.id, claim.account)
+    folder = place.folder(claim.id)
+    state = folder / STATE_FOLDER
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = state / "spec.json"
     spec = specification(
         claim, place, program=program, port=port, leases=leases, input_path=input_path
     )
+    new = path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(spec, file)
+    new.replace(path)
+    text = ""
+    if not place.shared:
+        python = place.python or sys.executable
+        text = body(spec, archive=_archive(), python=python, scratch=place.scratch)
     wall_time_s = program.wall_time_s if program.wall_time_s > 0 else math.inf
-    command = starter.command(place.root_of(claim.account))
-    placeholder = Placeholder(
+    return Placeholder(
         claim=claim.id,
         processors=claim.hold.processors,
-        time_limit_s=claim.hold.hold_s + wall_time_s + leases.kill_s,
-        argv=(*command, str(folder / STATE_FOLDER / "spec.json")),
+        time_limit_s=claim.hold.hold_s + wall_time_s + leases.kill_s + (DELIVER_S if text else 0),
+        argv=command if text else (*command, str(path)),
+        body=text,
         may_kill=claim.hold.may_kill,
         directory=folder,
         queue=program.queue,
@@ -182,21 +170,7 @@ def plan(
         hosts=program.hosts,
         memory_min_mb=program.memory_min_mb,
         processes=program.processes,
-        account=claim.account,
     )
-    return Plan(folder=folder, spec=spec, placeholder=placeholder)
-
-
-def write_plan(plan: Plan) -> None:
-    """Makes the claim's folder and specification. Raises OSError."""
-    state = plan.folder / STATE_FOLDER
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = state / "spec.json"
-    new = path.with_suffix(".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(plan.spec, file)
-    new.replace(path)
 
 
 def specification(
@@ -226,7 +200,7 @@ def specification(
         "claim": claim.id,
         "secret": claim.secret,
         "agents": [[address, port] for address in place.agents],
-        "folder": str(place.folder(claim.id, claim.account)),
+        "folder": str(place.folder(claim.id)),
         "executable": program.executable,
         "arguments": program.arguments,
         "environment": program.environment,
@@ -248,6 +222,9 @@ def specification(
         "no_barrier": hold.no_barrier,
         "input": input_path,
         "bundle": values.bundle(claim.id, (itself,)),
+        "shared": place.shared,
+        "fetches": bool(input_path) and not place.shared,
+        "outputs": program.output_files,
     }
 
 
@@ -255,11 +232,8 @@ def log_source(claim: ClaimId, place: Place, *, is_ended: bool) -> LogSource | N
     """Where the claim's output is; None when its folder is gone."""
     folder = place.folder(claim)
     spec = _read(folder / STATE_FOLDER / "spec.json")
-    return None if spec is None else log_source_of(spec, folder, is_ended=is_ended)
-
-
-def log_source_of(spec: dict[str, object], folder: Path, *, is_ended: bool) -> LogSource:
-    """The same of what the claim's specification says."""
+    if spec is None:
+        return None
     directory = str(spec.get("directory", ""))
     named = [(stream, str(spec.get(stream, ""))) for stream in ("stdout", "stderr")]
     return LogSource(
@@ -273,13 +247,7 @@ def log_source_of(spec: dict[str, object], folder: Path, *, is_ended: bool) -> L
 def read_record(claim: ClaimId, place: Place) -> StarterRecord | None:
     """What the claim's starter wrote down; None when it wrote nothing that can be read."""
     state = place.folder(claim) / STATE_FOLDER
-    return record_of(_read(state / "passed.json"), _read(state / "end.json"))
-
-
-def record_of(
-    passed: dict[str, object] | None, ended: dict[str, object] | None
-) -> StarterRecord | None:
-    """The same of what its two files say; None for one that cannot be read."""
+    passed, ended = _read(state / "passed.json"), _read(state / "end.json")
     try:
         passed_at = None if passed is None else _amount(passed, "passed_at")
         end = None if ended is None else end_of(ended["end"])
@@ -329,15 +297,7 @@ def _read(path: Path) -> dict[str, object] | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            return object_of(file.read(RECORD_MAX_BYTES))
-    except OSError:
-        return None
-
-
-def object_of(text: bytes) -> dict[str, object] | None:
-    """The JSON object in a text; None when it is anything else."""
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+            content = json.loads(file.read(RECORD_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

@@ -12,37 +12,28 @@ import os
 import pwd
 import secrets
 import socket
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from random import Random
-from typing import BinaryIO
 
 import msgspec
 import structlog
 
 from koala.errors import LocalManagerError
+from koala.wire.tls import IdentityFile
 from koala_agent import clock, codec, values
 from koala_agent.accounts import served
 from koala_agent.carrier import Claims, Ports, check_outputs
 from koala_agent.claim_states import Claim
-from koala_agent.collecting import (
-    fetched_order,
-    missing,
-    not_fetched,
-    upload_order,
-    wanted_files,
-)
+from koala_agent.collecting import missing, upload_order
 from koala_agent.config import Config, LRMTable, largest_local_job
 from koala_agent.files.carrier import Files, FilesSettings
 from koala_agent.files.incoming import Incoming
-from koala_agent.files.orders import FetchOrder, Report, ServeOrder, TransferFinished, UploadOrder
+from koala_agent.files.orders import FetchOrder, ServeOrder
 from koala_agent.files.rates import RateLimits
-from koala_agent.giving import Giving
-from koala_agent.hands import AccountError, Hands
-from koala_agent.inputs import CHUNK_FILE, UNCLAIMED_S, InputManager, Inputs, finished_copies
+from koala_agent.inputs import UNCLAIMED_S, InputManager, Inputs, finished_copies
+from koala_agent.joining import Renewal, find_identity
 from koala_agent.link import Link, Wire
-from koala_agent.logs import LogChunk, LogRequest, not_read
+from koala_agent.logs import LogChunk, LogRequest, read_log
 from koala_agent.lrm.batch import BatchManager, BatchSettings
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
@@ -87,29 +78,26 @@ class Site:
         self._version = version
         self._served = served(config)
         state = Path(config.agent.state_dir)
+        self._identity = None if config.agent.plain else find_identity(state, config.agent.site)
         self._spool = state / "transfers" / "incoming"
         self._store = Store(state)
-        self._files = Files(_files_settings(config), self._take_file_report)
+        self._files = Files(_files_settings(config, self._identity), self._take_file_report)
         place = Place(
             root=state / "claims",
             site=config.agent.site,
             address=_address(config),
-            agents=_agent_addresses(config.starter.listen),
+            agents=config.starter.addresses or _agent_addresses(config.starter.listen),
             python=config.starter.python,
             manager=config.lrm.kind,
             launcher=config.lrm.launcher,
+            shared=config.starter.shared,
+            scratch=config.starter.scratch,
             executables=config.site.executables,
-            works={name: Path(found.work) for name, found in self._served.found.items()},
-        )
-        self._giving = Giving(
-            give=self._give, source=lambda hold: self._inputs.source(hold, self._files.path)
         )
         self._inputs = Inputs(
             replica=self._files.local_path,
             copy=Incoming(self._spool).path,
             folder=place.folder,
-            account=self._account_of,
-            giving=self._giving,
         )
         self._manager = InputManager(self._local_manager(), self._inputs, self._hold_of)
         self._claims = Claims(
@@ -122,7 +110,6 @@ class Site:
                 unix_clock=clock.unix_now,
                 input_path=self._inputs.path,
                 collect=self._collect,
-                hands=Hands(self._served.entries, python=config.starter.python),
             ),
             limits=values.Limits(
                 grace_s=config.site.grace_s,
@@ -130,10 +117,10 @@ class Site:
                 hold_max_s=config.site.longest_hold_s,
                 users=self._served.users,
                 users_key=self._served.key,
-                accounts=self._served.accounts,
                 collect_max_s=COLLECT_MAX_S,
             ),
             listen=config.starter.listen,
+            port=config.starter.port,
             keep_s=config.agent.keep_s,
         )
         self._link = self._make_link()
@@ -160,6 +147,10 @@ class Site:
                 await self._manager.opened()
                 await self._look()
                 helpers.append(group.create_task(self._tell_figures()))
+                if self._identity is not None:
+                    daemon = self._config.agent.daemon
+                    renewal = Renewal(self._identity, daemon, redial=self._link.redial)
+                    helpers.append(group.create_task(renewal.run()))
                 finish = await self._link.run()
                 await self._manager.close()
                 for helper in helpers:
@@ -230,8 +221,6 @@ class Site:
             case values.Acknowledge() as acknowledge:
                 self._drop_inputs(acknowledge.claim)
                 self._claims.order(acknowledge)
-            case values.Arm() as arm if not self._may_arm(arm):
-                pass  # it is lost, and the daemon arms again
             case (
                 values.TryPaths()
                 | values.Arm()
@@ -274,33 +263,8 @@ class Site:
         if isinstance(message, values.Report):
             self._figures_due.set()
 
-    def _take_file_report(self, report: Report) -> None:
-        if isinstance(report, TransferFinished) and self._served.accounts:
-            self._group.create_task(self._tell_finished(report))
-        else:
-            self._link.tell(report)
-
-    async def _tell_finished(self, report: TransferFinished) -> None:
-        """What an account reads it has before the daemon knows of it."""
-        self._link.tell(await self._giving.finished(report, list(self._claims.claims.values())))
-
-    async def _give(self, claim: values.ClaimId, file: BinaryIO, size: int) -> None:
-        work = self._claims.account_work(claim)
-        if work is not None:
-            await work.give(claim, CHUNK_FILE, file, size)
-
-    def _account_of(self, hold: values.Hold) -> str:
-        return self._served.accounts.get(hold.owner, "")
-
-    def _may_arm(self, arm: values.Arm) -> bool:
-        """Not before the program, which runs as an account, has its input."""
-        hold = self._hold_of(arm.claim)
-        if hold is None or not self._account_of(hold) or not (hold.inputs or hold.local_input):
-            return True
-        if not self._giving.is_given(arm.claim):
-            self._group.create_task(self._giving.try_again(hold))
-            return False
-        return True
+    def _take_file_report(self, report: object) -> None:
+        self._link.tell(report)
 
     def _take_local_news(self, news: Listed | Idle) -> None:
         if isinstance(news, Idle):
@@ -312,28 +276,11 @@ class Site:
     async def _collect(self, claim: Claim, folder: Path) -> str:
         """Outputs and logs go to the spool; what of the outputs did not get there."""
         await self._welcomed.wait()  # the daemon says where its relay is
-        work = self._claims.account_work(claim.id)
-        if work is None:
-            reason = await self._upload(partial(upload_order, claim, folder))
-            # A daemon without a relay leaves them here.
-            return await check_outputs(claim, folder) if reason is None else reason
-        try:
-            fetched = await work.fetch(claim.id, wanted_files(claim, folder))
-            spool = work.spool(claim.id)
-            reason = await self._upload(partial(fetched_order, claim, fetched, spool))
-            return not_fetched(claim, fetched) if reason is None else reason
-        except AccountError as error:
-            return str(error)
-        finally:
-            await asyncio.to_thread(work.discard, claim.id)
-
-    async def _upload(self, order_for: Callable[[str], UploadOrder]) -> str | None:
-        """What did not get to the relay; None when there is none."""
         while True:
             if not self._files.relay:
-                return None
+                return await check_outputs(claim, folder)  # a daemon without one leaves them here
             sessions = self._sessions
-            order = await asyncio.to_thread(order_for, self._files.relay)
+            order = upload_order(claim, folder, relay=self._files.relay)
             reason = missing(await self._files.upload(order))
             if not reason or (self._link.is_live and sessions == self._sessions):
                 return reason
@@ -375,21 +322,17 @@ class Site:
 
     async def _answer_log(self, request: LogRequest) -> None:
         async with self._logs:
-            chunk = await self._read_log(request)
-            if chunk is None:
+            source = self._claims.log_source(values.ClaimId(request.claim))
+            if source is None:
                 chunk = LogChunk(
                     request=request.request,
                     offset=request.offset,
                     is_over=True,
                     error=f"{self._config.agent.site} has no logs of {request.claim} (any more)",
                 )
+            else:
+                chunk = await asyncio.to_thread(read_log, request, source)
             self._link.tell(chunk)
-
-    async def _read_log(self, request: LogRequest) -> LogChunk | None:
-        try:
-            return await self._claims.read_log(request)
-        except AccountError as error:
-            return not_read(request, str(error))
 
     def _hold_of(self, claim: str) -> values.Hold | None:
         known = self._claims.claims.get(values.ClaimId(claim))
@@ -422,7 +365,6 @@ class Site:
                     seed=config.lrm.seed,
                     load=_load(config),
                     may_kill_local=config.lrm.may_kill_local,
-                    entries=self._served.entries,
                 )
                 return EmulatedLocalManager(settings, tell=self._take_local_news, clock=clock.now)
             case _:
@@ -432,7 +374,6 @@ class Site:
                     scope=secrets.token_hex(4),
                     poll_s=config.lrm.poll_s,
                     account=pwd.getpwuid(os.geteuid()).pw_name,
-                    accounts=tuple(self._served.found),
                 )
                 return BatchManager(
                     batch,
@@ -440,7 +381,6 @@ class Site:
                     Shell(
                         environment=plain_environment(config.lrm.environment),
                         limit_s=config.lrm.command_limit_s,
-                        entries=self._served.entries,
                     ),
                     tell=self._take_local_news,
                     clock=clock.now,
@@ -460,6 +400,7 @@ class Site:
             encode=lambda message: codec.encode(message, self._facts()),
             decode=codec.decode,
             mark=codec.mark_of,
+            identity=self._identity,
         )
         return Link(session, wire, self, clock=clock.now)
 
@@ -474,7 +415,6 @@ class Site:
             address=_address(config) if config.lrm.kind == "emulated" else config.site.address,
             serves=self._serves(),
             owner=self._served.owner,
-            users=tuple(sorted(self._served.accounts)),
             honours=self._manager.honours,
             may_kill_local=config.lrm.may_kill_local,
             mips=config.site.mips,
@@ -520,12 +460,13 @@ def _load(config: Config) -> LoadParameters | None:
     return LoadParameters(**given, speed=config.lrm.speed)
 
 
-def _files_settings(config: Config) -> FilesSettings:
+def _files_settings(config: Config, identity: IdentityFile | None) -> FilesSettings:
     return FilesSettings(
         site=config.agent.site,
         store=Path(config.files.store),
         state=Path(config.agent.state_dir) / "transfers",
         serve=config.files.serve,
+        identity=identity,
         rates=RateLimits(default=config.files.rate, by_site=config.files.rates),
         fetches_max=config.files.concurrent,
         readers_max=2 * config.files.concurrent,

@@ -3,7 +3,8 @@
 A connection begins with a hello that names the claim and shows its secret; until then nothing it
 says is heard, and it is closed after a while. What comes afterwards is translated into events of
 the claim table; what cannot be meant closes the connection, and a starter that means well comes
-back. Nothing here keeps state that matters: a starter says all it knows in its next hello.
+back. A hello of a courier begins questions about the claim's files instead (`mirror`). Nothing here
+keeps state that matters: a starter says all it knows in its next hello.
 
 Protocols with callbacks, not streams: asyncio's stream server makes tasks that nobody owns.
 """
@@ -63,6 +64,10 @@ def call_later(delay_s: float, call: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(delay_s, call)
 
 
+Ask = Callable[[ClaimId, str, Message, Callable[[Message], None]], None]
+"""Has a courier's question answered."""
+
+
 class Starters:
     """The listener and its connections, by claim and nonce."""
 
@@ -72,21 +77,24 @@ class Starters:
         tell: Callable[[Event], None],
         secret: Callable[[ClaimId], str | None],
         later: Callable[[float, Callable[[], None]], Timer] = call_later,
+        ask: Ask | None = None,
     ) -> None:
         self.later = later
         self._tell = tell
         self._secret = secret
+        self._ask = ask
         self._connections: dict[tuple[str, str], Connection] = {}
         self._open: dict[int, Connection] = {}
         self._server: asyncio.Server | None = None
 
-    async def listen(self, address: str, port: int) -> int:
-        """Opens the port, another one when this one is taken; answers which. Raises OSError."""
+    async def listen(self, address: str, port: int, *, is_fixed: bool = False) -> int:
+        """Opens the port, another one when this one is taken, unless it is the one that the site
+        wants; answers which. Raises OSError."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(self.accept, address, port)
         except OSError:
-            if port == 0:
+            if port == 0 or is_fixed:
                 raise
             # Starters of an earlier life will not find us; their leases end them.
             log.warning("starters.port_taken", port=port)
@@ -134,6 +142,24 @@ class Starters:
         self._tell(event)
         return event.claim, event.nonce
 
+    def courier(self, message: Message) -> tuple[ClaimId, str] | None:
+        """Whose files are brought; None when the secret is not the claim's. Raises ValueError."""
+        claim = ClaimId(_text(message, "claim", most=256))
+        known, shown = self._secret(claim), _text(message, "secret", most=256)
+        if known is None or not hmac.compare_digest(known.encode(), shown.encode()):
+            log.warning("courier.refused", claim=claim)
+            return None
+        return claim, _text(message, "nonce", most=64)
+
+    def ask(
+        self, bringer: tuple[ClaimId, str], question: Message, answer: Callable[[Message], None]
+    ) -> None:
+        """A question about files, answered some time later."""
+        if self._ask is None:
+            answer({"ok": False, "error": "this agent takes no files"})
+        else:
+            self._ask(*bringer, question, answer)
+
     def heard(self, claim: ClaimId, nonce: str, message: Message) -> None:
         """A message of a starter that has said hello. Raises ValueError."""
         self._tell(decode(claim, nonce, message))
@@ -153,6 +179,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, starters: Starters) -> None:
         self._starters = starters
         self._identity: tuple[ClaimId, str] | None = None
+        self._bringer: tuple[ClaimId, str] | None = None
         self._unread = b""
         self._transport: asyncio.Transport | None = None
         self._limit: Timer | None = None
@@ -214,11 +241,26 @@ class Connection(asyncio.Protocol):
         if self._identity is not None:
             self._starters.heard(*self._identity, message)
             return
+        if self._bringer is not None:
+            self._starters.ask(self._bringer, message, self.send)
+            return
+        if message.get("kind") == "courier":
+            self._take_courier(message)
+            return
         self._identity = self._starters.hello(self, message)
         if self._identity is None:
             self.abort()
         elif self._limit is not None:
             self._limit.cancel()
+
+    def _take_courier(self, message: Message) -> None:
+        self._bringer = self._starters.courier(message)
+        if self._bringer is None:
+            self.abort()
+            return
+        if self._limit is not None:
+            self._limit.cancel()
+        self.send({"ok": True})
 
     def _refuse(self, reason: str) -> None:
         log.warning("starter.cut", reason=reason[:200], identity=self._identity)

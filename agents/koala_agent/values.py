@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
@@ -308,9 +307,8 @@ class Leases:
 class Limits:
     """What the site allows. Not checked in within `grace_s` of the ask is refused; claims beyond
     `processors_max` or `hold_max_s` are refused at once, and those of others than `users`, whom
-    the configuration's `users_key` names (None: everybody's are taken); a claim of a user in
-    `accounts` runs as that account, of another as the agent's own. Outputs are brought back within
-    `collect_max_s`; what should be over is withdrawn after `linger_s`; what was told and not
+    the configuration's `users_key` names (None: everybody's are taken); outputs are brought back
+    within `collect_max_s`; what should be over is withdrawn after `linger_s`; what was told and not
     acknowledged is told again, and what was ordered and not confirmed is ordered again, after
     `again_s`."""
 
@@ -319,7 +317,6 @@ class Limits:
     hold_max_s: float = float("inf")
     users: tuple[str, ...] | None = None
     users_key: str = "accounts.user"
-    accounts: Mapping[str, str] = field(default_factory=dict)
     collect_max_s: float = 300.0
     linger_s: float = 30.0
     again_s: float = 5.0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Tree = dict[str, object]
 
 DAEMON_FILE = "daemon.toml"
-GIVEN_BY_GRID = {"agent": ("site", "daemon", "state_dir"), "daemon": ("state_dir",)}
+GIVEN_BY_GRID = {"agent": ("site", "daemon", "state_dir", "plain"), "daemon": ("state_dir",)}
 ANY_PORT = "127.0.0.1:0"
 
 
@@ -137,13 +137,22 @@ def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridF
     listen = address or str(table.get("listen", default_address()))
     daemon = {**table, "listen": listen, "state_dir": str(folder.endpoint.parent)}
     text = toml_text({**grid.daemon, "daemon": daemon})
-    _check_daemon(text, grid.source, folder.state)
+    checked = _check_daemon(text, grid.source, folder.state)
     for site in folder.sites:
         _agent_text(folder, site, listen)
     for path in (folder.temporary, folder.log("daemon").parent):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.daemon.write_text(text, encoding="utf-8")
+    if not checked.is_plain:
+        _give_certificates(folder, checked)
     return folder
+
+
+def _give_certificates(folder: GridFolder, daemon: DaemonConfig) -> None:
+    from koala.daemon.provision import provision
+
+    sites = {site: folder.state / "sites" / site for site in folder.sites}
+    provision(daemon.state_dir, sites, lifetime_s=daemon.certificate_s)
 
 
 def configurations(grid: GridFile) -> tuple[DaemonConfig, dict[str, AgentConfig]]:
@@ -182,6 +191,7 @@ def _agent_text(folder: GridFolder, site: str, address: str) -> str:
         "site": site,
         "daemon": address,
         "state_dir": str(folder.state / "sites" / site),
+        "plain": _table(folder.grid.daemon.get("daemon", {}), source, "daemon").get("plain", False),
     }
     others = {key: table for key, table in tables.items() if key != "agent"}
     # One account runs the whole grid, and who may use its daemon may use it.
@@ -190,10 +200,10 @@ def _agent_text(folder: GridFolder, site: str, address: str) -> str:
     return text
 
 
-def _check_daemon(text: str, source: str, folder: Path) -> None:
+def _check_daemon(text: str, source: str, folder: Path) -> DaemonConfig:
     from koala.daemon.config import parse_config
 
-    parse_config(text, source=source, folder=folder)
+    return parse_config(text, source=source, folder=folder)
 
 
 def _refuse_given(grid: GridFile) -> None:

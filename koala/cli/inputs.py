@@ -61,6 +61,19 @@ def read_text(source: str) -> bytes:
     return text
 
 
+UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def read_duration(option: str, text: str) -> float:
+    """Seconds of a text as 90s, 30m, 12h, 7d or 0. Raises SpecError."""
+    number, unit = text[:-1], text[-1:]
+    if text == "0":
+        return 0.0
+    if unit not in UNITS or not number.isascii() or not number.isdigit() or len(number) > 9:
+        raise SpecError(f"{option} {text!r}: allowed is a number with s, m, h or d, as in 12h")
+    return int(number) * UNITS[unit]
+
+
 def read_definitions(words: Iterable[str] | None) -> dict[str, str]:
     """The variables of `-D NAME=VALUE`; a value may be empty and may hold further `=`."""
     definitions: dict[str, str] = {}

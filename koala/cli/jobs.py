@@ -34,6 +34,10 @@ def list_jobs(
     last: Annotated[
         int, typer.Option("--last", metavar="N", min=0, help="Only the newest N; 0 means all.")
     ] = 0,
+    past: Annotated[
+        bool,
+        typer.Option("--all", help="Also jobs that ended so long ago that the daemon forgot them."),
+    ] = False,
     json: Json = False,
     address: Address = None,
 ) -> None:
@@ -42,7 +46,10 @@ def list_jobs(
 
     phases = [_phase(name) for name in phase or ()]
     owner = getpass.getuser() if mine else ""
-    jobs = ask(address, lambda client: client.list_jobs(phases=phases, owner=owner, last=last))
+    jobs = ask(
+        address,
+        lambda client: client.list_jobs(phases=phases, owner=owner, last=last, past=past),
+    )
     if json:
         show_json(jobs)
     else:

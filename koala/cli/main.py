@@ -37,19 +37,24 @@ COMMANDS: dict[str, str] = {
     "logs": "koala.cli.follow:logs",
     "watch": "koala.cli.follow:watch",
     "sites": "koala.cli.sites:sites_commands",
+    "site": "koala.cli.sites:site_commands",
     "drain": "koala.cli.sites:drain",
     "resume": "koala.cli.sites:resume",
     "files": "koala.cli.sites:files",
     "metrics": "koala.cli.sites:metrics",
     "report": "koala.cli.report:report",
+    "user": "koala.cli.users:user_commands",
+    "audit": "koala.cli.users:audit",
     "rsl": "koala.cli.rsl:rsl",
     "simulate": "koala.cli.simulate:simulate_commands",
     "replay": "koala.cli.replay:replay",
+    "backup": "koala.cli.backup:backup",
+    "restore": "koala.cli.backup:restore",
     "reproduce": "koala.cli.reproduce:reproduce",
 }
 """Every command and where its function is, in the order of the help text."""
 
-GROUPS = ("sites", "simulate")
+GROUPS = ("sites", "site", "user", "simulate")
 """Commands with commands of their own: the function makes their typer application, from the words
 that follow."""
 

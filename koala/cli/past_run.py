@@ -33,6 +33,11 @@ class PastRun:
             self.scheduler = step.scheduler
             self.chronicle.note(step.record.event, step.record.at, step.actions)
 
+    @property
+    def missing(self) -> int:
+        """How many events at its begin are not kept any longer."""
+        return 0 if self.past.begin is None else self.past.begin.mark.seq
+
     def require(self, job: str) -> JobId:
         """A job of this run. Raises UnknownJobError."""
         if job not in self.scheduler.jobs:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from koala.cli.connection import is_coloured, show_json, width
+from koala.cli.connection import is_coloured, say, show_json, width
 from koala.cli.inputs import Json
-from koala.errors import ConfigError
+from koala.errors import ConfigError, JournalError
 
 if TYPE_CHECKING:
     from koala.cli.past_run import PastRun
@@ -75,6 +75,11 @@ def replay(
     from koala.cli.past_run import PastRun
 
     run = PastRun(past, until_at=until_at)
+    if run.missing:
+        kept = f"events 1 to {run.missing} are not kept any longer"
+        if wanted is not None:
+            raise JournalError(f"{past.path}: {kept}: --with needs a journal from its begin")
+        say(f"koala replay: {kept}; the story begins after them, with the jobs of then")
     only = None if job is None else run.require(job)
     if wanted is not None:
         _compare(run, wanted, only, as_json=json)

@@ -1,4 +1,4 @@
-"""Commands about the grid: sites, drain, resume, files, metrics."""
+"""Commands about the grid: sites, site, drain, resume, files, metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from koala.cli.connection import ask, is_coloured, show_json, width
+from koala.cli.connection import ask, is_coloured, say, show_json, width
 from koala.cli.inputs import Address, Json
 
 SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="The site's name.")]
@@ -45,6 +45,70 @@ def lost(site: SiteArgument, json: Json = False, address: Address = None) -> Non
     run twice.
     """
     _change(site, "lost", json, address)
+
+
+def site_commands(_words: Sequence[str] = ()) -> typer.Typer:
+    """`koala site`: which sites may register."""
+    group = typer.Typer(
+        help="Let sites join and see them off (add, list, revoke).",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("add")(add)
+    group.command("list")(enrolled)
+    group.command("revoke")(revoke)
+    return group
+
+
+def add(
+    site: SiteArgument,
+    owner: Annotated[
+        str, typer.Option("--owner", metavar="USER", help="Only jobs of this user see the site.")
+    ] = "",
+    ttl: Annotated[
+        str,
+        typer.Option("--ttl", metavar="TIME", help="How long the token is good: 30m, 12h, 7d."),
+    ] = "24h",
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Let a site join: print the command to run there.
+
+    The command has a join token, which is good once, and not for long. For a site that has joined
+    before the command makes a new certificate, and ends the old one. For operators.
+    """
+    from koala.cli.inputs import read_duration
+
+    ttl_s = read_duration("--ttl", ttl)
+    enrolment = ask(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
+    if json:
+        show_json(enrolment)
+        return
+    say(f"koala site: on the login node of {site}, within {ttl}, where its CONFIG.toml is:")
+    print(f"koala-agent join CONFIG.toml <<'TOKEN'\n{enrolment['token']}\nTOKEN")
+
+
+def enrolled(json: Json = False, address: Address = None) -> None:
+    """List the sites that were added, and how they stand with their certificates."""
+    from koala.cli.render_access import enrolments_text
+
+    sites = ask(address, lambda client: client.enrolments())
+    if json:
+        show_json(sites)
+    else:
+        print(enrolments_text(sites, width=width()))
+
+
+def revoke(site: SiteArgument, json: Json = False, address: Address = None) -> None:
+    """See a site off: its link ends now, and no certificate of it is good any more.
+
+    Its jobs run on until their leases end; `koala site add` lets it join anew. For operators.
+    """
+    enrolment = ask(address, lambda client: client.revoke_site(site))
+    if json:
+        show_json(enrolment)
+    else:
+        print(f"{site}  {enrolment['state']}")
 
 
 def drain(site: SiteArgument, json: Json = False, address: Address = None) -> None:

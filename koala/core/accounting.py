@@ -10,7 +10,7 @@ what has one instant (an end, a start, a fault) belongs to the period that has t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
@@ -88,8 +88,16 @@ def civil_day(at: Instant) -> str:
     return f"{year:04d}-{month:02d}-{day:02d}"
 
 
-def report(state: State, by: By, period: Period, now: Instant) -> dict[str, Any]:
-    """The rows of a period and their total; `by` claim has one row a claim and no total."""
+def report(
+    state: State,
+    by: By,
+    period: Period,
+    now: Instant,
+    past: Iterable[Job] = (),
+    sees: Callable[[str], bool] = lambda _: True,
+) -> dict[str, Any]:
+    """The rows of a period and their total; `by` claim has one row a claim and no total. `past` are
+    jobs that have left the state. Counted are the jobs whose owner `sees` says yes to."""
     bounds = {
         "by": by.value,
         "since": None if period.since == -math.inf else period.since,
@@ -98,7 +106,8 @@ def report(state: State, by: By, period: Period, now: Instant) -> dict[str, Any]
         "site": period.site,
     }
     live = _live_charges(state, now)
-    jobs = [job for job in state.jobs.values() if period.has_user(job.spec.owner)]
+    known = (*(job for job in past if job.id not in state.jobs), *state.jobs.values())
+    jobs = [job for job in known if sees(job.spec.owner) and period.has_user(job.spec.owner)]
     if by is By.CLAIM:
         rows = [
             row

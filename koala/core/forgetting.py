@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from koala.core.job import Job
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.slots import NO_POLICIES
 from koala.core.state import State
 from koala.core.values import Instant, Seconds
 
@@ -28,11 +31,19 @@ class Forgotten:
     digest: str = ""
 
 
+def alone(*jobs: Job) -> Scheduler:
+    """A state that has nothing but these jobs, for questions about them."""
+    scheduler = Scheduler(Parameters(), NO_POLICIES)
+    scheduler.jobs.update({job.id: job for job in jobs})
+    return scheduler
+
+
 def forget(
     state: State, now: Instant, *, keep: int, keep_s: Seconds, lot: int = LOT
 ) -> list[Forgotten]:
-    """Let go of jobs that ended more than `keep_s` ago, and of more than `keep`, in lots; those
-    whose claims are still owed a Stop stay."""
+    """Let go of jobs that ended more than `keep_s` ago, and of more than `keep`, in lots. Those
+    whose claims are still owed a Stop stay, and those that ended at `now` or later: what is to be
+    done about their end may not have been done."""
     ended = state.ended
     if len(ended) < lot:
         return []
@@ -43,7 +54,7 @@ def forget(
     keys = {job: (key, digest) for key, (job, digest) in state.keys.items()}
     gone: list[Forgotten] = []
     for job_id, ended_at in list(ended.items()):
-        if len(ended) <= keep and ended_at + keep_s > now:
+        if ended_at >= now or (len(ended) <= keep and ended_at + keep_s > now):
             break
         if job_id in owed:
             continue

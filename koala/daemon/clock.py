@@ -18,6 +18,11 @@ def boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def wall_s() -> float:
+    """The wall clock, epoch seconds: what certificates and tokens expire by, and nothing else."""
+    return time.time()
+
+
 class Clock:
     """`now()` is not before `not_before`, the last instant that an earlier life journaled. The
     machine's two clocks are arguments for those that have none: machines in simulated time."""

@@ -4,14 +4,15 @@ Every error is a ConfigError that names the file, the key, the value and what is
 paths are relative to the file's folder. `docs/operating.md` and the examples in `deploy/` show it
 in use:
 
-    [daemon]        listen, state_dir, spool, open, log_level, beat_s, silence_s, low_disk_mb,
-                    ballast_mb
+    [daemon]        listen, agents, plain, certificate_days, state_dir, spool, open, log_level,
+                    beat_s, silence_s, low_disk_mb, ballast_mb
     [parameters]    any of koala.core.parameters, by name
     [policies]      placement, claiming, deadlines, queueing: names of policies
     [sites.NAME]    owner; when any is listed, only these may register unless daemon.open is true
     [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed;
                     bookable.FROM.TO: what of them placement policies may book
     [relay]         listen, address (as agents reach it), bytes_per_s
+    [journal]       keep_days (0: for ever), keep_jobs, keep_jobs_hours, snapshot_events
     [bus]           url
 """
 
@@ -32,6 +33,7 @@ from koala.core.values import SiteName, UserName
 from koala.daemon.guard import contained
 from koala.errors import ConfigError
 from koala.policies import chosen
+from koala.wire.tls import is_loopback
 
 MB = 1_000_000
 DEFAULT_LISTEN = "127.0.0.1:7740"
@@ -48,10 +50,17 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class DaemonTable(Table, frozen=True):
-    """Where the daemon listens (port 0: any) and keeps its state; how it watches its links."""
+    """Where the daemon listens (port 0: any) and keeps its state; how it watches its links.
+
+    `agents` is where callers with a certificate dial, agents above all; a site's certificate is
+    good for `certificate_days`. `plain`: no encryption, and everybody is believed.
+    """
 
     state_dir: str
     listen: Endpoint = DEFAULT_LISTEN
+    agents: Endpoint | None = None
+    plain: bool = False
+    certificate_days: Annotated[float, msgspec.Meta(ge=1e-5, le=3650)] = 30.0
     spool: str = ""
     open: bool | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -93,6 +102,16 @@ class RelayTable(Table, frozen=True):
     bytes_per_s: Positive | None = None
 
 
+class JournalTable(Table, frozen=True):
+    """How long events are kept that no start needs (0: for ever); how many jobs that are over stay
+    in memory, and for how long; after how many events the state is saved."""
+
+    keep_days: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
+    keep_jobs: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 20_000
+    keep_jobs_hours: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 24.0
+    snapshot_events: Annotated[int, msgspec.Meta(ge=100, le=1_000_000_000)] = 50_000
+
+
 class BusTable(Table, frozen=True):
     """An MQTT broker that gets every event."""
 
@@ -108,6 +127,7 @@ class File(Table, frozen=True):
     sites: dict[SiteText, SiteTable] = {}
     links: LinksTable = LinksTable()
     relay: RelayTable = RelayTable()
+    journal: JournalTable = JournalTable()
     bus: BusTable | None = None
 
 
@@ -115,6 +135,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon is made of; paths are absolute."""
 
     listen: str
+    agents: str
+    is_plain: bool
+    certificate_s: float
     state_dir: Path
     spool: Path
     log_level: str
@@ -122,6 +145,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     silence_s: float
     low_disk_bytes: int
     ballast_bytes: int
+    journal: JournalTable
     parameters: Parameters
     policies: Policies
     policy_names: tuple[tuple[str, str], ...]
@@ -156,6 +180,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
         raise ConfigError(f"{source}: {_explain(str(error), tree)}") from error
     for key, endpoint in (
         ("daemon.listen", file.daemon.listen),
+        ("daemon.agents", file.daemon.agents),
         ("relay.listen", file.relay.listen),
     ):
         if endpoint is not None and int(endpoint.rpartition(":")[2]) > 65535:
@@ -165,7 +190,26 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
             f"{source}: daemon.silence_s = {file.daemon.silence_s:g}: allowed is at least"
             f" 2 x daemon.beat_s = {2 * file.daemon.beat_s:g}"
         )
+    _check_plain(file, source)
     return _assemble(file, source, folder)
+
+
+def _check_plain(file: File, source: str) -> None:
+    """Plain text stays on this machine: whoever reaches the port may do everything."""
+    if not file.daemon.plain:
+        return
+    for key, endpoint in (("daemon", file.daemon.listen), ("relay", file.relay.listen)):
+        if endpoint is not None and not is_loopback(endpoint):
+            raise ConfigError(
+                f"{source}: {key}.listen = {endpoint!r} with daemon.plain = true: allowed are only"
+                " loopback addresses, as 127.0.0.1:7740, since everybody who reaches a plain port"
+                " may do everything"
+            )
+    if file.daemon.agents is not None:
+        raise ConfigError(
+            f"{source}: daemon.agents = {file.daemon.agents!r} with daemon.plain = true: allowed is"
+            " nothing, since plain text knows no certificates"
+        )
 
 
 def _assemble(file: File, source: str, folder: Path) -> Config:
@@ -179,6 +223,9 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         raise ConfigError(f"{source}: {error}") from error
     return Config(
         listen=daemon.listen,
+        agents=daemon.agents or f"{host}:0",
+        is_plain=daemon.plain,
+        certificate_s=daemon.certificate_days * 86_400.0,
         state_dir=state_dir,
         spool=state_dir / Path(daemon.spool or "spool").expanduser(),
         log_level=daemon.log_level,
@@ -186,6 +233,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         silence_s=daemon.silence_s,
         low_disk_bytes=int(daemon.low_disk_mb * MB),
         ballast_bytes=int(daemon.ballast_mb * MB),
+        journal=file.journal,
         parameters=_parameters(file.parameters, source),
         policies=policies,
         policy_names=tuple(names.items()),
@@ -241,6 +289,7 @@ _KNOWN: dict[str, type[Table]] = {
     "policies": PoliciesTable,
     "links": LinksTable,
     "relay": RelayTable,
+    "journal": JournalTable,
     "bus": BusTable,
 }
 

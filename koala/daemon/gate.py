@@ -1,29 +1,52 @@
-"""What every client's call passes: the protocol version, and errors made statuses.
+"""What every call passes: the protocol version, who calls, whether a rule allows it; the audit.
 
-Agents have their own version in Register; calls of other services pass untouched.
+This is the one place where a caller is believed or not. What it finds is the `Caller` of the task
+that answers the call; the methods behind it only ask that. Errors are made statuses here, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import grpc
 import structlog
 
-from koala.errors import KoalaError
+from koala.daemon.access import NOBODY, RULES, Caller, Role, Rule, Who, set_caller
+from koala.daemon.audit import Audit
+from koala.daemon.authority import Shown, read_certificate
+from koala.daemon.clock import wall_s
+from koala.daemon.enrolments import Enrolments
+from koala.errors import DeniedError, KoalaError, RejectedError, UnauthenticatedError
 from koala.wire import PROTOCOL
-from koala.wire.status import MESSAGE_MAX, PROTOCOL_KEY, USER_KEY, to_status
+from koala.wire.status import (
+    MESSAGE_MAX,
+    PROTOCOL_KEY,
+    TOKEN_KEY,
+    TOKEN_SCHEME,
+    USER_KEY,
+    to_status,
+)
+from koala.wire.tls import Kind, parse_uri
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-_SERVICE = "/koala.wire.v1.Koala/"
+_PACKAGE = "/koala.wire.v1."
+_CLIENTS = "Koala/"
 USER_MAX = 256
+TOKEN_MAX = 256
 log = structlog.get_logger()
 
 
 class Gate(grpc.aio.ServerInterceptor):
-    """Refuses calls of another protocol version before anything of them is read."""
+    """Lets a call through, or refuses it before anything of it is read. Without `enrolments` plain
+    text is spoken: callers are who they say they are, and may everything."""
+
+    def __init__(self, enrolments: Enrolments | None, audit: Audit) -> None:
+        self._enrolments = enrolments
+        self._audit = audit
 
     async def intercept_service(
         self,
@@ -32,49 +55,187 @@ class Gate(grpc.aio.ServerInterceptor):
     ) -> Handler | None:
         """See grpc.aio.ServerInterceptor."""
         handler = await continuation(handler_call_details)
-        method = str(handler_call_details.method)
-        if handler is None or not method.startswith(_SERVICE):
-            return handler
-        found = [
-            value for key, value in handler_call_details.invocation_metadata if key == PROTOCOL_KEY
-        ]
-        if found == [str(PROTOCOL)]:
-            return handler
-        said = f"protocol {str(found[0])[:40]}" if found else "no protocol version"
-        reason = (
-            f"the client speaks {said}, this daemon protocol {PROTOCOL}:"
-            f" metadata {PROTOCOL_KEY} must be {PROTOCOL}"
+        if handler is None:
+            return None
+        call = str(handler_call_details.method).removeprefix(_PACKAGE)
+        metadata = {
+            str(key): str(value)
+            for key, value in handler_call_details.invocation_metadata
+            if not str(key).endswith("-bin")
+        }
+        behaviour = _behaviour(handler)
+
+        async def guarded(request: Any, context: Context) -> Any:  # noqa: ANN401 - any call
+            caller = replace(NOBODY, peer=str(context.peer()))
+            rule = RULES.get(call)
+            try:
+                if call.startswith(_CLIENTS):
+                    _check_protocol(metadata)
+                caller = self._identify(metadata, context, rule)
+                _check(rule, caller, call)
+            except KoalaError as error:
+                self._refuse(call, caller, error)
+                await abort(context, error)
+            set_caller(caller)
+            assert rule is not None
+            return await self._answer(behaviour, request, context, (call, rule, caller))
+
+        return _handler(handler, guarded)
+
+    async def _answer(
+        self,
+        behaviour: Callable[[Any, Context], Awaitable[Any]],
+        request: Any,  # noqa: ANN401 - any call
+        context: Context,
+        what: tuple[str, Rule, Caller],
+    ) -> Any:  # noqa: ANN401
+        call, rule, caller = what
+        if rule.names is None:
+            return await behaviour(request, context)
+        if call == "AgentLink/Connect":  # lasts; its end is the roster's to tell
+            self._note(call, caller, "", "accepted")
+            return await behaviour(request, context)
+        reply, outcome = None, "cut"
+        try:
+            reply = await behaviour(request, context)
+            outcome = "done"
+        except Exception:
+            outcome = f"failed: {context.details()}"
+            raise
+        finally:
+            self._note(call, caller, rule.names(request, reply), outcome)
+        return reply
+
+    def _refuse(self, call: str, caller: Caller, error: KoalaError) -> None:
+        if isinstance(error, UnauthenticatedError | DeniedError):
+            log.warning(
+                "call.refused", call=call, who=caller.name, peer=caller.peer, reason=str(error)
+            )
+            self._note(call, caller, "", f"refused: {error}")
+
+    def _note(self, call: str, caller: Caller, subject: str, outcome: str) -> None:
+        role = "" if caller.kind is None else caller.kind.value
+        self._audit.write(
+            who=caller.name,
+            role=caller.role.value if caller.kind is Kind.USER else role,
+            peer=caller.peer,
+            verb=call.rpartition("/")[2],
+            subject=subject,
+            outcome=outcome,
         )
-        return _refusing(handler, reason)
+
+    # --- who --------------------------------------------------------------------------------------
+
+    def _identify(self, metadata: Mapping[str, str], context: Context, rule: Rule | None) -> Caller:
+        """Who calls. Raises UnauthenticatedError for what is shown and not good."""
+        peer = str(context.peer())
+        if self._enrolments is None:
+            if rule is not None and rule.who is Who.SITE:
+                return Caller(kind=Kind.SITE, peer=peer)
+            name = metadata.get(USER_KEY, "")[:USER_MAX]
+            return Caller(name=name, kind=Kind.USER, role=Role.ADMINISTRATOR, peer=peer)
+        shown: Mapping[str, Any] = context.auth_context()
+        if pem := shown.get("x509_pem_cert"):
+            uris = [bytes(uri).decode("utf-8", "replace") for uri in shown.get("peer_uri", ())]
+            return replace(self._of_certificate(uris, _read(bytes(pem[0]))), peer=peer)
+        if token := metadata.get(TOKEN_KEY):
+            found = self._enrolments.user_of_token(token.removeprefix(TOKEN_SCHEME)[:TOKEN_MAX])
+            return replace(found, peer=peer)
+        return replace(NOBODY, peer=peer)
+
+    def _of_certificate(self, uris: list[str], shown: Shown) -> Caller:
+        assert self._enrolments is not None
+        found = parse_uri(uris[0]) if len(uris) == 1 else None
+        if found is None:
+            raise UnauthenticatedError("the certificate is neither a site's nor a user's")
+        kind, name = found
+        if shown.expires_at <= wall_s():  # a connection may be older than that
+            raise UnauthenticatedError(f"the certificate of {kind} {name} has expired")
+        if kind is Kind.SITE:
+            self._enrolments.check_site(name, shown.serial)
+            return Caller(name=name, kind=kind, expires_at=shown.expires_at)
+        return self._enrolments.user_of_certificate(name, shown.serial)
 
 
-def _refusing(handler: Handler, reason: str) -> Handler:
-    async def refuse(_: object, context: Context) -> None:
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
+@lru_cache(maxsize=4096)
+def _read(pem: bytes) -> Shown:
+    """The same certificate comes with every call of its connection."""
+    return read_certificate(pem)
 
-    make: Callable[..., Handler] = (
-        grpc.unary_stream_rpc_method_handler
-        if handler.response_streaming
-        else grpc.unary_unary_rpc_method_handler
+
+def _check_protocol(metadata: Mapping[str, str]) -> None:
+    """Raises RejectedError."""
+    found = metadata.get(PROTOCOL_KEY)
+    if found == str(PROTOCOL):
+        return
+    said = "no protocol version" if found is None else f"protocol {found[:40]}"
+    raise RejectedError(
+        f"the client speaks {said}, this daemon protocol {PROTOCOL}:"
+        f" metadata {PROTOCOL_KEY} must be {PROTOCOL}"
     )
+
+
+def _check(rule: Rule | None, caller: Caller, call: str) -> None:
+    """Whether the rule lets the caller through. Raises UnauthenticatedError, DeniedError."""
+    if rule is None:
+        raise DeniedError(f"{call[:80]} has no rule: nobody may call it")
+    if rule.who is Who.ANYBODY:
+        return
+    if caller.kind is None:
+        missing = (
+            "no certificate was shown: `koala-agent join` gets one with the token that"
+            " `koala site add` prints, and agents dial the port for certificates with it"
+            if rule.who is Who.SITE
+            else "no token and no certificate were shown: `koala user add` makes one"
+        )
+        raise UnauthenticatedError(missing)
+    if rule.who is Who.SITE:
+        if caller.kind is not Kind.SITE:
+            raise DeniedError(f"{caller.name} is a user: only sites may {call}")
+        return
+    if caller.kind is not Kind.USER:
+        raise DeniedError(f"{caller.name} is a site: only users may {call}")
+    needed = Role(rule.who.value)
+    if not caller.role.covers(needed):
+        raise DeniedError(
+            f"{caller.name} has the role {caller.role}: {call.rpartition('/')[2]} needs {needed}"
+        )
+
+
+def _behaviour(handler: Handler) -> Callable[[Any, Context], Awaitable[Any]]:
+    """What answers, whichever of the four forms the call has."""
+    found = (
+        handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+    )
+    assert found is not None
+    return found  # type: ignore[return-value] # with grpc.aio all of ours are coroutine functions
+
+
+def _handler(handler: Handler, behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Handler:
+    """The same call, answered by this."""
+    make: Callable[..., Handler]
+    if handler.request_streaming:
+        make = (
+            grpc.stream_stream_rpc_method_handler
+            if handler.response_streaming
+            else grpc.stream_unary_rpc_method_handler
+        )
+    else:
+        make = (
+            grpc.unary_stream_rpc_method_handler
+            if handler.response_streaming
+            else grpc.unary_unary_rpc_method_handler
+        )
     return make(
-        refuse,
+        behaviour,
         request_deserializer=handler.request_deserializer,
         response_serializer=handler.response_serializer,
     )
-
-
-def user_of(context: Context) -> str:
-    """Who calls, as the client says."""
-    for key, value in context.invocation_metadata() or ():
-        if key == USER_KEY:
-            return str(value)[:USER_MAX]
-    return ""
 
 
 async def abort(context: Context, error: KoalaError) -> None:
     """End the call with the status of an error."""
     code, message, trailing = to_status(error)
     details = "".join(c if c.isprintable() else " " for c in message)[:MESSAGE_MAX]
-    log.debug("call.refused", code=code.name, reason=details)
+    log.debug("call.failed", code=code.name, reason=details)
     await context.abort(code, details, trailing)

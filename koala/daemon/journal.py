@@ -6,7 +6,9 @@ its pages carry no checksums; so the chain finds a changed row, and the *mark*, 
 the database with the last committed number and chain value, finds rows that are missing at the
 end. The mark is written after the commit and never runs ahead of it, also when the power fails.
 
-Notices (what watchers see) go into the same transaction. A daemon holds the lock of its state
+A *snapshot* has the whole state after an event, so that a start needs only what follows it; events
+before the last but one may be removed after a time. Notices (what watchers see) and jobs that left
+the state (`archive`) go into the same transaction. A daemon holds the lock of its state
 directory for life. Writes belong to one thread (`commit` hands over to it); files are 0600, the
 directory 0700. Anything that cannot be trusted or written raises JournalError, and the daemon ends.
 """
@@ -14,7 +16,6 @@ directory 0700. Anything that cannot be trusted or written raises JournalError, 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TypeVar
 
-from koala.core.values import Instant
+from koala.core.job import Job
+from koala.core.values import FOREVER, Instant, JobId, Seconds
+from koala.daemon import archive
+from koala.daemon.folder import FILE, Place, StateFolder, take_lock
 from koala.daemon.records import (
     Batch,
     Mark,
@@ -38,10 +42,8 @@ from koala.daemon.records import (
 )
 from koala.errors import DiskError, JournalError
 
-FORMAT = 2
-FILE = "journal.db"
-MARK = "journal.mark"
-LOCK = "lock"
+FORMAT = 3
+_FORMATS = (2, 3)  # 2 has neither snapshots nor an archive, and gets them when it is opened
 ADVICE = (
     "Put a backup back (koala restore BACKUP STATE_DIR), or go on without what is lost"
     " (koala daemon CONFIG --accept-loss)"
@@ -56,64 +58,14 @@ CREATE TABLE notice (number INTEGER PRIMARY KEY, at REAL NOT NULL, job TEXT NOT 
                      site TEXT NOT NULL, phase TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE digest (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
 """
+SNAPSHOTS_KEPT = 2  # the older one is for when the newer cannot be read
+REMOVED_MAX = 1_000  # rows a commit, so that none waits for it
+CORE_FACT = "core"
 
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
 
 # --- the journal of a running daemon --------------------------------------------------------------
-
-
-class Place(Protocol):
-    """Where a journal lies: what it needs of files beside its database."""
-
-    @property
-    def path(self) -> Path:
-        """The database's."""
-
-    @property
-    def mark_path(self) -> Path:
-        """The mark's."""
-
-    def check(self) -> None:
-        """Raise JournalError when another file has taken the database's place."""
-
-    def read_mark(self) -> bytes:
-        """What was written last; nothing at first."""
-
-    def write_mark(self, text: bytes) -> None:
-        """Put this in its place. Raises OSError."""
-
-    def close(self) -> None:
-        """Give it back."""
-
-
-class StateFolder:
-    """A state directory, locked for as long as it is open."""
-
-    def __init__(self, state_dir: Path, lock: int) -> None:
-        self.path = state_dir / FILE
-        self.mark_path = state_dir / MARK
-        self._lock = lock
-        self._inode = self.path.stat().st_ino
-        self._mark = os.open(self.mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def check(self) -> None:
-        """Commits into a deleted file succeed; nobody will ever read them again."""
-        if self.path.stat().st_ino != self._inode:
-            raise DiskError(f"{self.path}: another file has taken its place")
-
-    def read_mark(self) -> bytes:
-        """See Place."""
-        return os.pread(self._mark, 256, 0)
-
-    def write_mark(self, text: bytes) -> None:
-        """See Place."""
-        os.pwrite(self._mark, text, 0)
-
-    def close(self) -> None:
-        """See Place."""
-        with suppress(OSError):
-            os.fsync(self._mark)
-        os.close(self._mark)
-        os.close(self._lock)
 
 
 class Journal:
@@ -134,12 +86,26 @@ class Journal:
         self._connection = connection
         self._marked = read_mark(place.read_mark(), source=str(place.mark_path))
         self._has_failed = False
+        self.first_event = _first_event(connection)
+        self.keep_s: Seconds = FOREVER  # how long events are kept that no start needs
+        self._remove_to = 0
         self.make_room: Callable[[], bool] = lambda: False  # asked when a commit finds none
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="notices")
         self._read_connection: sqlite3.Connection | None = None  # of the reader's thread
         self._looking: sqlite3.Connection | None = None  # of the event loop's
         self._look = look or (lambda: connection)
+
+    def note_core(self, core: int) -> None:
+        """From here on this version of the core writes. Raises JournalError."""
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO fact VALUES (?, ?)", (CORE_FACT, str(core))
+                )
+        except sqlite3.Error as error:
+            raise DiskError(f"{self.path}: cannot be written: {error}") from error
 
     @property
     def seq(self) -> int:
@@ -149,12 +115,7 @@ class Journal:
     @classmethod
     def open(cls, state_dir: Path) -> Journal:
         """Open or make the journal of a state directory. Raises JournalError."""
-        try:
-            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            state_dir.chmod(0o700)
-            lock = _take_lock(state_dir)
-        except OSError as error:
-            raise JournalError(f"{state_dir}: {error.strerror or error}") from error
+        lock = take_lock(state_dir)
         try:
             connection = _connect(state_dir / FILE)
             try:
@@ -170,12 +131,36 @@ class Journal:
             os.close(lock)
             raise
 
-    def records(self, *, accept_loss: bool = False) -> Iterator[Record]:
-        """All events in order, checked row by row; then the journal is ready for commits. With
-        `accept_loss` the first that cannot be trusted is removed with all after it.
+    def snapshots(self) -> Iterator[archive.Kept | JournalError]:
+        """Those that are kept, the newest first; one that cannot be used is answered as an
+        error."""
+        return archive.read_snapshots(self._connection, self.path)
+
+    def last_event(self) -> int:
+        """The number of the last event, not checked yet; 0 when there is none."""
+        return self._connection.execute("SELECT max(seq) FROM event").fetchone()[0] or 0
+
+    def core(self) -> int:
+        """The version of the core that wrote last."""
+        row = self._connection.execute(
+            "SELECT value FROM fact WHERE name = ?", (CORE_FACT,)
+        ).fetchone()
+        return 1 if row is None else int(row[0])
+
+    def records(
+        self, after: Mark | None = None, *, last_at: Instant = 0.0, accept_loss: bool = False
+    ) -> Iterator[Record]:
+        """The events after a snapshot that was taken at `last_at`, in order, checked row by row;
+        then the journal is ready for commits. With `accept_loss` the first that cannot be trusted
+        is removed with all after it.
         """
+        self.mark, self.last_at = after or Mark(), last_at
+        if self._marked is not None and (
+            self._marked.seq < self.mark.seq or self._marked == self.mark
+        ):
+            self._marked = None
         try:
-            for record, mark in read_events(self._connection, self.path, Mark()):
+            for record, mark in read_events(self._connection, self.path, self.mark):
                 self.mark, self.last_at = mark, record.at
                 if self._marked == mark:
                     self._marked = None  # what had been committed is here
@@ -195,6 +180,7 @@ class Journal:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.execute("DELETE FROM event WHERE seq > ?", (self.seq,))
                 self._connection.execute("DELETE FROM digest WHERE seq > ?", (self.seq,))
+                self._connection.execute("DELETE FROM snapshot WHERE seq > ?", (self.seq,))
         except sqlite3.Error as error:
             raise JournalError(f"{self.path}: damaged beyond repair: {error}; {ADVICE}") from error
 
@@ -227,13 +213,13 @@ class Journal:
         try:
             self._place.check()
             try:
-                self._write(batch, rows)
+                self._write(batch, rows, mark)
             except sqlite3.OperationalError as error:
                 # Of a full disk alone SQLite takes the whole transaction back; after any other
                 # error nobody knows what is there, and trying again could hide a loss.
                 if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.make_room():
                     raise
-                self._write(batch, rows)
+                self._write(batch, rows, mark)
             self._place.check()
             if batch.records:
                 self.mark, self.last_at = mark, batch.records[-1].at
@@ -242,7 +228,7 @@ class Journal:
             self._has_failed = True
             raise DiskError(f"{self.path}: cannot be written: {error}") from error
 
-    def _write(self, batch: Batch, rows: Sequence[Row]) -> None:
+    def _write(self, batch: Batch, rows: Sequence[Row], mark: Mark) -> None:
         first_notice = self._first_kept(batch.notices)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -254,18 +240,97 @@ class Journal:
             if first_notice > self.first_notice:
                 self._connection.execute("DELETE FROM notice WHERE number < ?", (first_notice,))
             if batch.digest is not None:
-                last = batch.records[-1].seq if batch.records else self.seq
                 self._connection.execute(
-                    "INSERT OR REPLACE INTO digest VALUES (?, ?)", (last, batch.digest)
+                    "INSERT OR REPLACE INTO digest VALUES (?, ?)", (mark.seq, batch.digest)
                 )
+            archive.write_jobs(self._connection, batch.forgotten)
+            if batch.snapshot is not None:
+                at = batch.records[-1].at if batch.records else self.last_at
+                archive.write_snapshot(self._connection, mark, at, batch.snapshot)
+                self._forget_snapshots(at)
+            first_event = self._remove()
+        self.first_event = first_event
         self.first_notice = first_notice
         if batch.notices:
             self.notice_number = batch.notices[-1].number
 
+    def _forget_snapshots(self, now: Instant) -> None:
+        """A new one is there: the oldest goes, and with it what only it could be followed by."""
+        kept = self._connection.execute(
+            "SELECT seq FROM snapshot ORDER BY seq DESC LIMIT ?", (SNAPSHOTS_KEPT,)
+        ).fetchall()
+        (oldest,) = kept[-1]
+        self._connection.execute("DELETE FROM snapshot WHERE seq < ?", (oldest,))
+        if len(kept) == SNAPSHOTS_KEPT and self.keep_s < FOREVER:
+            self._remove_to = self._last_before(now - self.keep_s, oldest)
+
+    def _last_before(self, instant: Instant, last: int) -> int:
+        """The last event up to `last` that is older; instants grow with the numbers."""
+        low, high = self.first_event - 1, last
+        while low < high:
+            middle = (low + high + 1) // 2
+            row = self._connection.execute(
+                "SELECT at FROM event WHERE seq = ?", (middle,)
+            ).fetchone()
+            if row is None or row[0] < instant:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _remove(self) -> int:
+        """Remove a lot of the events that are not kept any longer; the first that is there then."""
+        if self.first_event > self._remove_to:
+            return self.first_event
+        last = min(self._remove_to, self.first_event + REMOVED_MAX - 1)
+        for table in ("event", "digest"):
+            self._connection.execute(f"DELETE FROM {table} WHERE seq <= ?", (last,))
+        return last + 1
+
+    async def job(self, job: str) -> Job | None:
+        """A job that has left the state. Raises JournalError."""
+        return await self._reading(archive.read_job, job)
+
+    async def job_of_key(self, key: str) -> tuple[JobId, str] | None:
+        """The job that left the state and was submitted under this key, and its digest."""
+        return await self._reading(archive.read_key, key)
+
+    async def jobs(self, since: Instant, until: Instant, most: int) -> list[Job]:
+        """Jobs that have left the state and lived in a period, in the order of their ends; the last
+        ones when there are more than `most`. Raises JournalError."""
+
+        def read(connection: sqlite3.Connection, path: Path, _: None) -> list[Job]:
+            return archive.read_jobs(connection, path, since=since, until=until, most=most)
+
+        return await self._reading(read, None)
+
+    async def _reading(
+        self, read: Callable[[sqlite3.Connection, Path, Question], Answer], question: Question
+    ) -> Answer:
+        """Read in the reader's thread."""
+
+        def answer() -> Answer:
+            if self._read_connection is None:
+                self._read_connection = _reading(self.path)
+            return read(self._read_connection, self.path, question)
+
+        return await asyncio.get_running_loop().run_in_executor(self._reader, answer)
+
     async def notices(self, after: int, limit: int) -> list[Notice]:
         """Kept notices with a greater number, the oldest first, at most `limit`."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reader, self._notices, after, limit)
+
+        def read(connection: sqlite3.Connection, _: Path, after: int) -> list[Notice]:
+            rows = connection.execute(
+                "SELECT number, at, job, site, phase, text FROM notice WHERE number > ?"
+                " ORDER BY number LIMIT ?",
+                (after, limit),
+            )
+            return [
+                Notice(number=number, at=at, job=job, site=site, phase=phase, text=text)
+                for number, at, job, site, phase, text in rows
+            ]
+
+        return await self._reading(read, after)
 
     def close(self) -> None:
         """Give the lock back. The write-ahead log goes into the database, or is replayed later."""
@@ -286,19 +351,6 @@ class Journal:
         keep_from = last - NOTICES_MAX + 1
         is_due = keep_from - self.first_notice >= _NOTICES_SPARE
         return keep_from if is_due else self.first_notice
-
-    def _notices(self, after: int, limit: int) -> list[Notice]:
-        if self._read_connection is None:
-            self._read_connection = _reading(self.path)
-        rows = self._read_connection.execute(
-            "SELECT number, at, job, site, phase, text FROM notice WHERE number > ?"
-            " ORDER BY number LIMIT ?",
-            (after, limit),
-        )
-        return [
-            Notice(number=number, at=at, job=job, site=site, phase=phase, text=text)
-            for number, at, job, site, phase, text in rows
-        ]
 
     def _write_mark(self) -> None:
         self._place.write_mark(mark_text(self.mark))
@@ -341,12 +393,15 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """A new database gets its tables; another format, or a damaged one, raises JournalError."""
     try:
         is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if is_new and connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if not (is_new and found == 0):
+            check_format(connection, path)
+        if found != FORMAT:
+            tables = archive.TABLES if found else _TABLES + archive.TABLES
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(
-                f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORMAT}; COMMIT;"
+                f"BEGIN IMMEDIATE; {tables} PRAGMA user_version = {FORMAT}; COMMIT;"
             )
-        check_format(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -367,8 +422,25 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.Error as error:
         raise JournalError(f"{path}: damaged, or no journal: {error}") from error
-    if found != FORMAT:
-        raise JournalError(f"{path}: journal format {found}; this version knows format {FORMAT}")
+    if found not in _FORMATS:
+        known = " and ".join(map(str, _FORMATS))
+        older = (
+            f": it is of a release without queue disciplines ({found} < {_FORMATS[0]}), whose past"
+            " cannot be replayed. Let that release finish its jobs, then begin with an empty state"
+            " directory"
+            if 0 < found < _FORMATS[0]
+            else ""
+        )
+        reason = f"{path}: journal format {found}; this version knows format {known}{older}"
+        raise JournalError(reason)
+
+
+def _first_event(connection: sqlite3.Connection) -> int:
+    """The number of the first event that is kept; 1 when there is none."""
+    try:
+        return connection.execute("SELECT min(seq) FROM event").fetchone()[0] or 1
+    except sqlite3.Error as error:
+        raise JournalError(f"the journal's events cannot be read: {error}") from error
 
 
 def _notice_numbers(connection: sqlite3.Connection) -> tuple[int, int]:
@@ -380,26 +452,11 @@ def _notice_numbers(connection: sqlite3.Connection) -> tuple[int, int]:
     return (1, 0) if last is None else (int(first), int(last))
 
 
-def _take_lock(state_dir: Path) -> int:
-    """The lock's descriptor, held for life; the file has the holder's pid for the next who asks."""
-    lock = os.open(state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.read(lock, 32).decode("ascii", "replace").strip() or "unknown"
-        os.close(lock)
-        message = f"{state_dir}: another daemon runs with this state directory (pid {holder})"
-        raise JournalError(message) from error
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
-
-
-def cut_short(path: Path, mark: Path, last: int, committed: int) -> JournalError:
+def cut_short(path: Path, witness: Path | str, last: int, committed: int) -> JournalError:
     """The error of a journal whose last events are missing, or are not those that were written."""
     return JournalError(
         f"{path}: damaged: it ends with event {last}, but event {committed} "
-        f"had been committed, says {mark}. {ADVICE}"
+        f"had been committed, says {witness}. {ADVICE}"
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from koala.wire.v1 import link_pb2 as pb
 PART_BYTES_MAX = 256 * 1024
 ANSWER_S_MAX = 20.0
 POLL_S = 0.3
+READ_MAX = 1_000
 SOURCES_MAX = 512
 PARTS_WAITING = 4
 STREAMS = ("stdout", "stderr")
@@ -79,11 +80,14 @@ class Logs:
         *,
         send: Callable[[SiteName, pb.ToAgent], None],
         is_live: Callable[[SiteName], bool],
+        past: Callable[[JobId], Awaitable[Job | None]],
     ) -> None:
         self._scheduler = scheduler
         self._spool = spool
         self._send = send
         self._is_live = is_live
+        self._past = past
+        self._read: dict[JobId, Job] = {}  # of late; they may leave the state meanwhile
         self._asked: dict[int, tuple[SiteName, asyncio.Future[LogPart]]] = {}
         self._requests = 0
 
@@ -101,6 +105,11 @@ class Logs:
 
     async def read(self, wanted: LogsWanted) -> AsyncGenerator[koala_pb2.LogPart, None]:
         """All parts; those of one source in order. Raises KoalaError."""
+        job = self._scheduler.jobs.get(wanted.job) or await self._past(wanted.job)
+        if job is not None:
+            self._read[job.id] = self._read.pop(job.id, job)
+            if len(self._read) > READ_MAX:
+                del self._read[next(iter(self._read))]
         sources = self._sources(wanted)
         if not wanted.is_followed:
             for source in sources:
@@ -136,7 +145,7 @@ class Logs:
         await queue.put(None)
 
     def _job(self, job: JobId) -> Job:
-        found = self._scheduler.jobs.get(job)
+        found = self._scheduler.jobs.get(job) or self._read.get(job)
         if found is None:
             raise UnknownJobError(f"no job {str(job)[:80]!r}")
         return found

@@ -34,8 +34,10 @@ from koala.core.snapshot import digest
 from koala.daemon.config import Config, read_config
 from koala.daemon.desk import Desk
 from koala.daemon.disk import Disk
+from koala.daemon.doors import Doors, check_state
 from koala.daemon.effects import Effects
-from koala.daemon.gate import Gate
+from koala.daemon.enrolling import Registrar
+from koala.daemon.enrolments import Owners
 from koala.daemon.guard import troubles
 from koala.daemon.journal import Journal, overtaken
 from koala.daemon.logs import Logs
@@ -46,16 +48,18 @@ from koala.daemon.records import Notice
 from koala.daemon.recovery import RESTORED, Recovered, read_secret, recover
 from koala.daemon.relay import RelayProcess, RelaySettings
 from koala.daemon.roster import Links, Roster
-from koala.daemon.service import Service
+from koala.daemon.service import Parts, Service
 from koala.daemon.session import Guests, Timing
 from koala.daemon.spool import Spool
 from koala.daemon.streams import Streams
+from koala.daemon.turns import Upkeep
 from koala.errors import ConfigError, DiskError, KoalaError, RejectedError, SpecError
 from koala.systemd import ServiceManager
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
+LAST_WORDS_S = 0.2  # for calls that are told that they will not be answered
 STOP_S = 2.0  # for calls under way, after Goodbye
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
@@ -133,6 +137,8 @@ class Daemon:
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
         state_dir = self._config.state_dir
+        check_state(state_dir)
+        doors = None
         journal = await asyncio.to_thread(Journal.open, state_dir)
         try:
             restored = state_dir / RESTORED
@@ -141,19 +147,39 @@ class Daemon:
                 recover, journal, self._config, accept_loss=accept_loss
             )
             restored.unlink(missing_ok=True)
-            await self._serve(journal, recovered, stop)
+            doors = Doors(self._config)
+            await self._serve(journal, recovered, doors, stop)
         except BaseExceptionGroup as group:
             raise _first(group) from group
         finally:
             with suppress(FileNotFoundError):
                 (state_dir / "endpoint").unlink()
+            if doors is not None:
+                doors.close()
             journal.close()
 
     # --- assembly ---------------------------------------------------------------------------------
 
-    async def _serve(self, journal: Journal, recovered: Recovered, stop: asyncio.Event) -> None:
+    async def _serve(
+        self, journal: Journal, recovered: Recovered, doors: Doors, stop: asyncio.Event
+    ) -> None:
         config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
-        pump = Pump(scheduler, journal, clock, digest=digest, jobs=recovered.jobs)
+        pump = Pump(
+            scheduler,
+            journal,
+            clock,
+            digest=digest,
+            jobs=recovered.jobs,
+            upkeep=Upkeep(
+                keep_jobs=config.journal.keep_jobs,
+                keep_jobs_s=config.journal.keep_jobs_hours * 3600.0,
+                snapshot_events=config.journal.snapshot_events,
+                settings=recovered.settings,
+                replayed=recovered.replayed,
+            ),
+        )
+        if config.journal.keep_days:
+            journal.keep_s = config.journal.keep_days * 86_400.0
         secret = read_secret(config.state_dir)
         marks = Marks(
             secret=secret,
@@ -164,7 +190,7 @@ class Daemon:
         )
         guests = Guests(
             epoch=scheduler.epoch,
-            sites=config.sites,
+            sites=Owners(config.sites, doors.enrolled),
             is_open=config.is_open,
             verdict=marks.verdict,
         )
@@ -172,7 +198,7 @@ class Daemon:
         roster = Roster(scheduler, pump, clock, guests=guests, timing=timing)
         streams = Streams(roster, pump, clock)
         spool = Spool(config.spool)
-        logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live)
+        logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live, past=journal.job)
         desk = Desk(scheduler, pump, clock, send=roster.send, take_log=logs.take)
 
         def publish_outputs(action: PublishOutputs) -> None:
@@ -208,30 +234,39 @@ class Daemon:
         )
         journal.make_room = disk.give_up_ballast
         figures = Figures(scheduler, pump, desk, roster, notices, disk)
-        service = Service(
-            pump,
-            notices,
-            roster,
-            logs,
-            version=software_version(),
+        registrar = Registrar(doors.authority, doors.enrolments, doors.audit, cut=roster.cut)
+        parts = Parts(
+            scheduler=scheduler,
+            pump=pump,
+            notices=notices,
+            roster=roster,
+            logs=logs,
+            registrar=registrar,
             disk=disk,
+            journal=journal,
+        )
+        service = Service(
+            parts,
+            version=software_version(),
             metrics=figures.picture,
         )
         for publication in recovered.publications:
             publish_outputs(publication)
-        server, port = _server(config.listen, streams, service)
-        self.address = f"{_reachable(config.listen)}:{port}"
+        server, port = _server(doors, streams, service)
+        self.address = registrar.address = f"{_reachable(config.listen)}:{port}"
         async with asyncio.TaskGroup() as group:
             pumping = group.create_task(pump.run())
             others = [
                 group.create_task(desk.run()),
                 group.create_task(disk.run()),
+                group.create_task(doors.run()),
                 group.create_task(self._publish(spool)),
             ]
             others += self._bus(group)
             others.append(group.create_task(self._manager.feed()))
-            relay = group.create_task(self._relay(effects, streams, secret))
+            relay = group.create_task(self._relay(effects, streams, secret, doors.identity_path))
             try:
+                doors.tell(self.address)  # who finds the daemon must find what it wants shown
                 await server.start()
                 self._write_endpoint()
                 log.info("daemon.started", address=self.address, epoch=scheduler.epoch)
@@ -244,7 +279,7 @@ class Daemon:
                 # Also when the pump failed: nothing may be answered after that.
                 notices.close()
                 roster.close("the daemon stops")
-                await server.stop(None if pump.has_failed else STOP_S)
+                await server.stop(LAST_WORDS_S if pump.has_failed else STOP_S)
             pump.close()
             await pumping
             relay.cancel()
@@ -252,7 +287,9 @@ class Daemon:
                 task.cancel()
         log.info("daemon.ended")
 
-    async def _relay(self, effects: Effects, streams: Streams, secret: bytes) -> None:
+    async def _relay(
+        self, effects: Effects, streams: Streams, secret: bytes, identity: str
+    ) -> None:
         config = self._config
         host = config.relay_address or _reachable(config.relay_listen)
 
@@ -263,6 +300,7 @@ class Daemon:
 
         settings = RelaySettings(
             secret=secret.hex(),
+            identity=identity,
             listen=config.relay_listen,
             spool=str(config.spool),
             bytes_per_s=config.relay_bytes_per_s,
@@ -349,7 +387,7 @@ class Figures:
 
     def picture(self, scheduler: Scheduler) -> dict[str, Any]:
         """Counters and gauges by name."""
-        phases: dict[str, int] = {}
+        phases = dict(scheduler.forgotten)
         for job in scheduler.jobs.values():
             phases[job.phase_name] = phases.get(job.phase_name, 0) + 1
         claims: dict[str, int] = {}
@@ -397,17 +435,11 @@ def software_version() -> str:
         return "0"
 
 
-def _server(listen: str, streams: Streams, service: Service) -> tuple[grpc.aio.Server, int]:
-    server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=(Gate(),))
+def _server(doors: Doors, streams: Streams, service: Service) -> tuple[grpc.aio.Server, int]:
+    server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=(doors.gate(),))
     link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
-    try:
-        port = server.add_insecure_port(listen)
-    except RuntimeError as error:
-        raise ConfigError(f"daemon.listen = {listen!r}: cannot listen there: {error}") from error
-    if port == 0:
-        raise ConfigError(f"daemon.listen = {listen!r}: cannot listen there")
-    return server, port
+    return server, doors.open(server)
 
 
 def _reachable(listen: str) -> str:

@@ -3,7 +3,8 @@
 Nothing is written and no lock is taken. The events are those that were committed when it was
 opened; each is checked against the chain, their number against the mark where that lies beside,
 and each recorded digest against the state that the replay has then. What differs is a JournalError,
-before anything was told: a journal is never half read.
+before anything was told: a journal is never half read. Of one whose first events are not kept any
+longer the reading begins at the oldest snapshot, and says so.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from pathlib import Path
 
 from koala.core.actions import Action
 from koala.core.parameters import Parameters
+from koala.core.saving import NotSavedError, load
 from koala.core.scheduler import Scheduler
 from koala.core.slots import NO_POLICIES
 from koala.core.snapshot import digest
 from koala.core.values import FOREVER, Instant
-from koala.daemon.journal import FILE, MARK, check_format, cut_short, read_events
+from koala.daemon.archive import Kept, read_snapshots
+from koala.daemon.folder import FILE, MARK
+from koala.daemon.journal import check_format, cut_short, read_events
 from koala.daemon.records import Mark, Record, read_mark
 from koala.errors import JournalError
 
@@ -29,10 +33,12 @@ ROWS = 4096  # read at once: a reader that is slow must not keep the writer's lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What an opened journal holds. Without a `mark`, events lost at its end are not noticed."""
+    """What an opened journal holds: events up to number `events`, those after the snapshot `begin`
+    if it has one. Without a `mark`, events lost at its end are not noticed."""
 
     path: Path
     events: int
+    begin: Kept | None
     first_at: Instant
     last_at: Instant
     mark: Mark | None  # of an event that had been committed
@@ -51,30 +57,33 @@ def open_past(path: Path) -> Past:
     """The journal of a state directory, or that file itself. Raises JournalError."""
     file = path / FILE if path.is_dir() else path
     mark = _mark(file)  # before the rows: it never runs ahead of them
-    with closing(_connect(file)) as connection:
+    with closing(connect(file)) as connection:
         check_format(connection, file)
         try:
-            events, first_at, last_at = connection.execute(
-                "SELECT count(*), min(at), max(at) FROM event"
+            first, last, first_at, last_at = connection.execute(
+                "SELECT min(seq), max(seq), min(at), max(at) FROM event"
             ).fetchone()
         except sqlite3.Error as error:
             raise JournalError(f"{file}: damaged: {error}") from error
+        begin = _begin(connection, file, first or 1)
+        events = max(last or 0, 0 if begin is None else begin.mark.seq)
     if mark is not None and mark.seq > events:
         raise cut_short(file, file.parent / MARK, events, mark.seq)
     return Past(
         path=file,
         events=events,
-        first_at=first_at or 0.0,
-        last_at=last_at or 0.0,
+        begin=begin,
+        first_at=(first_at or 0.0) if begin is None else begin.at,
+        last_at=last_at or (0.0 if begin is None else begin.at),
         mark=mark,
     )
 
 
 def records(past: Past) -> Iterator[Record]:
     """Its events in order, each checked. Raises JournalError."""
-    at, known = Mark(), past.mark
+    at, known = Mark() if past.begin is None else past.begin.mark, past.mark
     while at.seq < past.events:
-        with closing(_connect(past.path)) as connection:
+        with closing(connect(past.path)) as connection:
             rows = []
             for row in read_events(connection, past.path, at):
                 rows.append(row)
@@ -92,22 +101,55 @@ def replay(past: Past, *, until_at: Instant = FOREVER) -> Iterator[Step]:
     """Each event up to an instant with what came of it, by the recorded answers. Raises
     JournalError.
     """
-    scheduler = Scheduler(Parameters(), NO_POLICIES)
+    scheduler = _scheduler(past)
     digests = _digests(past)
     for record in records(past):
         if record.at > until_at:
             return
-        try:
-            actions = scheduler.replay(record.event, record.at, record.answers)
-        except (AssertionError, LookupError, ValueError, TypeError) as error:
-            kind = type(record.event).__name__
-            raise JournalError(
-                f"{past.path}: event {record.seq} ({kind}) cannot be replayed: {error!r}: this"
-                f" version of Koala decides otherwise than the one that wrote it"
-            ) from error
+        actions = repeat(past.path, scheduler, record)
         if record.seq in digests:
             require_digest(past.path, scheduler, record.seq, digests[record.seq])
         yield Step(record=record, actions=actions, scheduler=scheduler)
+
+
+def _scheduler(past: Past) -> Scheduler:
+    """The state at the begin. Raises JournalError."""
+    if past.begin is None:
+        return Scheduler(Parameters(), NO_POLICIES)
+    try:
+        return load(past.begin.snapshot.plain, NO_POLICIES)
+    except NotSavedError as error:
+        reason = f"the snapshot after event {past.begin.mark.seq} cannot be used: {error}"
+        raise JournalError(f"{past.path}: {reason}") from error
+
+
+def _begin(connection: sqlite3.Connection, path: Path, first: int) -> Kept | None:
+    """The oldest snapshot whose following events are there; None when all are. Raises
+    JournalError."""
+    if first == 1:
+        return None
+    found = None
+    for kept in read_snapshots(connection, path):
+        if isinstance(kept, JournalError):
+            if found is None:
+                raise kept
+        elif kept.mark.seq >= first - 1:
+            found = kept
+    if found is None:
+        raise JournalError(f"{path}: damaged: events before {first} and all snapshots are missing")
+    return found
+
+
+def repeat(path: Path, scheduler: Scheduler, record: Record) -> list[Action]:
+    """Replay one event; what came of it. Raises JournalError."""
+    try:
+        return scheduler.replay(record.event, record.at, record.answers)
+    except (AssertionError, LookupError, ValueError, TypeError) as error:
+        kind = type(record.event).__name__
+        raise JournalError(
+            f"{path}: event {record.seq} ({kind}) cannot be replayed: {error!r}: this"
+            f" version of Koala decides otherwise than the one that wrote it"
+        ) from error
 
 
 def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) -> None:
@@ -122,16 +164,16 @@ def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) ->
 
 
 def _digests(past: Past) -> dict[int, str]:
-    with closing(_connect(past.path)) as connection:
+    with closing(connect(past.path)) as connection:
         try:
             return dict(connection.execute("SELECT seq, digest FROM digest"))
         except sqlite3.Error as error:
             raise JournalError(f"{past.path}: damaged: {error}") from error
 
 
-def _connect(file: Path) -> sqlite3.Connection:
+def connect(file: Path) -> sqlite3.Connection:
     """A reader. Without a write-ahead log nobody writes: then the file is all, and SQLite must not
-    make one, which it would leave behind under the reader's name."""
+    make one, which it would leave behind under the reader's name. Raises JournalError."""
     if not file.is_file():
         raise JournalError(f"{file}: no journal here")
     is_quiet = not file.with_name(f"{file.name}-wal").exists()

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from koala.core.events import Event
 from koala.core.scheduler import Scheduler
 from koala.daemon.clock import Clock
 from koala.daemon.journal import Journal
-from koala.daemon.records import Notice
-from koala.daemon.turns import T, Turn, Turns
-from koala.errors import KoalaError
+from koala.daemon.records import Batch, Notice
+from koala.daemon.turns import T, Turn, Turns, Upkeep
+from koala.errors import KoalaError, UnreachableError
+
+OVER = "the daemon ends"
 
 
 class Pump(Turns):
@@ -32,13 +35,16 @@ class Pump(Turns):
         *,
         digest: Callable[[Scheduler], str],
         jobs: int,
+        upkeep: Upkeep | None = None,
     ) -> None:
-        super().__init__(scheduler, journal, clock, digest=digest, jobs=jobs)
+        super().__init__(scheduler, journal, clock, digest=digest, jobs=jobs, upkeep=upkeep)
         self._journal = journal
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._is_closing = False
         self._failure: KoalaError | None = None
+        self._is_over = False
+        self._answers: set[asyncio.Future[Any]] = set()  # that somebody waits for
 
     # --- the inbox --------------------------------------------------------------------------------
 
@@ -47,7 +53,11 @@ class Pump(Turns):
 
         Waits while the inbox is full. Who asked may be cancelled: what was told stays told.
         """
+        if self._is_over:
+            raise UnreachableError(OVER)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._answers.add(answer)
+        answer.add_done_callback(self._answers.discard)
 
         def settle(result: T, error: KoalaError | None) -> None:
             if answer.done():
@@ -95,7 +105,17 @@ class Pump(Turns):
     # --- the one task -----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Handle batches until closed. Raises JournalError when a commit fails."""
+        """Handle batches until closed, and leave a snapshot for the next start. Raises JournalError
+        when a commit fails: who waits for an answer is then told that there will be none."""
+        try:
+            await self._run()
+        finally:
+            self._is_over = True
+            for answer in tuple(self._answers):
+                if not answer.done():
+                    answer.set_exception(UnreachableError(OVER))
+
+    async def _run(self) -> None:
         while not (self._is_closing and not self._inbox):
             await self._wait()
             if self._failure is not None:
@@ -105,6 +125,9 @@ class Pump(Turns):
                 self._room.set()
             notices = await self._commit()
             self.deliver(items, notices)
+        snapshot = self.snapshot()
+        if snapshot is not None and self._seq > self._snapshot_seq:
+            await self._journal.commit(Batch(records=(), snapshot=snapshot))
 
     async def _wait(self) -> None:
         """Until something is in the inbox, or the scheduler wants to be woken."""

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from koala.core.events import EVENTS, Event, ParametersChanged
+from koala.core.forgetting import Forgotten
 from koala.core.values import Instant
 from koala.errors import ConfigError, JournalError
 
@@ -49,12 +50,26 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The whole state as plain data, and its digest; how many jobs were ever numbered, and the
+    settings in force, as the JSON of their event."""
+
+    plain: Any
+    jobs: int
+    settings: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one transaction makes durable; `digest` is of the state after its last event."""
+    """What one transaction makes durable; `digest` and `snapshot` are of the state after its last
+    event, which the jobs of `forgotten` have left."""
 
     records: Sequence[Record]
     notices: Sequence[Notice] = ()
     digest: str | None = None
+    forgotten: Sequence[Forgotten] = ()
+    snapshot: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The beginning of a daemon's life: replay the journal, check the state, begin a new epoch.
+"""The beginning of a daemon's life: load a snapshot, replay what follows, begin a new epoch.
 
 The core is made with the default parameters, and the first event of the first life sets the
 configured ones, so that no replay depends on what a later version's defaults are. Actions of a
@@ -9,26 +9,30 @@ Finished are published again, which changes nothing where it was done.
 from __future__ import annotations
 
 import secrets
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
-from koala.core.actions import Action, Announce, PublishOutputs
+from koala.core.actions import Announce, PublishOutputs
 from koala.core.events import DaemonStarted, Event, JobSubmitted, ParametersChanged
+from koala.core.job import Finished
 from koala.core.parameters import Parameters
+from koala.core.saving import CORE, NotSavedError, load
 from koala.core.scheduler import Scheduler
 from koala.core.slots import Policies
 from koala.core.snapshot import digest
 from koala.core.values import Instant, SiteName
+from koala.daemon.archive import Kept
+from koala.daemon.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
-from koala.daemon.journal import Journal
-from koala.daemon.past import require_digest
-from koala.daemon.records import Batch, Notice, Record
+from koala.daemon.journal import ADVICE, Journal, cut_short
+from koala.daemon.past import repeat, require_digest
+from koala.daemon.records import Batch, Mark, Notice, Record, decode_event, encode_event
 from koala.errors import JournalError
+from koala.wire.private import private_folder, read_private, write_private
 
 PUBLISHED_MAX = 10_000  # of the newest Finished jobs, looked at again after a start
 SECRET = "secret"
@@ -65,30 +69,31 @@ class Settings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a life begins with; `jobs` are the ids given so far."""
+    """What a life begins with; `jobs` are the ids given so far, `replayed` the events since the
+    snapshot, `settings` those in force, as the JSON of their event."""
 
     scheduler: Scheduler
     clock: Clock
     jobs: int
     publications: tuple[PublishOutputs, ...]
+    replayed: int
+    settings: str
 
 
 class _Past:
     """What a replay gathers beside the state."""
 
-    def __init__(self) -> None:
-        self.jobs = 0
-        self.publications: deque[PublishOutputs] = deque(maxlen=PUBLISHED_MAX)
-        self.parameters: ParametersChanged | None = None
+    def __init__(self, jobs: int = 0, settings: Event | None = None) -> None:
+        self.jobs = jobs
+        self.settings = settings
 
-    def note(self, event: Event, actions: list[Action]) -> None:
+    def note(self, event: Event) -> None:
         if isinstance(event, JobSubmitted):
             self.jobs += 1
+        elif isinstance(event, ParametersChanged):
+            self.settings = event
         elif isinstance(event, DaemonStarted):
             self.jobs += LOST_JOBS_MAX if event.after_loss else 0
-        elif isinstance(event, ParametersChanged):
-            self.parameters = event
-        self.publications.extend(a for a in actions if isinstance(a, PublishOutputs))
 
 
 def recover(
@@ -98,20 +103,28 @@ def recover(
     *,
     accept_loss: bool = False,
 ) -> Recovered:
-    """Replay and begin a new epoch; durable when this returns. Raises JournalError.
+    """Go on from the newest snapshot that can be used, and begin a new epoch; durable when this
+    returns. Raises JournalError.
 
     With `accept_loss` events may be missing: epoch and numbers of jobs go on beyond all that the
     lost part can have given.
     """
     begun_s = boot_s()
-    scheduler = Scheduler(Parameters(), config.policies)
-    past = _Past()
+    start, scheduler = _start(journal, config)
+    snapshot = None if start is None else start.snapshot
+    past = _Past() if snapshot is None else _Past(snapshot.jobs, _settings(snapshot.settings))
+    begun = Mark() if start is None else start.mark
+    last_at = 0.0 if start is None else start.at
+    if begun.seq and not accept_loss and journal.chain_at(begun.seq) != begun.chain:
+        raise cut_short(journal.path, "its newest snapshot", journal.last_event(), begun.seq)
+    _require_core(journal, begun.seq)
     recorded = journal.last_digest()
-    for record in journal.records(accept_loss=accept_loss):
-        past.note(record.event, scheduler.replay(record.event, record.at, record.answers))
+    for record in journal.records(begun, last_at=last_at, accept_loss=accept_loss):
+        repeat(journal.path, scheduler, record)
+        past.note(record.event)
         if recorded is not None and record.seq == recorded[0]:
             require_digest(journal.path, scheduler, *recorded)
-    replayed = journal.seq
+    replayed = journal.seq - begun.seq
     clock = make_clock(journal.last_at)
     changed = ParametersChanged(
         parameters=config.parameters,
@@ -122,13 +135,15 @@ def recover(
     lost = journal.seq > 0 and accept_loss
     epoch = scheduler.epoch + (LOST_EPOCHS_MAX if lost else 1)
     events: list[Event] = [DaemonStarted(epoch=epoch, after_loss=lost)]
-    if past.parameters != changed:
+    if past.settings != changed:
         events.insert(0, changed)
+    last = journal.seq
     _begin(journal, scheduler, events, clock.now())
     if lost:
-        log.warning("journal.loss_accepted", last_event=replayed, epoch=scheduler.epoch)
+        log.warning("journal.loss_accepted", last_event=last, epoch=scheduler.epoch)
     log.info(
         "journal.replayed",
+        snapshot=begun.seq,
         events=replayed,
         jobs=len(scheduler.jobs),
         epoch=scheduler.epoch,
@@ -138,20 +153,79 @@ def recover(
         scheduler=scheduler,
         clock=clock,
         jobs=past.jobs + (LOST_JOBS_MAX if lost else 0),
-        publications=tuple(past.publications),
+        publications=tuple(_publications(scheduler)),
+        replayed=replayed,
+        settings=encode_event(changed),
     )
 
 
+def _start(journal: Journal, config: Settings) -> tuple[Kept | None, Scheduler]:
+    """The snapshot to begin at, and its state; None: the first event. Raises JournalError."""
+    problems = []
+    for kept in journal.snapshots():
+        if isinstance(kept, JournalError):
+            problems.append(kept)
+            continue
+        try:
+            scheduler = load(kept.snapshot.plain, config.policies)
+        except NotSavedError as error:
+            reason = f"{journal.path}: the snapshot after event {kept.mark.seq}: {error}"
+            problems.append(JournalError(reason))
+            continue
+        if kept.core == CORE:
+            require_digest(journal.path, scheduler, kept.mark.seq, kept.snapshot.digest)
+        for problem in problems:
+            log.warning("snapshot.passed_over", reason=str(problem))
+        return kept, scheduler
+    if journal.first_event > 1:
+        why = f"{problems[0]}" if problems else f"{journal.path}: damaged: there is no snapshot"
+        gone = f"events before {journal.first_event} are not kept any longer"
+        raise JournalError(f"{why}; and {gone}. {ADVICE}")
+    return None, Scheduler(Parameters(), config.policies)
+
+
+def _require_core(journal: Journal, begun: int) -> None:
+    """A core of another version can go on only from a snapshot: its replay would decide otherwise.
+    Raises JournalError."""
+    wrote, last = journal.core(), journal.last_event()
+    if wrote == CORE or last == 0:
+        return
+    replayed = max(0, last - begun)
+    if wrote > CORE:
+        raise JournalError(
+            f"{journal.path}: written by a later release (core {wrote}, this one has {CORE}): go on"
+            " with that release"
+        )
+    if replayed:
+        raise JournalError(
+            f"{journal.path}: its last {replayed} events were written by an earlier release (core"
+            f" {wrote}, this one has {CORE}), which did not end in order. Start that release once"
+            " more, end it with TERM, and start this one then"
+        )
+
+
+def _settings(text: str) -> Event | None:
+    return None if not text else decode_event(ParametersChanged.__name__, text)
+
+
+def _publications(scheduler: Scheduler) -> Iterator[PublishOutputs]:
+    """Outputs of the newest Finished jobs, which may not have been published in time."""
+    newest = list(scheduler.ended)[-PUBLISHED_MAX:]
+    for job in (scheduler.jobs[name] for name in newest):
+        if isinstance(job.phase, Finished) and job.attempt is not None:
+            yield PublishOutputs(job=job.id, attempt=job.attempt.number)
+
+
 def read_secret(state_dir: Path) -> bytes:
-    """The key of this daemon's tokens, made once. Raises JournalError."""
-    path = state_dir / SECRET
+    """The key of this daemon's tokens, made once; earlier versions kept it elsewhere. Raises
+    JournalError, and ConfigError when others may read it."""
+    path = private_folder(state_dir / FOLDER) / SECRET
     try:
+        if not path.exists() and (earlier := state_dir / SECRET).exists():
+            earlier.rename(path)
         if not path.exists():
-            part = path.with_suffix(".new")
-            part.touch(mode=0o600)
-            part.write_text(secrets.token_hex(32), encoding="ascii")
-            part.rename(path)
-        return bytes.fromhex(path.read_text(encoding="ascii"))
+            write_private(path, secrets.token_hex(32).encode())
+        return bytes.fromhex(read_private(path).decode("ascii"))
     except (OSError, ValueError) as error:
         raise JournalError(f"{path}: the tokens' key cannot be used: {error}") from error
 
@@ -174,4 +248,5 @@ def _begin(journal: Journal, scheduler: Scheduler, events: list[Event], now: Ins
                     )
                 )
         records.append(Record(seq=number, at=now, event=event, answers=scheduler.answers))
+    journal.note_core(CORE)
     journal.append(Batch(records=records, notices=notices, digest=digest(scheduler)))

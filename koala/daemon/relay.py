@@ -32,6 +32,7 @@ from grpc import aio
 
 from koala.daemon.spool import Purpose, Spool, is_token
 from koala.errors import SpecError, UnreachableError
+from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent.files.channels import SERVER_OPTIONS, RefusalError
 from koala_agent.files.folders import Descriptor
@@ -59,12 +60,15 @@ _NOTE_BYTES_MAX = 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
     """`listen` is host:port, port 0 for any; `spool` a folder; `secret` the tokens' key, in hex.
+    `identity` is the file of what it shows itself by; with it only holders of a certificate get
+    through, empty means plain text.
 
     `bytes_per_s` bounds all copies together (None: no limit). A reader waits `offer_wait_s` for its
     source, and a peer that takes or sends nothing for `stalled_s` is cut.
     """
 
     secret: str = field(repr=False)
+    identity: str = ""
     listen: str = "127.0.0.1:0"
     spool: str
     bytes_per_s: float | None = None
@@ -403,7 +407,11 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     server = aio.server(options=SERVER_OPTIONS)
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
-    port = server.add_insecure_port(settings.listen)
+    if settings.identity:
+        credentials = server_credentials(IdentityFile(Path(settings.identity)).read, is_mutual=True)
+        port = server.add_secure_port(settings.listen, credentials)
+    else:
+        port = server.add_insecure_port(settings.listen)
     await server.start()
     try:
         on_listening(port)

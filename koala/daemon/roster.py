@@ -130,6 +130,16 @@ class Roster:
         connection = self.sessions.get(site)
         return connection is not None and connection.session.is_live
 
+    def refuse(self, connection: Connection, reason: str) -> None:
+        """End one session, and not in friendship."""
+        self._carry_out(connection, connection.session.close(reason, is_rejected=True))
+
+    def cut(self, site: SiteName, reason: str) -> None:
+        """End whatever this site has open."""
+        for connection in tuple(self._connections.values()):
+            if connection.session.bound_to == site:
+                self.refuse(connection, reason)
+
     def close(self, reason: str) -> None:
         """Say goodbye to all; jobs run on."""
         self._closed_for = reason
@@ -138,10 +148,12 @@ class Roster:
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def opened(self, line: Line, peer: str) -> Connection:
-        """An agent has opened a stream; it may be refused at once."""
+    def opened(self, line: Line, peer: str, *, bound_to: SiteName | None = None) -> Connection:
+        """An agent has opened a stream; it may be refused at once. `bound_to` is the site that it
+        has proved to be."""
         self._count += 1
-        session = Session(self._guests, self._timing, now=self._clock.now())
+        now = self._clock.now()
+        session = Session(self._guests, self._timing, now=now, bound_to=bound_to)
         connection = Connection(self._count, session, line, peer)
         self._connections[connection.number] = connection
         if self._closed_for is not None:

@@ -10,9 +10,9 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,18 +28,23 @@ from koala.core.events import (
     SiteResumed,
 )
 from koala.core.explain import why
-from koala.core.job import Cancelled
+from koala.core.forgetting import alone
+from koala.core.job import Cancelled, Job
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, sites_picture, summary, whole_picture
 from koala.core.values import JobId, SiteName, UserName
+from koala.daemon.access import Caller, caller_of_call
 from koala.daemon.admission import at_queue, check, check_deadline, warnings
 from koala.daemon.disk import Disk
-from koala.daemon.gate import abort, user_of
+from koala.daemon.enrolling import Registrar
+from koala.daemon.gate import abort
+from koala.daemon.journal import Journal
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
 from koala.daemon.pump import Pump
+from koala.daemon.records import Notice
 from koala.daemon.roster import Roster
-from koala.daemon.turns import Turn
+from koala.daemon.turns import Turn, quiet_turn
 from koala.errors import (
     KoalaError,
     RejectedError,
@@ -64,11 +69,14 @@ WRITE_S_MAX = 60.0  # for one notice: a watcher that takes nothing for so long i
 SITE_VERBS = ("drain", "resume", "lost")
 YIELD_CHARACTERS = 8 * 1024  # of texts read between two chances for others
 CANCELS_MAX = 10_000
+REPORT_JOBS_MAX = 50_000  # of those that have left the state, in a report
+PAST_JOBS_MAX = 10_000  # the newest of those that have left the state, in a list
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 Self = TypeVar("Self")
+T = TypeVar("T")
 
 
 def _answering(
@@ -87,41 +95,69 @@ def _answering(
     return call
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastKeys:
+    """Idempotency keys of jobs that had left the state when so many were `forgotten`."""
+
+    forgotten: int
+    jobs: dict[str, tuple[JobId, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of the daemon that are asked."""
+
+    scheduler: Scheduler
+    pump: Pump
+    notices: Notices
+    roster: Roster
+    logs: Logs
+    registrar: Registrar
+    disk: Disk
+    journal: Journal
+
+
 class Service(KoalaServicer):
     """The calls, one method each. Their names are gRPC's."""
 
     def __init__(
         self,
-        pump: Pump,
-        notices: Notices,
-        roster: Roster,
-        logs: Logs,
+        parts: Parts,
         *,
         version: str,
-        disk: Disk,
         metrics: Callable[[Scheduler], dict[str, Any]],
     ) -> None:
-        self._pump = pump
-        self._notices = notices
-        self._roster = roster
-        self._logs = logs
+        self._scheduler = parts.scheduler
+        self._pump = parts.pump
+        self._notices = parts.notices
+        self._roster = parts.roster
+        self._logs = parts.logs
+        self._registrar = parts.registrar
+        self._disk = parts.disk
         self._version = version
-        self._disk = disk
+        self._journal = parts.journal
         self._metrics = metrics
 
     @_answering
     async def Hello(self, _: pb.HelloRequest, __: Context) -> pb.HelloReply:  # noqa: N802
         epoch = await self._pump.ask(lambda turn: turn.scheduler.epoch)
-        return pb.HelloReply(protocol=PROTOCOL, version=self._version, epoch=epoch)
+        caller = caller_of_call()
+        return pb.HelloReply(
+            protocol=PROTOCOL,
+            version=self._version,
+            epoch=epoch,
+            user=caller.name,
+            role=caller.role.value,
+        )
 
     # --- submit and cancel ------------------------------------------------------------------------
 
     @_answering
-    async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.SubmitReply:  # noqa: N802
+    async def Submit(self, request: pb.SubmitRequest, _: Context) -> pb.SubmitReply:  # noqa: N802
         if len(request.submissions) > SUBMISSIONS_MAX:
             count = len(request.submissions)
             raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
-        owner = user_of(context)
+        owner = caller_of_call().name
         readings: list[JobReading | KoalaError] = []
         characters = 0
         for submission in request.submissions:
@@ -134,13 +170,32 @@ class Service(KoalaServicer):
                 characters = 0
                 await asyncio.sleep(0)
 
-        def take_in(turn: Turn) -> list[pb.Submitted]:
-            return [
-                self._submit(turn, submission, reading, owner, is_dry_run=request.dry_run)
-                for submission, reading in zip(request.submissions, readings, strict=True)
-            ]
+        while True:
+            past = await self._past_keys(request, owner)
 
-        return pb.SubmitReply(results=await self._pump.ask(take_in))
+            def take_in(turn: Turn, past: PastKeys = past) -> list[pb.Submitted] | None:
+                if turn.scheduler.keys_forgotten != past.forgotten:
+                    return None  # one of them may have left the state meanwhile
+                return [
+                    self._submit(turn, submission, reading, owner, past, is_dry_run=request.dry_run)
+                    for submission, reading in zip(request.submissions, readings, strict=True)
+                ]
+
+            results = await self._pump.ask(take_in)
+            if results is not None:
+                return pb.SubmitReply(results=results)
+
+    async def _past_keys(self, request: pb.SubmitRequest, owner: str) -> PastKeys:
+        """Which keys were used by jobs that have left the state."""
+        forgotten = await self._pump.ask(lambda turn: turn.scheduler.keys_forgotten)
+        jobs = {}
+        if forgotten:
+            for submission in request.submissions:
+                key = _key(submission, owner)
+                found = await self._journal.job_of_key(key) if key else None
+                if found is not None:
+                    jobs[key] = found
+        return PastKeys(forgotten=forgotten, jobs=jobs)
 
     def _submit(
         self,
@@ -148,6 +203,7 @@ class Service(KoalaServicer):
         submission: pb.Submission,
         reading: JobReading | KoalaError,
         owner: str,
+        past: PastKeys,
         *,
         is_dry_run: bool,
     ) -> pb.Submitted:
@@ -155,10 +211,9 @@ class Service(KoalaServicer):
         try:
             if isinstance(reading, KoalaError):
                 raise reading
-            # Keys are a user's own: nobody can take another's.
-            key = f"{owner}\0{submission.key}" if submission.key else ""
+            key = _key(submission, owner)
             digest = _digest(submission, owner)
-            known = turn.scheduler.keys.get(key) if key else None
+            known = turn.scheduler.keys.get(key, past.jobs.get(key)) if key else None
             ignored = warnings(reading.spec, turn.scheduler, self._roster.owners)
             told = (*reading.warnings, *ignored)
             if known is not None:
@@ -182,8 +237,8 @@ class Service(KoalaServicer):
             return submitted_error(error)
 
     @_answering
-    async def Cancel(self, request: pb.CancelRequest, context: Context) -> pb.CancelReply:  # noqa: N802
-        by = UserName(user_of(context))
+    async def Cancel(self, request: pb.CancelRequest, _: Context) -> pb.CancelReply:  # noqa: N802
+        by = caller_of_call()
         if len(request.jobs) > CANCELS_MAX:
             count = len(request.jobs)
             raise SpecError(f"{count} jobs in one call: allowed are {CANCELS_MAX}")
@@ -197,39 +252,63 @@ class Service(KoalaServicer):
 
     @_answering
     async def List(self, request: pb.ListRequest, _: Context) -> pb.Document:  # noqa: N802
-        phases = set(request.phases)
+        phases, caller = set(request.phases), caller_of_call()
 
         def jobs(turn: Turn) -> list[dict[str, Any]]:
             chosen = [
                 job
                 for job in turn.scheduler.jobs.values()
-                if (not phases or job.phase_name in phases)
+                if caller.sees(job.spec.owner)
+                and (not phases or job.phase_name in phases)
                 and (not request.owner or job.spec.owner == request.owner)
             ]
             return [summary(job) for job in chosen[-request.last :]]
 
-        return _document({"jobs": await self._pump.ask(jobs)})
+        found = await self._pump.ask(jobs)
+        if request.past and not 0 < request.last <= len(found):
+            known = {picture["job"] for picture in found}
+            past = await self._journal.jobs(-math.inf, math.inf, PAST_JOBS_MAX)
+            older = jobs(quiet_turn(alone(*past), 0.0))
+            found = [*(picture for picture in older if picture["job"] not in known), *found]
+        return _document({"jobs": found[-request.last :]})
 
     @_answering
     async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
-        return _document(await self._pump.ask(lambda turn: _picture(turn, request.job)))
+        caller = caller_of_call()
+        return _document(
+            await self._ask_about(request.job, lambda turn: _picture(turn, request.job, caller))
+        )
 
     @_answering
     async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
+        caller = caller_of_call()
+
         def explain(turn: Turn) -> dict[str, Any]:
-            job = _known(turn, request.job)
+            job = _known(turn, request.job, caller)
             phase = turn.scheduler.jobs[job].phase_name
             return {"job": job, "phase": phase, "why": why(turn.scheduler, job, turn.now)}
 
-        return _document(await self._pump.ask(explain))
+        return _document(await self._ask_about(request.job, explain))
 
     @_answering
     async def Timeline(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
+        caller = caller_of_call()
+
         def timeline(turn: Turn) -> dict[str, Any]:
-            picture = _picture(turn, request.job)
+            picture = _picture(turn, request.job, caller)
             return {key: picture[key] for key in ("job", "phase", "timeline", "story")}
 
-        return _document(await self._pump.ask(timeline))
+        return _document(await self._ask_about(request.job, timeline))
+
+    async def _ask_about(self, job: str, decide: Callable[[Turn], T]) -> T:
+        """Ask the pump; about a job that has left the state, what the journal keeps of it."""
+        try:
+            return await self._pump.ask(decide)
+        except UnknownJobError:
+            past = await self._journal.job(job)
+            if past is None:
+                raise
+            return decide(quiet_turn(alone(past), past.submitted_at))
 
     @_answering
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
@@ -237,8 +316,8 @@ class Service(KoalaServicer):
         return _document({"sites": sites})
 
     @_answering
-    async def ChangeSite(self, request: pb.SiteRequest, context: Context) -> pb.Document:  # noqa: N802
-        by = UserName(user_of(context))
+    async def ChangeSite(self, request: pb.SiteRequest, _: Context) -> pb.Document:  # noqa: N802
+        by = UserName(caller_of_call().name)
 
         def change(turn: Turn) -> dict[str, Any]:
             return _change_site(turn, SiteName(request.site), request.verb, by)
@@ -256,18 +335,66 @@ class Service(KoalaServicer):
     @_answering
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
+        most, sees = REPORT_JOBS_MAX, caller_of_call().sees
+        while True:
+            forgotten = await self._pump.ask(_forgotten)
+            past = await self._journal.jobs(period.since, period.until, most + 1)
+            if len(past) > most:
+                raise RejectedError(
+                    f"more than {most} jobs of that period are over: allowed are shorter periods"
+                    " (since, until)"
+                )
 
-        def sum_up(turn: Turn) -> dict[str, Any]:
-            if period.site is not None and period.site not in turn.scheduler.sites:
-                raise _unknown_site(turn, period.site)
-            return report(turn.scheduler, by, period, turn.now)
+            def sum_up(
+                turn: Turn, past: Sequence[Job] = past, forgotten: int = forgotten
+            ) -> dict[str, Any] | None:
+                if period.site is not None and period.site not in turn.scheduler.sites:
+                    raise _unknown_site(turn, period.site)
+                if _forgotten(turn) != forgotten:
+                    return None  # one of them may be in neither
+                return report(turn.scheduler, by, period, turn.now, past, sees)
 
-        return _document(await self._pump.ask(sum_up))
+            document = await self._pump.ask(sum_up)
+            if document is not None:
+                return _document(document)
+
+    # --- sites and users --------------------------------------------------------------------------
+
+    @_answering
+    async def AddSite(self, request: pb.AddSiteRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(self._registrar.add_site(request))
+
+    @_answering
+    async def RevokeSite(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(self._registrar.revoke_site(request.name))
+
+    @_answering
+    async def ListEnrolments(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        return _document(self._registrar.sites())
+
+    @_answering
+    async def AddUser(self, request: pb.AddUserRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(self._registrar.add_user(request))
+
+    @_answering
+    async def RevokeUser(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(self._registrar.revoke_user(request.name))
+
+    @_answering
+    async def ListUsers(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        return _document(self._registrar.users())
+
+    @_answering
+    async def Audit(self, request: pb.AuditRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(await self._registrar.audit(request.last))
 
     # --- streams ----------------------------------------------------------------------------------
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
+        caller = caller_of_call()
         try:
+            if request.job:
+                await self._ask_about(request.job, lambda t: _known(t, request.job, caller))
             if self._notices.watchers >= WATCHERS_MAX:
                 raise RejectedError(f"{WATCHERS_MAX} watchers are here already")
             after = self._notices.start(request.after)
@@ -279,7 +406,7 @@ class Service(KoalaServicer):
         try:
             async with aclosing(self._notices.since(after)) as notices:
                 async for notice in notices:
-                    if request.job in ("", notice.job) and request.site in ("", notice.site):
+                    if _is_wanted(notice, request) and await self._may_see(caller, notice):
                         async with asyncio.timeout(WRITE_S_MAX):
                             await context.write(
                                 pb.Notice(
@@ -299,15 +426,27 @@ class Service(KoalaServicer):
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         try:
-            wanted = LogsWanted.of(request)
+            wanted, caller = LogsWanted.of(request), caller_of_call()
+            await self._ask_about(request.job, lambda turn: _known(turn, request.job, caller))
             async with aclosing(self._logs.read(wanted)) as parts:
                 async for part in parts:
                     await context.write(part)
         except KoalaError as error:
             await abort(context, error)
 
+    async def _may_see(self, caller: Caller, notice: Notice) -> bool:
+        """What is told of sites is for all, what is told of a job for who sees the job."""
+        if not notice.job or caller.sees(""):
+            return True
+        job = self._scheduler.jobs.get(JobId(notice.job)) or await self._journal.job(notice.job)
+        return job is not None and caller.sees(job.spec.owner)
+
 
 # --- parts ----------------------------------------------------------------------------------------
+
+
+def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
+    return request.job in ("", notice.job) and request.site in ("", notice.site)
 
 
 async def _read(submission: pb.Submission, owner: str) -> JobReading:
@@ -335,21 +474,26 @@ def _read_cached(text: str, definitions: tuple[tuple[str, str], ...], owner: str
     return read_job(text, dict(definitions), owner)
 
 
+def _key(submission: pb.Submission, owner: str) -> str:
+    """Keys are a user's own: nobody can take another's."""
+    return f"{owner}\0{submission.key}" if submission.key else ""
+
+
 def _digest(submission: pb.Submission, owner: str) -> str:
     parts = [owner, submission.rsl, sorted(submission.definitions.items())]
     text = json.dumps([*parts, submission.queue] if submission.queue else parts)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _cancel(turn: Turn, job: JobId, by: UserName) -> pb.Cancelled:
+def _cancel(turn: Turn, job: JobId, by: Caller) -> pb.Cancelled:
     found = turn.scheduler.jobs.get(job)
-    if found is None:
+    if found is None or not by.sees(found.spec.owner):
         return pb.Cancelled(job=job, error=f"no job {str(job)[:80]!r}")
     if found.is_over and not isinstance(found.phase, Cancelled):
         error = f"{job} is {found.phase_name} already"
         return pb.Cancelled(job=job, phase=found.phase_name, error=error)
     if not found.is_over:
-        turn.tell(JobCancelRequested(job=job, by=by))
+        turn.tell(JobCancelRequested(job=job, by=UserName(by.name)))
     return pb.Cancelled(job=job, phase=found.phase_name)
 
 
@@ -368,6 +512,11 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
         turn.tell(SiteDeclaredLost(site=site, by=by))
     pictures = sites_picture(turn.scheduler, turn.now)
     return next(picture for picture in pictures if picture["site"] == site)
+
+
+def _forgotten(turn: Turn) -> int:
+    """How many jobs have left the state."""
+    return sum(turn.scheduler.forgotten.values())
 
 
 def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
@@ -391,14 +540,16 @@ def _unknown_site(turn: Turn, site: SiteName) -> UnknownSiteError:
     return UnknownSiteError(f"no site {str(site)[:80]!r}: known are {known}")
 
 
-def _known(turn: Turn, job: str) -> JobId:
-    if job not in turn.scheduler.jobs:
+def _known(turn: Turn, job: str, caller: Caller) -> JobId:
+    """The job's id; what the caller may not see is not there. Raises UnknownJobError."""
+    found = turn.scheduler.jobs.get(JobId(job))
+    if found is None or not caller.sees(found.spec.owner):
         raise UnknownJobError(f"no job {job[:80]!r}")
     return JobId(job)
 
 
-def _picture(turn: Turn, job: str) -> dict[str, Any]:
-    return whole_picture(turn.scheduler, _known(turn, job), turn.now)
+def _picture(turn: Turn, job: str, caller: Caller) -> dict[str, Any]:
+    return whole_picture(turn.scheduler, _known(turn, job, caller), turn.now)
 
 
 def _document(picture: dict[str, Any]) -> pb.Document:

@@ -161,8 +161,12 @@ State: TypeAlias = Opened | Registering | Joining | Live | Over
 class Session:
     """The machine of one stream."""
 
-    def __init__(self, guests: Guests, timing: Timing, *, now: Instant) -> None:
+    def __init__(
+        self, guests: Guests, timing: Timing, *, now: Instant, bound_to: SiteName | None = None
+    ) -> None:
+        """`bound_to`: the only site that may register; whoever dialled has proved to be it."""
         self.state: State = Opened()
+        self.bound_to = bound_to
         self.rtt_s: Seconds | None = None
         self._guests = guests
         self._timing = timing
@@ -261,6 +265,11 @@ class Session:
                 f" this daemon {_versions(PROTOCOL, PROTOCOL_MIN)}"
             )
             return self._refuse(reason, is_final=True)
+        if self.bound_to is not None and registration.site != self.bound_to:
+            proved = f"the certificate shown is of site {self.bound_to}"
+            return self._refuse(
+                f"{proved}: it may not register as {registration.site!r}", is_final=True
+            )
         if not guests.is_open and registration.site not in guests.sites:
             known = ", ".join(sorted(guests.sites)) or "none"
             reason = f"unknown site {registration.site!r}: the configuration lists {known}"

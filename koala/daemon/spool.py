@@ -80,7 +80,8 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.incoming = folder / "incoming"
-        self.incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for made in (folder, self.incoming):
+            made.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def logs(self, place: Place) -> Path:
         """The folder of a component's logs."""

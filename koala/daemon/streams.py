@@ -15,13 +15,16 @@ from typing import TypeAlias
 
 import grpc
 
-from koala.daemon.clock import Clock
+from koala.core.values import SiteName
+from koala.daemon.access import Caller, caller_of_call
+from koala.daemon.clock import Clock, wall_s
 from koala.daemon.pump import Pump
 from koala.daemon.roster import Connection, Roster
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
 
 OUTBOX_MAX = 20_000  # messages; what is wanted at a registration counts as one
+EXPIRY_LOOK_S = 60.0  # the wall clock may be set
 LAST_WORDS_S = 1.0  # for what is in the outbox when a session ends
 
 Context: TypeAlias = "grpc.aio.ServicerContext[pb.FromAgent, pb.ToAgent]"
@@ -94,13 +97,16 @@ class Streams(AgentLinkServicer):
     ) -> None:
         """One session, from its stream's beginning to its end."""
         stream = Stream()
-        connection = self._roster.opened(stream, context.peer())
+        caller = caller_of_call()
+        bound_to = SiteName(caller.name) if caller.name else None
+        connection = self._roster.opened(stream, context.peer(), bound_to=bound_to)
         try:
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(self._write(stream, context))
                 others = [
                     group.create_task(self._read(connection, stream, request_iterator)),
                     group.create_task(self._tick(connection, stream)),
+                    group.create_task(self._expire(connection, caller)),
                 ]
                 await stream.over.wait()
                 stream.outbox.close()
@@ -128,6 +134,16 @@ class Streams(AgentLinkServicer):
         except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError):
             pass  # the agent is gone; the reader's end says so, too
         stream.end()
+
+    async def _expire(self, connection: Connection, caller: Caller) -> None:
+        """A link does not outlive the certificate by which it was let in."""
+        if caller.expires_at is None:
+            return
+        left_s = caller.expires_at - wall_s()
+        while left_s > 0:
+            await asyncio.sleep(min(left_s + 0.01, EXPIRY_LOOK_S))
+            left_s = caller.expires_at - wall_s()
+        self._roster.refuse(connection, f"the certificate of {caller.name} has expired")
 
     async def _tick(self, connection: Connection, stream: Stream) -> None:
         """Drive the session's timer."""

@@ -19,10 +19,12 @@ import structlog
 
 from koala.core.actions import Action, Announce
 from koala.core.events import Event, Woken
+from koala.core.forgetting import Forgotten, forget
+from koala.core.saving import save
 from koala.core.scheduler import Scheduler
-from koala.core.values import Instant, JobId
+from koala.core.values import Instant, JobId, Seconds
 from koala.daemon.clock import Clock
-from koala.daemon.records import Batch, Notice, Record
+from koala.daemon.records import Batch, Notice, Record, Snapshot
 from koala.errors import KoalaError
 
 INBOX_MAX = 10_000
@@ -33,6 +35,7 @@ WOKEN_REST = 4.0  # rest after Woken in shares of what it took: a scan of a long
 WOKEN_REST_S_MAX = 0.1
 DIGEST_EVERY = 1_000
 DIGEST_SHARE_MAX = 0.02  # of the time: digests of a large state come less often
+SNAPSHOT_JOBS_MAX = 20_000  # of a larger state one is taken only when the daemon ends in order
 COMMIT_S_MAX = 10.0  # of a commit: after that we do not vouch for leases any more
 
 T = TypeVar("T")
@@ -65,6 +68,18 @@ class Turn:
     def new_job(self) -> JobId:
         """An id that no job had before."""
         return JobId(f"j{self._job_number()}")
+
+
+def quiet_turn(scheduler: Scheduler, now: Instant) -> Turn:
+    """A turn in which nothing is told: for questions about what is over."""
+
+    def no_event(event: Event, _: Instant) -> None:
+        raise AssertionError(f"what is over does not change: {event}")
+
+    def no_number() -> int:
+        raise AssertionError("no job comes here")
+
+    return Turn(scheduler, now, no_event, no_number)
 
 
 @dataclass(slots=True)
@@ -105,6 +120,18 @@ class Numbered(Protocol):
         """Of the last notice."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What keeps state and journal from growing: how many jobs that are over stay in the state, and
+    for how long; after how many events a snapshot is due; and what goes with it."""
+
+    keep_jobs: int
+    keep_jobs_s: Seconds
+    snapshot_events: int
+    settings: str = ""
+    replayed: int = 0  # events since the last snapshot
+
+
 class Turns:
     """See the module."""
 
@@ -116,6 +143,7 @@ class Turns:
         *,
         digest: Callable[[Scheduler], str],
         jobs: int,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self.counters = Counters()
         self.inbox_max = INBOX_MAX
@@ -131,6 +159,10 @@ class Turns:
         self._seq = journal.seq
         self._notice_number = journal.notice_number
         self._digest_seq = journal.seq
+        self._upkeep = upkeep
+        self._snapshot_seq = journal.seq - (upkeep.replayed if upkeep is not None else 0)
+        self._snapshot_due_at: Instant = 0.0
+        self._begun_at: Instant = 0.0  # the batch
         self._digest_due_at: Instant = 0.0
         self._wake_not_before: Instant = 0.0
         self._committing_since: Instant | None = None
@@ -178,7 +210,7 @@ class Turns:
 
     def take(self) -> list[Item]:
         """Handle what waits; what has come goes before Woken at the same instant."""
-        begun_at = now = self._clock.now()
+        begun_at = now = self._begun_at = self._clock.now()
         items: list[Item] = []
         while self._inbox and now - begun_at < BATCH_S_MAX:
             item = self._inbox.popleft()
@@ -199,9 +231,26 @@ class Turns:
             return None
         begun_at = self._committing_since = self._clock.now()
         digest = self._digest_if_due(begun_at)
-        batch = Batch(records=self._records, notices=self._notices, digest=digest)
+        batch = Batch(
+            records=self._records,
+            notices=self._notices,
+            digest=digest,
+            forgotten=self._forget(),
+            snapshot=self._snapshot_if_due(begun_at),
+        )
         self._records, self._notices = [], []
         return batch
+
+    def snapshot(self) -> Snapshot | None:
+        """The state as it is now, to begin at another time."""
+        if self._upkeep is None:
+            return None
+        return Snapshot(
+            plain=save(self._scheduler),
+            jobs=self._jobs,
+            settings=self._upkeep.settings,
+            digest=self._digest(self._scheduler),
+        )
 
     def failed(self) -> None:
         """The batch could not be made durable: there are no more turns."""
@@ -265,6 +314,26 @@ class Turns:
     def _next_job(self) -> int:
         self._jobs += 1
         return self._jobs
+
+    def _forget(self) -> Sequence[Forgotten]:
+        """Of what was over before this batch: the actions of the others have not left yet."""
+        upkeep = self._upkeep
+        if upkeep is None:
+            return ()
+        return forget(
+            self._scheduler, self._begun_at, keep=upkeep.keep_jobs, keep_s=upkeep.keep_jobs_s
+        )
+
+    def _snapshot_if_due(self, now: Instant) -> Snapshot | None:
+        upkeep = self._upkeep
+        if upkeep is None or self._seq - self._snapshot_seq < upkeep.snapshot_events:
+            return None
+        if now < self._snapshot_due_at or len(self._scheduler.jobs) > SNAPSHOT_JOBS_MAX:
+            return None
+        snapshot = self.snapshot()
+        self._snapshot_seq = self._seq
+        self._snapshot_due_at = now + (self._clock.now() - now) / DIGEST_SHARE_MAX
+        return snapshot
 
     def _digest_if_due(self, now: Instant) -> str | None:
         if self._seq - self._digest_seq < DIGEST_EVERY or now < self._digest_due_at:

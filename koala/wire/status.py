@@ -15,6 +15,7 @@ import grpc
 
 from koala.errors import (
     ConfigError,
+    DeniedError,
     ExhaustedError,
     JournalError,
     KoalaError,
@@ -22,14 +23,18 @@ from koala.errors import (
     Position,
     RejectedError,
     SpecError,
+    UnauthenticatedError,
     UnknownJobError,
+    UnknownNameError,
     UnknownSiteError,
     UnreachableError,
 )
 from koala.wire.v1 import koala_pb2
 
 PROTOCOL_KEY = "koala-protocol"
-USER_KEY = "koala-user"
+USER_KEY = "koala-user"  # who calls, where plain text is spoken and nothing can prove it
+TOKEN_KEY = "authorization"
+TOKEN_SCHEME = "Bearer "
 ERROR_KEY = "koala-error-bin"
 MESSAGE_MAX = 4_000  # characters; HTTP/2 headers have a limit of their own
 
@@ -38,6 +43,9 @@ _CODES: tuple[tuple[type[KoalaError], grpc.StatusCode], ...] = (
     (UnknownJobError, grpc.StatusCode.NOT_FOUND),
     (UnknownSiteError, grpc.StatusCode.NOT_FOUND),
     (ExhaustedError, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (UnknownNameError, grpc.StatusCode.NOT_FOUND),
+    (UnauthenticatedError, grpc.StatusCode.UNAUTHENTICATED),
+    (DeniedError, grpc.StatusCode.PERMISSION_DENIED),
     (RejectedError, grpc.StatusCode.FAILED_PRECONDITION),
     (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
     (JournalError, grpc.StatusCode.DATA_LOSS),
@@ -89,6 +97,10 @@ def from_status(
         return UnreachableError(text)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return SpecError(text)
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        return UnauthenticatedError(text)
+    if code is grpc.StatusCode.PERMISSION_DENIED:
+        return DeniedError(text)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return ExhaustedError(text)
     if code is grpc.StatusCode.FAILED_PRECONDITION:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from koala_agent.carrier import Claims, Ports
+from koala_agent.carrier import Claims, Ports, no_input
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
 from koala_agent.lrm.port import Idle, Listed, serving
 from koala_agent.placeholders import Place
@@ -185,8 +185,11 @@ async def a_site(
     daemon: Daemon | None = None,
     processors: int = 8,
     keep_s: float = float("inf"),
+    scratch: Path | None = None,
+    input_path: Callable[[Hold], str] = no_input,
 ) -> AsyncIterator[Site]:
-    """A site in a folder; a second one in the same folder is the agent started again."""
+    """A site in a folder; a second one in the same folder is the agent started again. With
+    `scratch` starters see nothing of the agent's and work there."""
     daemon = daemon or Daemon()
     leases = leases or Leases(kill_s=1.0)
     told: list[Callable[[Listed | Idle], None]] = []
@@ -199,8 +202,13 @@ async def a_site(
     claims = Claims(
         store=store,
         manager=manager,
-        place=Place(root=folder / "claims", site="here"),
-        ports=Ports(tell=daemon.hear, clock=boot_now, unix_clock=time.time),
+        place=Place(
+            root=folder / "claims",
+            site="here",
+            shared=scratch is None,
+            scratch="" if scratch is None else str(scratch),
+        ),
+        ports=Ports(tell=daemon.hear, clock=boot_now, unix_clock=time.time, input_path=input_path),
         limits=limits or Limits(grace_s=20.0),
         keep_s=keep_s,
     )

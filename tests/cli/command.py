@@ -18,7 +18,11 @@ PYTHON_PATH = os.pathsep.join([str(ROOT), str(ROOT / "agents")])
 
 def environment(**changes: str) -> dict[str, str]:
     """Ours, with the packages of this source tree, plain text, and nothing of the user's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("KOALA_")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "KOALA_RUNTIME_DIR" or not name.startswith("KOALA_")
+    }
     return {**kept, "PYTHONPATH": PYTHON_PATH, "NO_COLOR": "1", "COLUMNS": "100", **changes}
 
 

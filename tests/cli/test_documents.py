@@ -29,6 +29,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "links": daemon.LinksTable,
     "relay": daemon.RelayTable,
     "bus": daemon.BusTable,
+    "journal": daemon.JournalTable,
     **agent.TABLES,
 }
 

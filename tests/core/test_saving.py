@@ -123,16 +123,16 @@ def test_a_job_whose_claim_is_owed_a_stop_stays(script: Script) -> None:
     script.running("j1")
     script.cancel("j1").drop()
     assert ClaimId("j1/1/0/1") in script.scheduler.ledger
-    assert forget(copied(script), script.now, keep=0, keep_s=0.0, lot=1) == []
+    assert forget(copied(script), script.now + 1, keep=0, keep_s=0.0, lot=1) == []
     script.gone("j1/1/0/1")
-    (gone,) = forget(copied(script), script.now, keep=0, keep_s=0.0, lot=1)
+    (gone,) = forget(copied(script), script.now + 1, keep=0, keep_s=0.0, lot=1)
     assert gone.job.phase_name == "Cancelled"
 
 
 def test_the_key_of_a_job_goes_with_it(script: Script) -> None:
     script.tell(replace(a_job("j1", 1), key="ann:1", digest="d")).cancel("j1")
     scheduler = copied(script)
-    (gone,) = forget(scheduler, script.now, keep=0, keep_s=0.0, lot=1)
+    (gone,) = forget(scheduler, script.now + 1, keep=0, keep_s=0.0, lot=1)
     assert (gone.key, gone.digest) == ("ann:1", "d")
     assert scheduler.keys == {}
     assert digest(scheduler) == digest(script.scheduler)

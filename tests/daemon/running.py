@@ -15,10 +15,13 @@ claiming_step_min_s = 0.05
 """
 
 
-def config_of(folder: Path, more: str = "", *, parameters: str = FAST) -> Config:
+def config_of(
+    folder: Path, more: str = "", *, parameters: str = FAST, is_plain: bool = True
+) -> Config:
     """A configuration with any free port and its state below `folder`."""
     text = (
-        '[daemon]\nlisten = "127.0.0.1:0"\nstate_dir = "state"\nbeat_s = 0.2\nsilence_s = 5.0\n'
+        f'[daemon]\nlisten = "127.0.0.1:0"\nstate_dir = "state"\nplain = {str(is_plain).lower()}\n'
+        "beat_s = 0.2\nsilence_s = 5.0\n"
         f"[parameters]\n{parameters}\n{more}"
     )
     return parse_config(text, source="test.toml", folder=folder)

@@ -18,6 +18,7 @@ from koala.core.events import EVENTS, Event, ParametersChanged, SiteDrained, Wok
 from koala.core.parameters import PAPER, Parameters
 from koala.core.values import SiteName, UserName
 from koala.daemon import journal as journal_module
+from koala.daemon.folder import FILE
 from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, records
 from koala.daemon.records import Batch, Notice, Record, decode_event, encode_event
@@ -74,7 +75,7 @@ def written(folder: Path, count: int) -> Path:
     for seq in range(1, count + 1):
         journal.append(Batch(records=[record(seq)]))
     journal.close()
-    return folder / journal_module.FILE
+    return folder / FILE
 
 
 def test_what_was_committed_is_read_with_its_answers_in_order(tmp_path: Path) -> None:
@@ -230,6 +231,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from koala.core.events import Woken
+from koala.daemon.folder import FILE
 from koala.daemon.journal import Journal
 from koala.daemon.records import Batch, Record
 journal = Journal.open(Path(sys.argv[1]))

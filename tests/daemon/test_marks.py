@@ -10,7 +10,7 @@ import pytest
 
 from koala.client import Client
 from koala.core.values import SiteName
-from koala.daemon.journal import FILE, MARK
+from koala.daemon.folder import FILE, MARK
 from koala.daemon.main import Daemon
 from koala.daemon.marks import Marks, Verdict
 from koala.daemon.records import Mark
@@ -170,6 +170,7 @@ async def test_a_rolled_back_write_ahead_log_is_refused_though_the_mark_file_is_
     with sqlite3.connect(tmp_path / "state" / FILE) as connection:
         connection.execute("DELETE FROM event WHERE seq > 5")
         connection.execute("DELETE FROM digest WHERE seq > 5")
+        connection.execute("DELETE FROM snapshot WHERE seq > 5")
     connection.close()
     (tmp_path / "state" / MARK).unlink()
     assert "it ends with event" in await refused(tmp_path, agent)

@@ -127,8 +127,9 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
 
 def test_a_damaged_journal_is_told(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    (tmp_path / "state").mkdir()
+    (tmp_path / "state").mkdir(mode=0o700)
     (tmp_path / "state" / "journal.db").write_bytes(b"x" * 10_000)
+    (tmp_path / "state" / "journal.db").chmod(0o600)
     run = run_daemon(config)
     assert run.returncode == 1
     assert "journal.db: damaged, or no journal" in run.stderr

@@ -25,8 +25,14 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from koala.client import ENDS, Client
+from koala.credentials import find_credentials
+from koala.daemon.provision import provision
 from koala.errors import UnreachableError
+from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
+from koala.wire.tls import DAEMON_HOST, secure_channel
 from tests.live.evidence import Evidence
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +96,9 @@ class Grid:
                 f'[files]\nserve = "127.0.0.1:0"\n{(more or {}).get(name, "")}',
                 encoding="utf-8",
             )
+        provision(
+            self.state / "daemon", {name: self.state / name for name in sites}, lifetime_s=86_400.0
+        )
 
     def config(self, name: str) -> Path:
         """The configuration file of the daemon or of a site's agent."""
@@ -205,6 +214,17 @@ class Grid:
         """A client of this grid's daemon."""
         async with Client(self.address) as client:
             yield client
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncIterator[tuple[grpc.aio.Channel, Metadata]]:
+        """A bare channel to the daemon, and what shows who we are, for messages that no client of
+        ours would send."""
+        found = find_credentials(self.address)
+        assert found is not None
+        shown = ((TOKEN_KEY, TOKEN_SCHEME + found.token),)
+        channel = secure_channel(self.address, DAEMON_HOST, authority=found.authority, options=())
+        async with channel:
+            yield channel, shown
 
     async def up(self, client: Client) -> None:
         """Wait until the daemon answers."""

@@ -20,7 +20,9 @@ import pytest
 from koala.client import Client
 from koala.errors import KoalaError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
 from koala.wire import PROTOCOL
+from koala.wire.tls import JoinToken
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc
+from koala_agent.joining import join
 from tests.live.grid import Grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("calm grid")]
@@ -148,8 +150,8 @@ async def test_garbage_on_the_port_disturbs_nobody(
 
 
 async def test_garbage_in_a_call_is_refused(calm_grid: Grid, client: Client) -> None:
-    metadata = (("koala-protocol", str(PROTOCOL)), ("koala-user", "nobody"))
-    async with nothing_changes(client), grpc.aio.insecure_channel(calm_grid.address) as channel:
+    async with nothing_changes(client), calm_grid.channel() as (channel, shown):
+        metadata = (("koala-protocol", str(PROTOCOL)), *shown)
         for method in ("Submit", "Cancel", "ChangeSite", "Show"):
             call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
                 f"/koala.wire.v1.Koala/{method}"
@@ -162,11 +164,11 @@ async def test_garbage_in_a_call_is_refused(calm_grid: Grid, client: Client) -> 
 async def test_a_client_of_another_protocol_is_told_both_versions(
     calm_grid: Grid, client: Client, said: tuple[tuple[str, str], ...]
 ) -> None:
-    async with nothing_changes(client), grpc.aio.insecure_channel(calm_grid.address) as channel:
+    async with nothing_changes(client), calm_grid.channel() as (channel, shown):
         stub = koala_pb2_grpc.KoalaStub(channel)
         request = koala_pb2.SubmitRequest(submissions=[koala_pb2.Submission(rsl=f"&{TRUE}")])
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.Submit(request, metadata=said, timeout=20)
+            await stub.Submit(request, metadata=(*said, *shown), timeout=20)
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         assert f"must be {PROTOCOL}" in str(refused.value.details())
 
@@ -195,6 +197,8 @@ async def test_an_agent_of_another_protocol_ends_and_says_why(
         f'[agent]\nsite = "stranger"\ndaemon = "{calm_grid.address}"\nstate_dir = "state"\n'
         "[site]\nprocessors = 4\n"
     )
+    token = JoinToken.parse((await client.add_site("stranger"))["token"])
+    await join(token, "stranger", tmp_path / "state")
     program = (
         "import koala_agent.session as s; s.PROTOCOL = s.PROTOCOL_MIN = 999\n"
         f"from koala_agent.main import main; raise SystemExit(main([{str(config)!r}]))"

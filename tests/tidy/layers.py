@@ -16,10 +16,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.workload",),
     ("koala.wire.v1",),
     ("koala.wire",),
+    ("koala.credentials",),
     ("koala.sim",),
     ("koala_agent.lrm",),
     ("koala_agent",),
     ("koala.bus", "koala.daemon"),
+    ("koala.door",),
     ("koala.client",),
     ("koala.cli",),
 )
@@ -27,7 +29,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 ONLY_FROM = {
     "aiomqtt": ("koala.bus",),
-    "grpc": ("koala.wire", "koala.daemon", "koala.client", "koala.cli", "koala_agent"),
+    "grpc": (
+        "koala.wire",
+        "koala.daemon",
+        "koala.door",
+        "koala.client",
+        "koala.cli",
+        "koala_agent",
+    ),
+    "cryptography": ("koala.daemon", "koala_agent", "koala.cli"),
     "rich": ("koala.cli",),
 }
 """Packages that stay at one edge: who may import them."""

@@ -16,6 +16,7 @@ import structlog
 from grpc import aio
 
 from koala.errors import ConfigError
+from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2_grpc
 from koala_agent.files.channels import SERVER_OPTIONS, Channels
 from koala_agent.files.fetch import Fetch, FetchPlace
@@ -45,8 +46,9 @@ class FilesSettings:
     """`store` holds the replicas, `state` what must survive a restart; both are made when missing.
 
     `serve` (host:port, port 0: any) opens a port for others; None: what is served goes through the
-    relay. `fetches_max` and `readers_max` bound copies in and out, `uploads_max` claims whose
-    outputs are sent at the same time. The store is looked through every `scan_s`. What is served is
+    relay. With `identity` all of it is TLS, between holders of certificates of one authority.
+    `fetches_max` and `readers_max` bound copies in and out, `uploads_max` claims whose outputs
+    are sent at the same time. The store is looked through every `scan_s`. What is served is
     forgotten `serve_idle_s` after its last reader, `serve_after_s` after it was read to its end.
     """
 
@@ -54,6 +56,7 @@ class FilesSettings:
     store: Path
     state: Path
     serve: str | None = None
+    identity: IdentityFile | None = None
     rates: RateLimits = field(default_factory=RateLimits)
     fetches_max: int = 4
     readers_max: int = 8
@@ -82,7 +85,7 @@ class Files:
         self._on_report = on_report
         self._store = FileStore(settings.store, settings.state / "checksums.json")
         self._incoming = Incoming(settings.state / "incoming")
-        self._channels = Channels()
+        self._channels = Channels(settings.identity)
         self._fetches: dict[str, Fetch] = {}
         self._leaving: dict[str, asyncio.Event] = {}
         self._offers: dict[str, asyncio.Task[None]] = {}
@@ -206,8 +209,13 @@ class Files:
             return None
         server = aio.server(options=SERVER_OPTIONS)
         files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
+        identity = self._settings.identity
         try:
-            self.port = server.add_insecure_port(address)
+            if identity is None:
+                self.port = server.add_insecure_port(address)
+            else:
+                credentials = server_credentials(identity.read, is_mutual=True)
+                self.port = server.add_secure_port(address, credentials)
         except RuntimeError as error:
             message = f"files.serve = {address!r}: cannot listen there: {error}"
             raise ConfigError(message) from error

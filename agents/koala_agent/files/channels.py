@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 import grpc
 from grpc import aio
 
+from koala.wire.tls import DAEMON_HOST, IdentityFile, secure_channel, site_host
 from koala_agent.files.rates import CHUNK_BYTES
 
 _KEEPALIVE_MS = 10_000
@@ -62,26 +63,38 @@ class Channels:
     """One channel for each address; copies with the same peer share a connection.
 
     A channel is closed when its last user is gone, so that addresses which come and go leave
-    nothing behind.
+    nothing behind. With the site's identity channels are TLS, and the peer proves to be the site
+    or the relay that is meant, wherever it answers.
     """
 
-    def __init__(self) -> None:
-        self._open: dict[str, tuple[aio.Channel, int]] = {}
+    def __init__(self, identity: IdentityFile | None = None) -> None:
+        self._identity = identity
+        self._open: dict[tuple[str, str], tuple[aio.Channel, int]] = {}
 
     @asynccontextmanager
-    async def use(self, address: str) -> AsyncIterator[aio.Channel]:
-        """The channel to host:port, for as long as the block lasts."""
-        channel, users = self._open.get(address) or (_dial(address), 0)
-        self._open[address] = (channel, users + 1)
+    async def use(self, address: str, site: str = "") -> AsyncIterator[aio.Channel]:
+        """The channel to host:port of this site, or of the relay, for as long as the block lasts.
+        Raises ConfigError when our own identity cannot be used."""
+        key = (address, site)
+        channel, users = self._open.get(key) or (self._dial(address, site), 0)
+        self._open[key] = (channel, users + 1)
         try:
             yield channel
         finally:
-            channel, users = self._open.pop(address)
+            channel, users = self._open.pop(key)
             if users > 1:
-                self._open[address] = (channel, users - 1)
+                self._open[key] = (channel, users - 1)
             else:
                 await channel.close()
 
-
-def _dial(address: str) -> aio.Channel:
-    return aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    def _dial(self, address: str, site: str) -> aio.Channel:
+        if self._identity is None:
+            return aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        own = self._identity.read()
+        return secure_channel(
+            address,
+            site_host(site) if site else DAEMON_HOST,
+            authority=own.authority,
+            identity=own,
+            options=CHANNEL_OPTIONS,
+        )

@@ -223,7 +223,8 @@ class Fetch:
         except OSError as error:
             return self._handle(self._own_fault(error))
         try:
-            async with self._place.channels.use(order.address) as channel:
+            site = "" if order.address == self._place.relay() else order.source
+            async with self._place.channels.use(order.address, site) as channel:
                 call = files_pb2_grpc.FilesStub(channel).Read(request)
                 booking = self._place.links.booking(
                     order.transfer, order.source, order.booked_bps, clock.now()

@@ -132,6 +132,8 @@ def script(placeholder: Placeholder, *, scope: str) -> str:
         (SCOPE_VARIABLE, scope),
     )
     lines = [f"export {name}={shlex.quote(value)}" for name, value in environment]
+    if placeholder.body:
+        return "\n".join(["#!/bin/sh", *lines, placeholder.body])
     directory = shlex.quote(str(placeholder.directory))
     return "\n".join(
         [

@@ -48,7 +48,6 @@ from koala_agent.lrm.processes import (
     is_alive,
     look,
 )
-from koala_agent.lrm.shell import Entry
 from koala_agent.lrm.table import (
     Alive,
     JobTable,
@@ -71,8 +70,7 @@ _ENDED_MAX = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatedSettings:
     """A site. `fault_rate` is the part of the claims that fail, half of them at submission and half
-    at their start, drawn from `seed`; `environment` is what jobs get besides their own, but for
-    those of accounts, which `entries` have by name."""
+    at their start, drawn from `seed`; `environment` is what jobs get besides their own."""
 
     processors: int
     state_directory: Path
@@ -84,7 +82,6 @@ class EmulatedSettings:
     load: LoadParameters | None = None
     may_kill_local: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    entries: Mapping[str, Entry] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.processors < 1:
@@ -330,12 +327,7 @@ class EmulatedLocalManager:
             self._leave(job, EndCause.LOST, "start failed: fault_rate drew an error")
             return
         try:
-            leader = spawn(
-                job.placeholder,
-                self._settings.environment,
-                scope=self._table.scope,
-                entry=self._entry(job.placeholder.account),
-            )
+            leader = spawn(job.placeholder, self._settings.environment, scope=self._table.scope)
         except (FileNotFoundError, NotADirectoryError) as error:
             self._leave(job, EndCause.EXITED, str(error), exit_status=127)
         except PermissionError as error:
@@ -347,15 +339,6 @@ class EmulatedLocalManager:
             self._change(job, alive)
             self._follow(job, alive)
             self._tell(Running(claim=job.claim))
-
-    def _entry(self, account: str) -> Entry | None:
-        """How to become the account of a job. Raises OSError for one of an earlier life that is
-        named no more."""
-        if not account:
-            return None
-        if account not in self._settings.entries:
-            raise OSError(0, f"as {account}: accounts.map names it no more")
-        return self._settings.entries[account]
 
     def _follow(self, job: _Job, alive: Alive) -> None:
         """Watches a living first process: its exit, its time limit, what it uses."""

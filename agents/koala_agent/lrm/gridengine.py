@@ -80,7 +80,8 @@ class GridEngine:
             name,
         ]
         argv += ["-pe", self.parallel_environment, str(placeholder.processors)]
-        argv += ["-o", str(placeholder.directory / OUTPUT_FILE)]
+        out = "/dev/null" if placeholder.body else str(placeholder.directory / OUTPUT_FILE)
+        argv += ["-o", out]
         if placeholder.time_limit_s < math.inf:
             argv += ["-l", f"h_rt={math.ceil(placeholder.time_limit_s)}"]
         for option, value in (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, Identity, identify_child
-from koala_agent.lrm.shell import Entry
 
 
 def check(placeholder: Placeholder, processors: int) -> None:
@@ -33,49 +35,24 @@ def check(placeholder: Placeholder, processors: int) -> None:
         raise LocalManagerError(f"{claim} has an argument with a NUL character")
 
 
-IN_ITS_FOLDER = f'cd "$1" && shift && exec "$@" >>{OUTPUT_FILE} 2>&1'
-"""What a shell of an account does with the folder and the argv of a job: it opens with the
-account's rights what the agent's would follow anywhere. Nothing of a job is a part of it."""
-
-
-def spawn(
-    placeholder: Placeholder,
-    environment: Mapping[str, str],
-    *,
-    scope: str,
-    entry: Entry | None = None,
-) -> Identity:
-    """Starts the first process of a job, in a session of its own; with an entry as that account,
-    which has made the folder. Raises OSError.
+def spawn(placeholder: Placeholder, environment: Mapping[str, str], *, scope: str) -> Identity:
+    """Starts the first process of a job, in a session of its own. Raises OSError.
 
     It is our child and nobody waits for it: that is the caller's, or the next agent's, to do.
     """
+    placeholder.directory.mkdir(parents=True, exist_ok=True)
     own = {
-        **(environment if entry is None else entry.alone()),
+        **environment,
         **dict(placeholder.environment),
         CLAIM_VARIABLE: placeholder.claim,
         SCOPE_VARIABLE: scope,
     }
-    if entry is not None:
-        shell = ("/bin/sh", "-c", IN_ITS_FOLDER, "koala")
-        child = subprocess.Popen(
-            (*entry.prefix, *shell, str(placeholder.directory), *placeholder.argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=own,
-            start_new_session=True,
-            umask=0o077,
-        )
-        child.returncode = 0  # as below
-        return identify_child(child.pid)
-    placeholder.directory.mkdir(parents=True, exist_ok=True)
-    with (placeholder.directory / OUTPUT_FILE).open("ab") as output:
+    output_path = placeholder.directory / OUTPUT_FILE
+    with output_path.open("ab") as output, _stdin(placeholder) as stdin:
         # vfork and exec on this thread: 0.6 ms, less than a coroutine and a watcher thread.
         child = subprocess.Popen(
             placeholder.argv,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=placeholder.directory,
@@ -84,3 +61,15 @@ def spawn(
         )
     child.returncode = 0  # so that the object neither waits for the process nor complains
     return identify_child(child.pid)
+
+
+@contextmanager
+def _stdin(placeholder: Placeholder) -> Iterator[IO[bytes] | int]:
+    """The script, in a file without a name."""
+    if not placeholder.body:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(placeholder.body.encode())
+        file.seek(0)
+        yield file

@@ -32,12 +32,13 @@ class Placeholder:
     `may_kill` starts at once, before all that wait, where the site's own jobs may be killed for it;
     the youngest of them go, no more than needed, and none unless that makes room enough.
 
+    With a `body` the job is this shell script instead of `argv` (which can run it from its standard
+    input), and the machine that runs it sees no `directory`: it has no output of its own.
+
     `queue`, `project`, `hosts` and `memory_min_mb` are what the job wishes (empty and 0: nothing);
     a manager says in `honours` which of them it acts on, and leaves the others. `hosts` is the
     number of machines to spread over, `memory_min_mb` what each of the `processes` needs; a single
     process has the memory of its own machine, several have one processor each.
-
-    It runs as `account`, which has made `directory` before; empty is the agent's own account.
     """
 
     claim: str
@@ -46,13 +47,13 @@ class Placeholder:
     argv: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     directory: Path
+    body: str = ""
     may_kill: bool = False
     queue: str = ""
     project: str = ""
     hosts: int = 0
     memory_min_mb: int = 0
     processes: int = 1
-    account: str = ""
 
     def has_wishes(self) -> bool:
         """Whether a refusal of the manager may be the job's own fault."""

@@ -176,8 +176,8 @@ class Slurm:
             f"--job-name={name}",
             f"--ntasks={placeholder.processors}",
             f"--time={limit}",
-            f"--chdir={placeholder.directory}",
-            f"--output={placeholder.directory / OUTPUT_FILE}",
+            f"--chdir={'/' if placeholder.body else placeholder.directory}",
+            f"--output={'/dev/null' if placeholder.body else placeholder.directory / OUTPUT_FILE}",
             "--open-mode=append",
         ]
         memory_mb = placeholder.memory_min_mb

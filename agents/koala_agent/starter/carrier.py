@@ -30,11 +30,11 @@ from koala_agent.starter.events import (
     Woken,
     WriteEnd,
 )
-from koala_agent.starter.ground import Driver, Ground
+from koala_agent.starter.ground import Driver, Ground, errand
 from koala_agent.starter.line import Line
 from koala_agent.starter.machine import StarterMachine
-from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_number
-from koala_agent.starter.program import Program
+from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_number, to_object
+from koala_agent.starter.program import STATE_FOLDER, Program
 from koala_agent.starter.trees import MARK
 
 TYPE_CHECKING = False
@@ -60,14 +60,16 @@ class Carrier(Driver):
         addresses = [(str(host), to_count(port)) for host, port in agents]
         self._line = Line(addresses, self.watch)
         self._program.environment[MARK] = nonce
-        self._ground = Ground(self._program, nonce, self.watch)
+        carried = errand(spec, self._program, nonce, own=(LOG_FILE,))
+        self._ground = Ground(self._program, nonce, self.watch, errand=carried)
         self._nodes: Nodes | None = None
         if len(self._program.layout) > 1:
             from koala_agent.starter.nodes import Nodes  # noqa: PLC0415 - late: few have any
 
-            self._nodes = Nodes(spec, self._program, self.watch)
+            self._nodes = Nodes(spec, self._program, self.watch, nonce=nonce)
         self._paths: Paths | None = None
         self._passing = -1
+        self._delivered: list[str] = []
 
     def run(self) -> None:
         """Until nothing is left to do."""
@@ -93,11 +95,26 @@ class Carrier(Driver):
             self._paths.events.clear()
         if self._nodes is not None:
             self._nodes.lease_until = self._machine.lease_until()
-            self._nodes.ended(self._ground.processes.take_others())
+            self._nodes.ended(self._ground.take_others())
             events += self._nodes.gather()
         events += self._line.events
         self._line.events.clear()
-        return events
+        return [event for event in map(self._together, events) if event is not None]
+
+    def _together(self, event: Event) -> Event | None:
+        """What one machine says of itself counts when all have said it."""
+        nodes = self._nodes
+        if isinstance(event, Ready) and nodes is not None:
+            return event if self._ground.is_ready and nodes.is_ready else None
+        if isinstance(event, (Delivered, MachineLost)):
+            if isinstance(event, Delivered):
+                self._delivered.append(event.problem)
+            elif not self._delivered:
+                return event
+            if nodes is not None and len(self._delivered) < nodes.present + 1:
+                return None
+            return Delivered(problem="; ".join(text for text in self._delivered if text))
+        return event
 
     def carry_out(self, action: Action) -> list[Event]:
         """See Driver."""
@@ -134,7 +151,10 @@ class Carrier(Driver):
         elif isinstance(action, Signal):
             self._signal(action.number)
         elif isinstance(action, Deliver):
-            return [Delivered(problem="")]
+            log("nothing is left; what was written goes to the agent")
+            if self._nodes is not None:
+                self._nodes.tell("deliver", is_whole=action.is_whole)
+            return self._ground.deliver(is_whole=action.is_whole)
         return []
 
     def _answer(self, action: Answer) -> None:
@@ -146,7 +166,7 @@ class Carrier(Driver):
     def _fork(self) -> list[Event]:
         """Here and on the other machines; those tell later when they are ready."""
         events = self._ground.fork()
-        if self._nodes is None or not all(isinstance(event, Ready) for event in events):
+        if self._nodes is None or any(isinstance(event, Unexecutable) for event in events):
             return events
         try:
             self._nodes.fork(self._line.address)
@@ -178,24 +198,30 @@ class Carrier(Driver):
         return [Opened(at=at, is_everywhere=self._nodes is None)]
 
     def _signal(self, number: int) -> None:
-        spared: list[int] = []
         if self._nodes is not None:
             self._nodes.signal(number)
-            spared = self._nodes.launchers
-        self._ground.processes.signal(number, spared)
+        self._ground.processes.signal(number, self._spared())
+
+    def _spared(self) -> list[int]:
+        launchers = [] if self._nodes is None else self._nodes.launchers
+        return [*self._ground.spared, *launchers]
 
     def look(self) -> list[Event]:
         """See Driver."""
         used = self._ground.processes
         # First: what ends between the two is then counted as left, and looked for again.
         nodes = self._nodes
-        left = len(used.left(() if nodes is None else nodes.launchers))
+        left = len(used.left(self._spared()))
         cpu_s, memory_bytes = used.cpu_s, used.memory_bytes
         if nodes is not None:
             left += nodes.left
             cpu_s += nodes.cpu_s
             memory_bytes = max(memory_bytes, nodes.memory_bytes)
         return [*self._ground.reap(), Looked(left=left, cpu_s=cpu_s, memory_bytes=memory_bytes)]
+
+
+LOG_FILE = "placeholder.out"
+"""Where a starter that was carried by its batch script writes its log."""
 
 
 def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings:
@@ -211,6 +237,7 @@ def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings
         run_lease_s=to_number(spec, "run_lease_s"),
         kill_s=to_number(spec, "kill_s"),
         wall_time_s=to_number(spec, "wall_time_s"),
+        delivers=not spec["shared"],
         no_barrier=bool(spec["no_barrier"]),
     )
 
@@ -230,4 +257,26 @@ def main(arguments: list[str]) -> int:
     with open(arguments[1], "rb") as file:
         spec = json.load(file)
     Carrier(spec, os.urandom(12).hex()).run()
+    return 0
+
+
+def unpacked(given: dict[str, object], folder: str) -> int:
+    """The starter of a claim, or a helper, from what a batch script carried into this folder."""
+    state = os.path.join(folder, STATE_FOLDER)
+    os.mkdir(state, 0o700)
+    if "spec" not in given:
+        from koala_agent.starter import node  # noqa: PLC0415 - late: no starter waits for it
+
+        return node.main(given, folder)
+    spec = to_object(given.pop("spec"))
+    spec["folder"] = folder
+    with open(os.path.join(state, "spec.json"), "w", encoding="utf-8") as file:
+        json.dump(spec, file)
+    carrier = Carrier({**spec, "carried": given}, os.urandom(12).hex())
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    log_file = os.open(os.path.join(folder, LOG_FILE), flags, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(log_file, descriptor)
+    os.close(log_file)
+    carrier.run()
     return 0

@@ -10,7 +10,9 @@ import select
 import signal
 
 from koala_agent.starter.events import (
+    Delivered,
     Look,
+    MachineLost,
     ProcessEnded,
     Ready,
     Received,
@@ -20,13 +22,14 @@ from koala_agent.starter.events import (
 )
 from koala_agent.starter.exchange import Exchange
 from koala_agent.starter.line import Watch
-from koala_agent.starter.plain import boot_now, log
+from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_texts
 from koala_agent.starter.processes import PAUSE_SIGNALS, SITE_SIGNALS, Processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from koala_agent.starter.courier import Courier, Errand
     from koala_agent.starter.events import Action, Event
     from koala_agent.starter.program import Program
 
@@ -103,20 +106,79 @@ class Driver:
                     break  # what this turn wanted of the processes cannot be had any more
 
 
+def errand(
+    spec: dict[str, object], program: Program, nonce: str, *, own: tuple[str, ...] = ()
+) -> Errand | None:
+    """What is to be carried between this machine and the agent; None where both see it. `own` are
+    logs besides those of the program."""
+    if spec["shared"]:
+        return None
+    from koala_agent.starter.courier import Errand  # noqa: PLC0415 - late: most need none
+
+    streams = [
+        program.stream(kind, process) for process in range(program.processes) for kind in (1, 2)
+    ]
+    logs = [os.path.relpath(path, program.folder) for path in streams]
+    outputs = [os.path.join(program.directory, name) for name in to_texts(spec["outputs"])]
+    agents = [to_list(agent) for agent in to_list(spec["agents"])]
+    return Errand(
+        folder=program.folder,
+        agents=[(str(host), to_count(port)) for host, port in agents],
+        identity={"claim": spec["claim"], "secret": spec["secret"], "nonce": nonce},
+        fetches=bool(spec["fetches"]),
+        logs=[*own, *logs],
+        outputs=[(os.path.relpath(path, program.folder), path) for path in outputs],
+    )
+
+
 class Ground:
     """The processes of this computer. `name` is that of their socket for values."""
 
-    def __init__(self, program: Program, nonce: str, watch: Watch, *, name: str = "kv") -> None:
+    def __init__(
+        self,
+        program: Program,
+        nonce: str,
+        watch: Watch,
+        *,
+        name: str = "kv",
+        errand: Errand | None = None,
+    ) -> None:
         self.program = program
         self.processes = Processes(program, nonce)
         self.exchange: Exchange | None = None
         self._nonce = nonce
         self._watch = watch
         self._name = name
+        self._errand = errand
+        self._courier: Courier | None = None
+        self._is_forked = False
+        self._is_fetched = errand is None
+        self._is_delivering = False
+        self._others: list[tuple[int, int]] = []
         self._events: list[Event] = []
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the processes may be let go."""
+        return self._is_forked and self._is_fetched
+
+    @property
+    def spared(self) -> list[int]:
+        """Who is here for us, and not for the program."""
+        return [] if self._courier is None else [self._courier.pid]
+
+    def take_others(self) -> list[tuple[int, int]]:
+        """Children that were no main processes and have ended, with their statuses."""
+        others, self._others = self._others, []
+        return others
 
     def gather(self) -> list[Event]:
         """What was asked, and what happened to processes."""
+        for pid, status in self.processes.take_others():
+            if self._courier is not None and pid == self._courier.pid:
+                self._miss_courier()
+            else:
+                self._others.append((pid, status))
         events, self._events = self._events, []
         if self.exchange is not None:
             events += self.exchange.said
@@ -127,6 +189,52 @@ class Ground:
         """Removes the socket."""
         if self.exchange is not None:
             self.exchange.close()
+        if self._courier is not None:
+            self._courier.close()
+
+    def deliver(self, *, is_whole: bool) -> list[Event]:
+        """Has logs, and with `is_whole` outputs, brought to the agent."""
+        if self._courier is None:
+            return [Delivered(problem="")]
+        self._is_delivering = True
+        self._courier.deliver(is_whole=is_whole)
+        return []
+
+    def _start_courier(self, errand: Errand) -> None:
+        from koala_agent.starter.courier import Courier  # noqa: PLC0415 - late: most need none
+
+        self._courier = Courier(errand)
+        self._watch.add(self._courier.socket.fileno(), select.POLLIN, self._hear_courier)
+
+    def _hear_courier(self, _events: int) -> None:
+        courier = self._courier
+        messages = [] if courier is None else courier.heard()
+        if courier is not None and not messages:  # its end, which a signal tells as well
+            self._watch.remove(courier.socket.fileno())
+        for message in messages:
+            if "ready" in message:
+                self._is_fetched = True
+                if self.is_ready:
+                    self._events.append(Ready())
+            else:
+                self._is_delivering = False
+                self._events.append(Delivered(problem=str(message.get("problem", ""))))
+
+    def _miss_courier(self) -> None:
+        """Another one goes on where it was, unless there is nothing to hope for."""
+        assert self._courier is not None
+        assert self._errand is not None
+        log("courier: it ended")
+        self._watch.remove(self._courier.socket.fileno())
+        self._courier.close()
+        self._courier = None
+        if self._is_delivering:
+            self._events.append(Delivered(problem="files could not be brought to the agent"))
+        elif not self._is_fetched:
+            self._events.append(MachineLost(kind="vanished", reason="no input could be fetched"))
+        else:
+            self._errand.fetches = False  # it has
+            self._start_courier(self._errand)
 
     def fork(self) -> list[Event]:
         """Forks what is missing."""
@@ -136,9 +244,12 @@ class Ground:
                 self.exchange = Exchange(folder, self._nonce, self._watch, name=self._name)
                 self._watch.add(self.processes.trouble, select.POLLIN, self._troubled)
             self.processes.fork()
+            self._is_forked = True
+            if self._errand is not None and self._courier is None:
+                self._start_courier(self._errand)
         except OSError as error:
             return [Unexecutable(reason=f"cannot prepare its processes: {error}")]
-        return [Ready()]
+        return [Ready()] if self.is_ready else []
 
     def prepare(self, bundle: dict[str, object]) -> None:
         """Tells the blocked processes who the members are."""

@@ -14,7 +14,6 @@ from koala_agent.starter.events import (
     Answer,
     Begin,
     Deliver,
-    Delivered,
     Dial,
     Exit,
     Fork,
@@ -27,7 +26,7 @@ from koala_agent.starter.events import (
     TooLate,
     Woken,
 )
-from koala_agent.starter.ground import Driver, Ground
+from koala_agent.starter.ground import Driver, Ground, errand
 from koala_agent.starter.line import Line
 from koala_agent.starter.node_machine import NodeMachine
 from koala_agent.starter.plain import boot_now, to_count, to_list, to_object, to_texts
@@ -45,7 +44,7 @@ OWN_VARIABLES = ("SLURM_", "SLURMD_", "PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME",
 class NodeCarrier(Driver):
     """The world around the helper's machine."""
 
-    def __init__(self, given: dict[str, object]) -> None:
+    def __init__(self, given: dict[str, object], folder: str = "") -> None:
         machine = to_count(given["machine"])
         if machine < 0:
             machine = _own_number(to_texts(given["hosts"]))
@@ -53,6 +52,7 @@ class NodeCarrier(Driver):
         super().__init__(NodeMachine(secret=secret, machine=machine, now=boot_now()))
         starters = [to_list(starter) for starter in to_list(given["addresses"])]
         self._line = Line([(str(host), to_count(port)) for host, port in starters], self.watch)
+        self._folder = folder
         self._ground: Ground | None = None
 
     def run(self) -> None:
@@ -94,11 +94,11 @@ class NodeCarrier(Driver):
             ground.processes.go()
             return [Opened(at=at)]
         elif isinstance(action, Signal):
-            ground.processes.signal(action.number)
+            ground.processes.signal(action.number, ground.spared)
         elif isinstance(action, Answer):
             ground.answer(action.question, action.answer)
         elif isinstance(action, Deliver):
-            return [Delivered(problem="")]
+            return ground.deliver(is_whole=action.is_whole)
         return []
 
     def look(self) -> list[Event]:
@@ -106,7 +106,7 @@ class NodeCarrier(Driver):
         if self._ground is None:
             return []
         used = self._ground.processes
-        left = len(used.left())
+        left = len(used.left(self._ground.spared))
         events = self._ground.reap()
         return [*events, Looked(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes)]
 
@@ -116,13 +116,19 @@ class NodeCarrier(Driver):
         given = {name: str(text) for name, text in to_object(order["environment"]).items()}
         own = {n: text for n, text in os.environ.items() if n.startswith(OWN_VARIABLES)}
         mark = f"{given[MARK]}.{machine}"
+        spec = to_object(order["spec"])
+        if self._folder:
+            spec["folder"] = self._folder
         program = Program(
-            to_object(order["spec"]),
+            spec,
             machine=machine,
             hosts=tuple((str(name), to_count(count)) for name, count in hosts),
             environment={**given, **own, MARK: mark},
         )
-        self._ground = Ground(program, mark, self.watch, name=f"kv.{machine}")
+        carried = errand(spec, program, str(order["nonce"]))
+        self._ground = Ground(program, mark, self.watch, name=f"kv.{machine}", errand=carried)
+        if self._folder:
+            self._ground.write("spec.json", spec)
         self._ground.catch_signals()
 
 
@@ -136,9 +142,9 @@ def _own_number(hosts: list[str]) -> int:
     raise ValueError(f"{' and '.join(names)} are none of {', '.join(hosts)}")
 
 
-def main(given: dict[str, object]) -> int:
-    """The helper, from what it was given."""
-    NodeCarrier(given).run()
+def main(given: dict[str, object], folder: str = "") -> int:
+    """The helper, from what it was given; `folder` is its own where there is no shared one."""
+    NodeCarrier(given, folder).run()
     return 0
 
 

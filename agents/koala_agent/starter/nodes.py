@@ -29,7 +29,7 @@ from koala_agent.starter.events import (
     Unexecutable,
 )
 from koala_agent.starter.line import Wire
-from koala_agent.starter.plain import boot_now, log, to_count, to_number
+from koala_agent.starter.plain import boot_now, log, to_count, to_number, to_object
 from koala_agent.starter.program import again
 from koala_agent.starter.trees import is_alive
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 KILLS_MAX = 40
 """How often KILL goes by the lines before what started the helpers is killed itself."""
-END_S = 3.0
+END_S = 10.0
 """How long helpers that have nothing left may take to end."""
 
 
@@ -58,7 +58,6 @@ class Node:
         self.is_ready = False
         self.is_lost = False
         self.opened_at: float | None = None
-        self.problem: str | None = None
         self.cpu_s = 0.0
         self.memory_bytes = 0
 
@@ -67,14 +66,15 @@ class Nodes:
     """All other machines of the component."""
 
     def __init__(
-        self, spec: dict[str, object], program: Program, watch: Watch, *, archive: str = ""
+        self, spec: dict[str, object], program: Program, watch: Watch, *, nonce: str
     ) -> None:
         self.cpu_s = 0.0
         self.lease_until = 0.0
-        self._spec = spec
+        self._carried = to_object(spec.get("carried", {}))
+        self._spec = {name: value for name, value in spec.items() if name != "carried"}
+        self._nonce = nonce
         self._program = program
         self._watch = watch
-        self._archive = archive
         self._secret = os.urandom(16).hex()
         self._events: list[Event] = []
         self._nodes = {
@@ -97,6 +97,11 @@ class Nodes:
     def left(self) -> int:
         """Processes on other machines."""
         return sum(node.left for node in self._nodes.values() if not node.is_lost)
+
+    @property
+    def present(self) -> int:
+        """Machines that are there."""
+        return sum(node.wire is not None for node in self._nodes.values())
 
     @property
     def memory_bytes(self) -> int:
@@ -198,7 +203,16 @@ class Nodes:
             self._launch(command, [node], address, machine=node.machine)
 
     def _helper(self) -> list[str]:
-        return [*again(), "machine"]
+        """It reads from its standard input, where it is a script that brings all else."""
+        return ["/bin/sh"] if self._carried else [*again(), "machine"]
+
+    def _input(self, given: dict[str, object]) -> str:
+        if not self._carried:
+            return json.dumps(given) + "\n"
+        names = [str(self._carried[name]) for name in ("scratch", "python")]
+        text = json.dumps({**self._carried, **given})
+        how = [shlex.join(["set", "--", *names]), str(self._carried["shell"])]
+        return "\n".join(["exec 3<<'KOALA'", text, "KOALA", *how])
 
     def _launch(self, command: list[str], nodes: list[Node], address: str, *, machine: int) -> None:
         """The secret goes by standard input: everybody reads arguments."""
@@ -215,7 +229,7 @@ class Nodes:
             "hosts": [name for name, _count in self._program.hosts],
         }
         given_path = os.path.join(self._program.state_folder, f"given.{machine}")
-        content = json.dumps(given).encode() + b"\n"
+        content = self._input(given).encode()
         with open(os.open(given_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(content)
         stdin = os.open(given_path, os.O_RDONLY)
@@ -260,6 +274,7 @@ class Nodes:
                 "machine": node.machine,
                 "hosts": self._program.hosts,
                 "environment": self._program.environment,
+                "nonce": self._nonce,
             }
         )
         return node
@@ -300,8 +315,7 @@ class Nodes:
         elif kind == "ask":
             self._ask(node, message)
         elif kind == "delivered":
-            node.problem = str(message.get("problem", ""))
-            self.check_delivered()
+            self._events.append(Delivered(problem=str(message.get("problem", ""))))
 
     def _pong(self, node: Node, sent_at: float) -> None:
         assert node.wire is not None
@@ -320,13 +334,6 @@ class Nodes:
                 wait_s=to_number(message, "wait_s"),
             )
         )
-
-    def check_delivered(self) -> None:
-        """Tells when all that are there have delivered."""
-        problems = [node.problem for node in self._nodes.values() if node.wire is not None]
-        if all(problem is not None for problem in problems):
-            text = "; ".join(problem for problem in problems if problem)
-            self._events.append(Delivered(problem=text))
 
     def _check_opened(self) -> None:
         instants = [node.opened_at for node in self._nodes.values()]

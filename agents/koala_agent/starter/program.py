@@ -75,7 +75,9 @@ class Program:
         self.open_files = 1024
         self._executable = str(spec["executable"])
         self._streams = [str(spec[name]) for name in ("stdin", "stdout", "stderr")]
-        if spec["input"]:
+        if spec["fetches"]:
+            self.environment["KOALA_INPUT"] = os.path.join(self.folder, "input")
+        elif spec["input"]:
             self.environment["KOALA_INPUT"] = str(spec["input"])
         self.path = self._find()
 

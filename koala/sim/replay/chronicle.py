@@ -218,7 +218,7 @@ class Chronicle:
         else:
             copy.took_s = event.took_s
 
-    def _note_action(self, action: Action, now: Instant) -> None:  # noqa: C901 - a line a kind
+    def _note_action(self, action: Action, now: Instant) -> None:
         match action:
             case ClaimProcessors():
                 if action.claim not in self.claims:
@@ -234,13 +234,10 @@ class Chronicle:
                     self.site(action.site).claims.append(claim)
             case TryPaths():
                 pass
-            case ArmClaim():
-                self.claims[action.claim].arms[action.number] = ArmNote(asked_at=now)
-            case ReleaseClaim():
-                self.claims[action.claim].release_at = action.release_at
-            case StopClaim():
-                claim = self.claims[action.claim]
-                claim.stopped_at = now if claim.stopped_at is None else claim.stopped_at
+            case ArmClaim() | ReleaseClaim() | StopClaim():
+                known = self.claims.get(action.claim)  # None: made before the journal begins
+                if known is not None:
+                    _note_order(known, action, now)
             case StartTransfer():
                 self.copies[action.transfer] = CopyNote(order=action, started_at=now)
             case CancelTransfer():
@@ -249,6 +246,16 @@ class Chronicle:
                     copy.is_cancelled = True
             case AcknowledgeClaim() | PublishOutputs() | Announce():
                 pass
+
+
+def _note_order(claim: ClaimNote, order: ArmClaim | ReleaseClaim | StopClaim, now: Instant) -> None:
+    match order:
+        case ArmClaim():
+            claim.arms[order.number] = ArmNote(asked_at=now)
+        case ReleaseClaim():
+            claim.release_at = order.release_at
+        case StopClaim():
+            claim.stopped_at = now if claim.stopped_at is None else claim.stopped_at
 
 
 def _note_answer(

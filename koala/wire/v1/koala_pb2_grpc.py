@@ -104,6 +104,41 @@ class KoalaStub:
                 request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.LogsRequest.SerializeToString,
                 response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.LogPart.FromString,
                 _registered_method=True)
+        self.AddSite = channel.unary_unary(
+                '/koala.wire.v1.Koala/AddSite',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.AddSiteRequest.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
+        self.RevokeSite = channel.unary_unary(
+                '/koala.wire.v1.Koala/RevokeSite',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.NameRequest.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
+        self.ListEnrolments = channel.unary_unary(
+                '/koala.wire.v1.Koala/ListEnrolments',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
+        self.AddUser = channel.unary_unary(
+                '/koala.wire.v1.Koala/AddUser',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.AddUserRequest.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
+        self.RevokeUser = channel.unary_unary(
+                '/koala.wire.v1.Koala/RevokeUser',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.NameRequest.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
+        self.ListUsers = channel.unary_unary(
+                '/koala.wire.v1.Koala/ListUsers',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
+        self.Audit = channel.unary_unary(
+                '/koala.wire.v1.Koala/Audit',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.AuditRequest.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
 
 
 class KoalaServicer:
@@ -193,6 +228,50 @@ class KoalaServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddSite(self, request, context):
+        """For operators: which sites may register.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeSite(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEnrolments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddUser(self, request, context):
+        """For administrators: who may call, and who did what.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeUser(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUsers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Audit(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_KoalaServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -265,6 +344,41 @@ def add_KoalaServicer_to_server(servicer, server):
                     servicer.Logs,
                     request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.LogsRequest.FromString,
                     response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.LogPart.SerializeToString,
+            ),
+            'AddSite': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddSite,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.AddSiteRequest.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
+            ),
+            'RevokeSite': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeSite,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.NameRequest.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
+            ),
+            'ListEnrolments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEnrolments,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
+            ),
+            'AddUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddUser,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.AddUserRequest.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
+            ),
+            'RevokeUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeUser,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.NameRequest.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
+            ),
+            'ListUsers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUsers,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
+            ),
+            'Audit': grpc.unary_unary_rpc_method_handler(
+                    servicer.Audit,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.AuditRequest.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -645,6 +759,195 @@ class Koala:
             '/koala.wire.v1.Koala/Logs',
             koala_dot_wire_dot_v1_dot_koala__pb2.LogsRequest.SerializeToString,
             koala_dot_wire_dot_v1_dot_koala__pb2.LogPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddSite(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/AddSite',
+            koala_dot_wire_dot_v1_dot_koala__pb2.AddSiteRequest.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeSite(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/RevokeSite',
+            koala_dot_wire_dot_v1_dot_koala__pb2.NameRequest.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEnrolments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/ListEnrolments',
+            koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/AddUser',
+            koala_dot_wire_dot_v1_dot_koala__pb2.AddUserRequest.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/RevokeUser',
+            koala_dot_wire_dot_v1_dot_koala__pb2.NameRequest.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUsers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/ListUsers',
+            koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Audit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/Audit',
+            koala_dot_wire_dot_v1_dot_koala__pb2.AuditRequest.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
             options,
             channel_credentials,
             insecure,

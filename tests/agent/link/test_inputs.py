@@ -36,7 +36,7 @@ def inputs(tmp_path: Path) -> Inputs:
     return Inputs(
         replica=replica,
         copy=lambda transfer: tmp_path / "spool" / transfer.replace("/", "-"),
-        folder=lambda claim, _: tmp_path / claim.replace("/", "-"),
+        folder=lambda claim: tmp_path / claim.replace("/", "-"),
     )
 
 

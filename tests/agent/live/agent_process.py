@@ -129,20 +129,19 @@ async def agent_process(
     site: str = "delft",
     processors: int = 4,
     agent: str = "",
-    accounts: str = 'user = "anna"',
     rest: str = "",
 ) -> AsyncIterator[AgentProcess]:
     """An agent of the fake daemon's only user, for the length of a block. `agent` are more keys of
-    [agent], `accounts` those of [accounts]; `rest` comes after [site], whose first keys it may
-    continue."""
+    [agent], `rest` comes after [site], whose first keys it may continue."""
     text = f"""
 [agent]
+plain = true
 site = "{site}"
 daemon = "DAEMON"
 state_dir = "STATE"
 {agent}
 [accounts]
-{accounts}
+user = "anna"
 [site]
 processors = {processors}
 {rest}

@@ -81,7 +81,7 @@ def test_a_component_without_a_barrier_knows_its_machines(
 
 def spec(job_type: str, processes: int, manager: str) -> dict[str, object]:
     given = {"job_type": job_type, "processes": processes, "manager": manager}
-    return {**given, "launcher": []}
+    return {**given, "launcher": [], "fetches": False}
 
 
 TWO = (("a1", 2), ("a2", 2))

@@ -55,6 +55,7 @@ def state(tmp_path: Path) -> Path:
         "memory_max_mb": 0,
         "kill_s": 0.3,
         "input": "",
+        "fetches": False,
         "bundle": {},
     }
     launch = {
@@ -77,7 +78,7 @@ def run(
     (state.parent / "program").write_text(script)
     place = Place(root=state.parent.parent / "claims", site="delft")
     return subprocess.run(
-        [*install_starter(place).command(place.root), "rank", str(state), *arguments],
+        [*install_starter(place), "rank", str(state), *arguments],
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,

@@ -1,0 +1,134 @@
+"""How a site gets its certificate and keeps it: `join` once, by hand; `Renewal` by itself.
+
+The private key is made here and never leaves this machine. What the site shows (key, certificate,
+the daemon's authority) is one file, `STATE/identity/site.pem`, replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+import structlog
+
+from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
+from koala.wire.diagnosis import why_not
+from koala.wire.private import private_folder
+from koala.wire.status import from_status
+from koala.wire.tls import DAEMON_HOST, Identity, IdentityFile, JoinToken, secure_channel
+from koala.wire.v1.identity_pb2 import Issued, JoinRequest, RenewRequest
+from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
+from koala_agent import clock
+from koala_agent.dialling import dial
+from koala_agent.keys import make_request, renew_at
+
+FOLDER = "identity"
+FILE = "site.pem"
+CALL_S = 20.0
+RETRY_S = 60.0
+LOOK_S = 6 * 3600.0
+
+log = structlog.get_logger()
+
+
+def identity_path(state_dir: Path) -> Path:
+    """Where a site's identity is."""
+    return state_dir / FOLDER / FILE
+
+
+def find_identity(state_dir: Path, site: str) -> IdentityFile:
+    """The identity of a site that has joined. Raises ConfigError."""
+    path = identity_path(state_dir)
+    found = IdentityFile(path)
+    try:
+        found.read()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"site {site} has no certificate yet ({path} is missing): an operator's"
+            f" `koala site add {site}` prints the command that gets one; a daemon that speaks plain"
+            " text needs `plain = true` in [agent]"
+        ) from None
+    return found
+
+
+async def join(token: JoinToken, site: str, state_dir: Path) -> Path:
+    """Use a join token; where the identity is now. Raises KoalaError."""
+    if token.site != site:
+        raise ConfigError(f"the join token is for site {token.site!r}, agent.site is {site!r}")
+    folder = private_folder(state_dir / FOLDER)
+    key, request = make_request(site)
+    channel = secure_channel(token.address, DAEMON_HOST, authority=token.authority, options=())
+    message = JoinRequest(site=site, secret=token.secret, request=request)
+    try:
+        async with channel:
+            issued = await EnrolmentStub(channel).Join(message, timeout=CALL_S)
+    except grpc.aio.AioRpcError as error:
+        await _fail(token, error)
+    path = folder / FILE
+    _identity(key, issued).write(path)
+    return path
+
+
+class Renewal:
+    """Replaces a site's certificate in the last third of its life, and has the daemon dialled anew
+    with the new one (`redial`), upon which the daemon believes the old one no more."""
+
+    def __init__(
+        self, identity: IdentityFile, daemon: str, *, redial: Callable[[str], None]
+    ) -> None:
+        self._identity = identity
+        self._daemon = daemon
+        self._redial = redial
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        due_at = renew_at(self._identity.read().certificate)
+        while True:
+            left_s = due_at - clock.unix_now()
+            if left_s > 0:
+                await asyncio.sleep(min(left_s, LOOK_S))  # the wall clock may be set
+                continue
+            try:
+                await self._renew()
+            except (UnreachableError, ConfigError, OSError, grpc.aio.AioRpcError) as error:
+                log.warning("certificate.not_renewed", reason=_reason(error))
+                await asyncio.sleep(RETRY_S)
+                continue
+            due_at = renew_at(self._identity.read().certificate)
+            log.info("certificate.renewed", renewed_next_at=due_at)
+            self._redial("the certificate was renewed")
+
+    async def _renew(self) -> None:
+        key, request = make_request("")
+        channel = await dial(self._daemon, self._identity, options=())
+        async with channel:
+            message = RenewRequest(request=request)
+            issued = await EnrolmentStub(channel).Renew(message, timeout=CALL_S)
+        _identity(key, issued).write(self._identity.path)
+
+
+def _identity(key: bytes, issued: Issued) -> Identity:
+    return Identity(
+        key=key, certificate=issued.certificate.encode(), authority=issued.authority.encode()
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error)
+
+
+async def _fail(token: JoinToken, error: grpc.aio.AioRpcError) -> NoReturn:
+    """Raises what an error of the call means."""
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        finding = await why_not(token.address, DAEMON_HOST, authority=token.authority)
+        if finding.is_refusal:
+            raise UnauthenticatedError(f"the daemon at {token.address}: {finding.text}") from error
+        said = finding.text or error.details()
+        raise UnreachableError(f"the daemon at {token.address} is not reached: {said}") from error
+    trailing: list[Any] = [(str(key), value) for key, value in error.trailing_metadata() or ()]
+    raise from_status(error.code(), error.details(), trailing) from error

@@ -1,0 +1,156 @@
+"""The agent's end of the files of claims whose machines see nothing of the agent's.
+
+A courier beside each starter, and each of its helpers, asks: how much of a file is here (`size`),
+take more of it (`put`), is it whole (`done`); and for the input (`get`, `sum`). What comes is
+written into the claim's folder, where logs are read and outputs collected as if the program had
+written them itself. Only the names that the claim's own job gave are written, and nothing outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from koala.errors import LocalManagerError
+from koala_agent.claim_states import BOUND, Claim, Stopping
+from koala_agent.lrm.port import OUTPUT_FILE
+from koala_agent.values import ClaimId, Hold, Program
+
+BLOCK_BYTES = 128 * 1024
+PUT_MAX_BYTES = 256 * 1024
+
+Message = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """Answers couriers. `claim` finds a claim as it is stored, `folder` its folder, `input_path`
+    the file that its program reads."""
+
+    claim: Callable[[ClaimId], Claim | None]
+    folder: Callable[[ClaimId], Path]
+    input_path: Callable[[Hold], str]
+
+    def is_bound(self, claim: ClaimId, nonce: str) -> bool:
+        """Whether this starter is the one that the claim is bound to, and not over."""
+        found = self.claim(claim)
+        if found is None or not isinstance(found.state, (*BOUND, Stopping)):
+            return False
+        return found.state.nonce == nonce
+
+    async def answer(self, claim: ClaimId, nonce: str, question: Message) -> Message:
+        """One question. Raises ValueError for what cannot be meant."""
+        found = self.claim(claim)
+        if found is None or not self.is_bound(claim, nonce):
+            return _no("this claim is over, or has another starter")
+        try:
+            match question.get("kind"):
+                case "get" | "sum":
+                    return await asyncio.to_thread(self._input, found, question)
+                case "size" | "put" | "done":
+                    return await asyncio.to_thread(self._file, found, question)
+                case kind:
+                    raise ValueError(f"a question of kind {str(kind)[:40]!r}")
+        except OSError as error:
+            return _no(error.strerror or str(error))
+
+    def _input(self, claim: Claim, question: Message) -> Message:
+        try:
+            path = self.input_path(claim.hold)
+        except LocalManagerError as error:
+            return _no(str(error))
+        try:
+            with Path(path).open("rb") as file:
+                if question["kind"] == "sum":
+                    return {"ok": True, "checksum": hashlib.file_digest(file, "sha256").hexdigest()}
+                file.seek(_whole(question, "offset"))
+                return {"ok": True, "data": base64.b64encode(file.read(BLOCK_BYTES)).decode()}
+        except FileNotFoundError:
+            return {"ok": False, "wait": True}  # a copy that is still on its way to the site
+
+    def _file(self, claim: Claim, question: Message) -> Message:
+        name = str(question.get("name"))
+        logs, outputs = _names(claim.hold.program)
+        if name not in logs | outputs:
+            return _no(f"{name[:200]!r} is no file of this job")
+        whole = self.folder(claim.id) / name
+        path = whole if name in logs else whole.with_name(f"{whole.name}.part")
+        match question["kind"]:
+            case "size":
+                return {"ok": True, "size": path.stat().st_size if path.exists() else 0}
+            case "put":
+                return {"ok": True, "size": _append(path, question)}
+            case _:
+                answer = _settle(path, question)
+                if answer["ok"]:
+                    path.replace(whole)
+                return answer
+
+
+def _names(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+    """Logs and outputs that a job may write, by paths in its folder."""
+    directory = PurePosixPath(program.directory)
+    logs = [OUTPUT_FILE]
+    for process in range(program.processes):
+        for stream, named in (("stdout", program.stdout), ("stderr", program.stderr)):
+            own = named if program.processes == 1 else f"{named}.{process}"
+            logs.append(str(directory / own) if named else f"{stream}.{process}")
+    outputs = [str(directory / name) for name in program.output_files]
+    return _inside(logs), _inside(outputs)
+
+
+def _inside(names: list[str]) -> frozenset[str]:
+    paths = map(PurePosixPath, names)
+    return frozenset(str(p) for p in paths if not p.is_absolute() and ".." not in p.parts)
+
+
+def _append(path: Path, question: Message) -> int:
+    """Writes what is new of it; answers how much there is then."""
+    offset, data = _whole(question, "offset"), question.get("data")
+    if not isinstance(data, str) or len(data) > PUT_MAX_BYTES:
+        raise ValueError(f"data: allowed are up to {PUT_MAX_BYTES} characters")
+    try:
+        block = base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"data: {error}") from error
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        if offset in (0, size):  # from the beginning is over what was wrong
+            os.ftruncate(descriptor, offset)
+            os.pwrite(descriptor, block, offset)
+            return offset + len(block)
+        return size
+    finally:
+        os.close(descriptor)
+
+
+def _settle(path: Path, question: Message) -> Message:
+    """Whether it is whole; it is on the disk then."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "rb") as file:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(descriptor)
+    if checksum != question.get("checksum"):
+        return _no(f"{path.name} has another checksum here")
+    return {"ok": True}
+
+
+def _whole(question: Message, key: str) -> int:
+    value = question.get(key)
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{key} = {str(value)[:40]}: allowed is a whole number")
+    return value
+
+
+def _no(error: str) -> Message:
+    return {"ok": False, "error": error}

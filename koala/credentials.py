@@ -1,0 +1,205 @@
+"""How a client shows who it is: the credentials of a user, and where they are found.
+
+    address = "koala.example.org:7740"
+    user = "ann"
+    token = "..."                  or    certificate = "ann.pem" (relative to this file)
+    ca = '''-----BEGIN CERTIFICATE----- ...'''
+
+in a file that only its user can read. They are looked for in this order, for the daemon at the
+address that was asked for: the file that KOALA_CREDENTIALS names (or `plain`); KOALA_TOKEN, with
+the authority's certificate in the file that KOALA_CA names; the user's own file; what a daemon on
+this machine, run by the same user, has left for its own user (`announce`). A daemon that speaks
+plain text says so there, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from koala.errors import ConfigError
+from koala.wire.private import private_folder, read_private, write_private
+from koala.wire.tls import Identity, is_loopback
+
+FILE_VARIABLE = "KOALA_CREDENTIALS"
+TOKEN_VARIABLE = "KOALA_TOKEN"
+AUTHORITY_VARIABLE = "KOALA_CA"
+RUNTIME_VARIABLE = "KOALA_RUNTIME_DIR"
+PLAIN_WORD = "plain"
+KEYS = ("address", "user", "token", "certificate", "ca")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What is shown to a daemon: a token or a certificate; neither for plain text."""
+
+    address: str = ""
+    user: str = ""
+    token: str = field(default="", repr=False)
+    identity: Identity | None = None
+    authority: bytes = b""
+    source: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the daemon speaks plain text and believes whom the client names."""
+        return not self.authority
+
+
+PLAIN = Credentials(source="plain text")
+
+
+def find_credentials(address: str | None) -> Credentials | None:
+    """Those for the daemon at `address` (None: the daemon of the user's own file, if there is one).
+    None when there are none. Raises ConfigError."""
+    named = os.environ.get(FILE_VARIABLE)
+    if named == PLAIN_WORD:
+        return replace(PLAIN, address=address or "")
+    if named:
+        return _with_token(read_credentials(Path(named).expanduser()))
+    token, authority = os.environ.get(TOKEN_VARIABLE), os.environ.get(AUTHORITY_VARIABLE)
+    if token and authority:
+        return Credentials(
+            token=token, authority=_read_authority(Path(authority)), source=authority
+        )
+    own = _own_file()
+    if own.exists():
+        found = read_credentials(own)
+        if address is None or found.address == address:
+            return _with_token(found)
+    return None if address is None else _of_this_machine(address)
+
+
+def default_address() -> str | None:
+    """The address in the file that would be used, when nobody says another one."""
+    named = os.environ.get(FILE_VARIABLE)
+    if named == PLAIN_WORD:
+        return None
+    path = Path(named).expanduser() if named else _own_file()
+    return (read_credentials(path).address or None) if named or path.exists() else None
+
+
+def read_credentials(path: Path) -> Credentials:
+    """Those in a file. Raises ConfigError, which never shows what is in it."""
+    try:
+        tree = tomllib.loads(read_private(path).decode("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(
+            f"{path}: these are no credentials, as `koala user add` prints"
+        ) from error
+    return _of_tree(tree, path)
+
+
+def credentials_text(found: Credentials, *, certificate: str = "") -> str:
+    """A file's text; `certificate` is the path of the identity, where there is no token."""
+    shown = f'certificate = "{certificate}"' if certificate else f'token = "{found.token}"'
+    lines = (
+        f"# Credentials of {found.user}. Whoever has them is {found.user}: keep them to yourself,",
+        "# mode 0600, as ~/.config/koala/credentials.toml or where KOALA_CREDENTIALS says.",
+        f'address = "{found.address}"',
+        f'user = "{found.user}"',
+        shown,
+        f'ca = """\n{found.authority.decode()}"""',
+    )
+    return "\n".join(lines) + "\n"
+
+
+# --- daemons on this machine ----------------------------------------------------------------------
+
+
+def announce(address: str, *, credentials: Path | None) -> Path | None:
+    """Tell this user's clients on this machine how to speak with the daemon that serves at an
+    address: by these credentials, None for plain text. Where it is told; None if it cannot be."""
+    try:
+        path = _runtime_folder() / f"{address.rpartition(':')[2]}.json"
+        document = {
+            "address": address,
+            "credentials": None if credentials is None else str(credentials),
+        }
+        write_private(path, json.dumps(document).encode())
+    except (ConfigError, OSError):
+        return None
+    return path
+
+
+def _of_this_machine(address: str) -> Credentials | None:
+    """What a daemon of ours has announced. A stale entry names a daemon that does not answer, or
+    whose successor has another authority: neither does harm."""
+    host, _, port = address.rpartition(":")
+    if not (is_loopback(address) or host == socket.gethostname()):
+        return None
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        path = _runtime_folder() / f"{port}.json"
+        document = json.loads(read_private(path))
+        if document["credentials"] is None:
+            return replace(PLAIN, address=address)
+        return replace(read_credentials(Path(document["credentials"])), address=address)
+    return None
+
+
+def _runtime_folder() -> Path:
+    """A folder of this user's that does not outlive the machine's run. Raises ConfigError."""
+    named = os.environ.get(RUNTIME_VARIABLE)
+    if named:
+        return private_folder(Path(named))
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir():
+        return private_folder(Path(runtime) / "koala")
+    return private_folder(Path(tempfile.gettempdir()) / f"koala-{os.geteuid()}")
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _own_file() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME")
+    folder = Path(base) if base else Path.home() / ".config"
+    return folder / "koala" / "credentials.toml"
+
+
+def _with_token(found: Credentials) -> Credentials:
+    token = os.environ.get(TOKEN_VARIABLE)
+    return replace(found, token=token, identity=None) if token else found
+
+
+def _read_authority(path: Path) -> bytes:
+    try:
+        return path.expanduser().read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{AUTHORITY_VARIABLE} = {str(path)!r}: {error.strerror}") from error
+
+
+def _of_tree(tree: Mapping[str, Any], path: Path) -> Credentials:
+    for key, value in tree.items():
+        if key not in KEYS or not isinstance(value, str):
+            raise ConfigError(f"{path}: {key}: allowed are texts, and the keys {', '.join(KEYS)}")
+    authority = tree.get("ca", "").encode()
+    if not authority.strip().startswith(b"-----BEGIN CERTIFICATE-----"):
+        raise ConfigError(f"{path}: ca: allowed is the daemon's authority, a certificate in PEM")
+    identity = None
+    if certificate := tree.get("certificate"):
+        place = path.parent / Path(certificate).expanduser()
+        try:
+            identity = Identity.read(place)
+        except OSError as error:
+            raise ConfigError(f"{path}: certificate = {certificate!r}: {error.strerror}") from error
+    if not tree.get("token") and identity is None:
+        raise ConfigError(f"{path}: there is neither a token nor a certificate in it")
+    return Credentials(
+        address=tree.get("address", ""),
+        user=tree.get("user", ""),
+        token=tree.get("token", ""),
+        identity=identity,
+        authority=authority,
+        source=str(path),
+    )

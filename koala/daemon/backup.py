@@ -1,0 +1,250 @@
+"""Backups of a daemon's state directory, made while it runs, and put back.
+
+A backup is a folder (or a tar file of one) with the journal's database as of one commit, its mark,
+every other file of the state directory but what a start makes anew (keys and users among them: a
+backup is as secret as the directory), a list of the spool's files, and `backup.json`, which says
+what it is. It is read back from its first to its last event before it counts as made.
+
+What was put back lacks what came later, and sites may know of that: the daemon's next start goes
+on as after a loss (`--accept-loss`), because `restored` lies in the directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from koala.core.values import Instant
+from koala.daemon.disk import BALLAST
+from koala.daemon.folder import FILE, LOCK, MARK
+from koala.daemon.journal import check_format
+from koala.daemon.past import connect, open_past, replay
+from koala.daemon.records import Mark, mark_text
+from koala.daemon.recovery import RESTORED
+from koala.errors import ConfigError, JournalError
+
+MANIFEST = "backup.json"
+SPOOL = "spool"
+ENDPOINT = "endpoint"
+VERSION = 1
+TAR = (".tar", ".tar.gz", ".tgz")
+_MADE_ANEW = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
+PAGES = 1_000  # copied at a time: the daemon commits in between
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """What a backup holds: events up to number `events`, the last of them at `last_at`."""
+
+    path: Path
+    events: int
+    last_at: Instant
+    files: int
+    spooled: int
+    has_spool: bool
+
+    def document(self) -> dict[str, Any]:
+        """As `--json` shows it."""
+        return {
+            "backup": str(self.path),
+            "events": self.events,
+            "last_at": self.last_at,
+            "files": self.files,
+            "spooled": self.spooled,
+            "has_spool": self.has_spool,
+        }
+
+
+def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
+    """Make a backup; `target` must not exist. Raises ConfigError, JournalError."""
+    if not (state_dir / FILE).is_file():
+        raise ConfigError(f"{state_dir}: no state directory of a daemon: {FILE} is missing")
+    if os.path.lexists(target):
+        raise ConfigError(f"{target}: is there already; allowed is a path where nothing is")
+    try:
+        with _private(), TemporaryDirectory(prefix=".koala-", dir=target.parent) as scratch:
+            folder = Path(scratch) / "koala-backup"
+            folder.mkdir(mode=0o700)
+            backup = _fill(state_dir, folder, target, with_spool=with_spool)
+            _close(folder)
+            if target.name.endswith(TAR):
+                packed = Path(scratch) / "packed"
+                _pack(folder, packed, is_compressed=not target.name.endswith(".tar"))
+                packed.rename(target)
+            else:
+                folder.rename(target)
+    except OSError as error:
+        raise JournalError(f"{error.filename or target}: {error.strerror or error}") from error
+    return backup
+
+
+def restore(backup: Path, state_dir: Path) -> Backup:
+    """Put a backup back; nothing may be at `state_dir`. Raises ConfigError, JournalError."""
+    if state_dir.exists() and any(state_dir.iterdir()):
+        raise ConfigError(
+            f"{state_dir}: is not empty; allowed is a directory that is, or none: move the damaged"
+            " one aside"
+        )
+    try:
+        with _private(), TemporaryDirectory(prefix=".koala-", dir=state_dir.parent) as scratch:
+            folder = backup if backup.is_dir() else _unpacked(backup, Path(scratch))
+            found = _read(folder, backup)
+            part = Path(scratch) / "state"
+            shutil.copytree(folder, part, ignore=shutil.ignore_patterns(MANIFEST))
+            _close(part)
+            (part / RESTORED).write_text(
+                json.dumps({"backup": str(backup), "events": found.events}) + "\n"
+            )
+            with suppress(FileNotFoundError):
+                state_dir.rmdir()
+            part.rename(state_dir)
+    except OSError as error:
+        raise JournalError(f"{error.filename or state_dir}: {error.strerror or error}") from error
+    return found
+
+
+# --- making ---------------------------------------------------------------------------------------
+
+
+def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> Backup:
+    mark = _copy_database(state_dir / FILE, folder / FILE)
+    (folder / MARK).write_bytes(mark_text(mark))
+    files = list(_copy_others(state_dir, folder))
+    spooled = sorted(_spooled(state_dir / SPOOL))
+    if with_spool and (state_dir / SPOOL / "jobs").is_dir():
+        shutil.copytree(state_dir / SPOOL / "jobs", folder / SPOOL / "jobs")
+    past = open_past(folder)
+    deque(replay(past), maxlen=0)  # a backup that cannot be read back is none
+    manifest = {
+        "koala-backup": VERSION,
+        "events": mark.seq,
+        "chain": mark.chain.hex(),
+        "last_at": past.last_at,
+        "files": sorted(files),
+        "has_spool": with_spool,
+        "spool": spooled,
+    }
+    text = json.dumps(manifest, indent=1)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    return Backup(
+        path=target,
+        events=mark.seq,
+        last_at=past.last_at,
+        files=len(files),
+        spooled=len(spooled),
+        has_spool=with_spool,
+    )
+
+
+def _copy_database(source: Path, target: Path) -> Mark:
+    """The database as of one commit, in one file; the last event in it."""
+    target.touch(mode=0o600)
+    with closing(connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
+        check_format(reader, source)
+        try:
+            reader.backup(writer, pages=PAGES)
+            # The daemon's mark may name an event before or after this commit.
+            row = writer.execute("SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1")
+            found = row.fetchone()
+            writer.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.Error as error:
+            raise JournalError(f"{source}: cannot be copied: {error}") from error
+    return Mark() if found is None else Mark(int(found[0]), bytes(found[1]))
+
+
+def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
+    for path in sorted(state_dir.iterdir()):
+        if path.name in _MADE_ANEW or path.name.endswith(".new"):
+            continue
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            continue
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name, symlinks=True)
+            below = sorted((folder / path.name).rglob("*"))
+            yield from (str(file.relative_to(folder)) for file in below if file.is_file())
+        else:
+            shutil.copyfile(path, folder / path.name)
+            yield path.name
+
+
+def _spooled(spool: Path) -> Iterator[tuple[str, int]]:
+    for path in spool.glob("jobs/**/*"):
+        with suppress(FileNotFoundError):
+            if path.is_file() and not path.is_symlink():
+                yield str(path.relative_to(spool)), path.stat().st_size
+
+
+def _pack(folder: Path, packed: Path, *, is_compressed: bool) -> None:
+    packed.touch(mode=0o600)
+    mode = "w:gz" if is_compressed else "w"
+    with tarfile.open(packed, mode) as archive:  # type: ignore[call-overload]  # a mode by name
+        archive.add(folder, arcname=folder.name)
+
+
+# --- putting back ---------------------------------------------------------------------------------
+
+
+def _unpacked(backup: Path, scratch: Path) -> Path:
+    """The folder of a tar file. Raises ConfigError."""
+    try:
+        with tarfile.open(backup) as archive:
+            archive.extractall(scratch / "backup", filter="data")
+    except (tarfile.TarError, FileNotFoundError) as error:
+        raise ConfigError(f"{backup}: no backup: {error}") from error
+    inside = list((scratch / "backup").iterdir())
+    if len(inside) != 1:
+        raise ConfigError(f"{backup}: no backup: it holds {len(inside)} folders")
+    return inside[0]
+
+
+def _read(folder: Path, backup: Path) -> Backup:
+    """What the backup is, read from its first to its last event. Raises ConfigError,
+    JournalError."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        version, events, chain = (manifest[k] for k in ("koala-backup", "events", "chain"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{backup}: no backup: {MANIFEST} cannot be read: {error}") from error
+    if version != VERSION:
+        raise ConfigError(f"{backup}: a backup of version {version}: allowed is {VERSION}")
+    past = open_past(folder)
+    if past.mark != Mark(events, bytes.fromhex(chain)) or past.events != events:
+        raise JournalError(f"{backup}: damaged: {MANIFEST} and {MARK} name other events")
+    deque(replay(past), maxlen=0)
+    missing = [name for name in manifest["files"] if not (folder / name).is_file()]
+    if missing:
+        raise JournalError(f"{backup}: damaged: {', '.join(missing)} is missing")
+    return Backup(
+        path=backup,
+        events=events,
+        last_at=past.last_at,
+        files=len(manifest["files"]),
+        spooled=len(manifest["spool"]),
+        has_spool=bool(manifest["has_spool"]),
+    )
+
+
+def _close(folder: Path) -> None:
+    """For this user alone, whatever the modes were of what was copied."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+@contextmanager
+def _private() -> Iterator[None]:
+    """What is made meanwhile is for this user alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)

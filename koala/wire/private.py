@@ -1,0 +1,73 @@
+"""Secrets on disk: written for this user alone, and not used when somebody else could have read or
+changed them.
+
+Files are 0600, folders 0700. What is found otherwise is refused with its path, its mode and what is
+allowed: a key that others could read is no key any more, and mending the mode would hide that.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from koala.errors import ConfigError
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+
+def check_private(path: Path) -> None:
+    """Whether only this user can read and change it. Raises ConfigError, FileNotFoundError."""
+    status = path.lstat()
+    is_folder = stat.S_ISDIR(status.st_mode)
+    if not is_folder and not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{path} is neither a file nor a folder (a link is not followed here)")
+    if status.st_uid != os.geteuid():
+        owner, own = status.st_uid, os.geteuid()
+        raise ConfigError(f"{path} is owned by user id {owner}: allowed is {own}, our own")
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077:
+        allowed = FOLDER_MODE if is_folder else FILE_MODE
+        raise ConfigError(
+            f"{path} has mode {mode:04o}, so that others may use it: allowed is {allowed:04o}"
+            f" (chmod {allowed:04o} {path})"
+        )
+
+
+def private_folder(path: Path) -> Path:
+    """The folder, made when missing. Raises ConfigError when others may use it."""
+    try:
+        for folder in (path.parent, path):  # those above are made as the system likes it
+            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        check_private(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be used: {error.strerror}") from error
+    return path
+
+
+def read_private(path: Path) -> bytes:
+    """What is in the file. Raises ConfigError when others may read it, FileNotFoundError."""
+    check_private(path)
+    return path.read_bytes()
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file whole: beside, made durable, renamed. Raises OSError."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,210 @@
+"""Starters on machines that share no file system with the agent: the batch script brings all that
+they need, and files come and go by their line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koala_agent.logs import LogRequest, read_log
+from koala_agent.values import ClaimId, EndKind, Hold, Leases
+from tests.agent.live.agent_process import until
+from tests.agent.site import Daemon, Site, a_shell_hold, a_site
+from tests.agent.watching import Ear, process_ended
+
+pytestmark = pytest.mark.live
+
+CLAIM = ClaimId("j1/1/0/1")
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """What the machine has for scratch folders."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Iterator[Ear]:
+    ear = Ear(tmp_path / "ear")
+    yield ear
+    ear.close()
+
+
+@asynccontextmanager
+async def a_far_site(
+    folder: Path, scratch: Path, *, daemon: Daemon | None = None, given: Path | None = None
+) -> AsyncIterator[Site]:
+    def input_path(_hold: Hold) -> str:
+        return "" if given is None else str(given)
+
+    leases = Leases(hold_lease_s=20.0, run_lease_s=60.0, kill_s=0.5)
+    async with a_site(
+        folder, scratch=scratch, daemon=daemon, leases=leases, input_path=input_path
+    ) as site:
+        yield site
+
+
+async def until_gone(folder: Path) -> None:
+    """The batch script removes the folder after the starter has gone."""
+    await until(lambda: not list(folder.iterdir()))
+
+
+async def log_of(site: Site, text: str) -> None:
+    """Returns when this stands in the first process's output, at the agent."""
+
+    def has_come() -> bool:
+        source = site.claims.log_source(CLAIM)
+        assert source is not None
+        request = LogRequest(
+            request=1, claim=CLAIM, stream="stdout", process=0, offset=0, size_max=0
+        )
+        return text.encode() in read_log(request, source).data
+
+    await until(has_come)
+
+
+def seen_of(pid: int) -> bytes:
+    """What others see of a process, and what its owner sees besides."""
+    return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().split()[3])
+
+
+async def test_input_logs_and_outputs_go_by_the_starters_line(
+    tmp_path: Path, scratch: Path
+) -> None:
+    """The program sees a folder of its own, which is private, and is removed in the end."""
+    given = tmp_path / "given"
+    given.write_bytes(os.urandom(300_000))
+    script = (
+        'test "$PWD" != "$HOME" && stat -c %a "$PWD" && pwd && cp "$KOALA_INPUT" result && '
+        "echo said >&2"
+    )
+    async with a_far_site(tmp_path, scratch, given=given) as site:
+        await site.passed(a_shell_hold(script, output_files=("result",)))
+        end = (await site.gone()).end
+        folder = site.claims.folder(CLAIM)
+    assert end is not None
+    assert end.is_well, end
+    mode, path = (folder / "stdout.0").read_text().split()
+    assert (mode, Path(path).parent) == ("700", scratch)
+    assert (folder / "stderr.0").read_text() == "said\n"
+    assert (folder / "result").read_bytes() == given.read_bytes()
+    assert b"nothing is left" in (folder / "placeholder.out").read_bytes()
+    await until_gone(scratch)
+
+
+async def test_a_program_starts_when_its_input_has_come_to_the_site(
+    tmp_path: Path, scratch: Path
+) -> None:
+    """A copy may be on its way still when the claim is granted."""
+    given = tmp_path / "given"
+    async with a_far_site(tmp_path, scratch, given=given) as site:
+        hold = a_shell_hold('cat "$KOALA_INPUT"')
+        await site.granted(hold)
+        (tmp_path / "new").write_text("here it is")
+        (tmp_path / "new").rename(given)
+        await site.passed(hold)
+        end = (await site.gone()).end
+        folder = site.claims.folder(CLAIM)
+    assert end is not None
+    assert end.is_well, end
+    assert (folder / "stdout.0").read_text() == "here it is"
+
+
+async def test_logs_are_at_the_agent_while_the_program_runs(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    script = f"echo first; read word < {ear.path}; echo $word"
+    async with a_far_site(tmp_path, scratch) as site:
+        await site.passed(a_shell_hold(script))
+        await log_of(site, "first\n")
+        await asyncio.to_thread(ear.path.write_text, "second\n")
+        await log_of(site, "first\nsecond\n")
+        assert (await site.gone()).end is not None
+
+
+async def test_an_agent_that_is_started_again_gets_the_rest(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    """The program ends, and is to be brought back, while there is no agent."""
+    script = (
+        f"echo first; echo $$ > {ear.path}; sleep 0.3;"
+        " head -c 500000 /dev/zero > result; echo second"
+    )
+    daemon = Daemon()
+    async with a_far_site(tmp_path, scratch, daemon=daemon) as site:
+        await site.passed(a_shell_hold(script, output_files=("result",)))
+        program = int(await ear.line())
+        await log_of(site, "first\n")
+    await process_ended(program)
+    async with a_far_site(tmp_path, scratch, daemon=daemon) as site:
+        end = (await site.gone()).end
+        folder = site.claims.folder(CLAIM)
+    assert end is not None
+    assert end.is_well, end
+    assert (folder / "stdout.0").read_text() == "first\nsecond\n"
+    assert (folder / "result").read_bytes() == bytes(500_000)
+    assert not list(folder.glob("*.part"))
+    await until_gone(scratch)
+
+
+async def test_a_killed_starter_leaves_neither_process_nor_folder(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    script = f"echo $PPID > {ear.path}; exec sleep 600"
+    async with a_far_site(tmp_path, scratch) as site:
+        await site.passed(a_shell_hold(script))
+        starter = int(await ear.line())
+        os.kill(starter, signal.SIGKILL)
+        end = (await site.gone()).end
+    assert end is not None
+    assert end.kind is EndKind.VANISHED
+    await until_gone(scratch)
+
+
+async def test_the_secret_is_in_no_argument_environment_or_open_file(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    """Of any process that the batch script starts, and of all files only private ones have it."""
+    script = f"env > env; echo $PPID > {ear.path}; exec sleep 600"
+    async with a_far_site(tmp_path, scratch) as site:
+        hold = a_shell_hold(script)
+        await site.passed(hold)
+        starter = int(await ear.line())
+        secret = site.claims.claims[CLAIM].secret.encode()
+        for pid in (starter, parent_of(starter)):
+            assert secret not in seen_of(pid)
+        (folder,) = await asyncio.to_thread(lambda: list(scratch.iterdir()))
+        assert folder.stat().st_mode & 0o077 == 0
+        assert secret not in (folder / "env").read_bytes()
+        assert any(secret in file.read_bytes() for file in folder.rglob("*.json"))
+        os.kill(starter, signal.SIGTERM)
+        assert (await site.gone()).end is not None
+    await until_gone(scratch)
+
+
+async def test_a_program_cannot_write_over_files_that_its_job_does_not_name(
+    tmp_path: Path, scratch: Path
+) -> None:
+    """Neither by a link in the place of an output, nor outside."""
+    secret = tmp_path / "agents-own"
+    secret.write_text("agents-own")
+    script = f"ln -s {secret} result; ln -s /etc/hostname other; echo more"
+    async with a_far_site(tmp_path, scratch) as site:
+        await site.passed(a_shell_hold(script, output_files=("result",)))
+        assert (await site.gone()).end is not None
+        folder = site.claims.folder(CLAIM)
+    assert secret.read_text() == "agents-own"
+    names = {path.name for path in folder.iterdir()}
+    assert names <= {".koala", "stdout.0", "stderr.0", "placeholder.out", "result"}

@@ -1,0 +1,160 @@
+"""Backups are made beside a running daemon, read back, and go on with sites that know more."""
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from koala.cli.main import main
+from koala.client import Client
+from koala.daemon.backup import MANIFEST, Backup, back_up, restore
+from koala.daemon.folder import FILE
+from koala.daemon.past import open_past, records
+from koala.daemon.recovery import LOST_JOBS_MAX, RESTORED
+from koala.errors import ConfigError, JournalError, KoalaError
+from tests.daemon.fake_agent import FakeAgent
+from tests.daemon.running import config_of, running
+
+pytestmark = pytest.mark.live
+
+ONE = "&(executable=/bin/true)(count=4)"
+PARAMETERS = """
+claiming_step_min_s = 0.05
+run_lease_s = 1.0
+hold_lease_s = 1.0
+late_max_s = 0.1
+kill_s = 0.1
+pause_max_s = 0.1
+"""
+
+
+def modes(folder: Path) -> set[tuple[bool, int]]:
+    paths = [folder, *folder.rglob("*")] if folder.is_dir() else [folder]
+    return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in paths}
+
+
+async def backed_up(folder: Path, target: str, agent: FakeAgent, *, jobs: int) -> Backup:
+    """A backup that is made while jobs are submitted, of a life after which agents know more."""
+    config = config_of(folder, parameters=PARAMETERS)
+    async with running(config) as daemon, asyncio.TaskGroup() as group, asyncio.timeout(60):
+        agent.address = daemon.address
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client:
+            first = (await client.submit(ONE, key="first")).job
+            await client.wait(first)
+
+            async def submit() -> None:
+                for number in range(jobs):
+                    with suppress(KoalaError):
+                        await client.submit(ONE, key=f"k{number}")
+
+            submitting = group.create_task(submit())
+            made = await asyncio.to_thread(
+                back_up, config.state_dir, folder / target, with_spool=False
+            )
+            await submitting
+            for job in await client.list_jobs():
+                await client.wait(job["job"])
+        staying.cancel()
+    return made
+
+
+@pytest.mark.parametrize("target", ["backup", "backup.tar.gz", "backup.tar"])
+async def test_a_restored_daemon_goes_on_with_agents_that_know_more(
+    tmp_path: Path, target: str
+) -> None:
+    agent = FakeAgent("")
+    os.umask(0o022)
+    (tmp_path / "state" / "authority").mkdir(parents=True)
+    (tmp_path / "state" / "authority" / "ca.key").write_text("secret")
+    made = await backed_up(tmp_path, target, agent, jobs=20)
+    assert modes(tmp_path / target) <= {(True, 0o700), (False, 0o600)}
+    secret = (tmp_path / "state" / "secret").read_text()
+    shutil.rmtree(tmp_path / "state")
+    found = restore(tmp_path / target, tmp_path / "state")
+    assert (found.events, found.files) == (made.events, made.files)
+    assert modes(tmp_path / "state") == {(True, 0o700), (False, 0o600)}
+    assert (tmp_path / "state" / "secret").read_text() == secret
+    assert (tmp_path / "state" / "authority" / "ca.key").read_text() == "secret"
+    assert len(list(records(open_past(tmp_path / "state")))) == made.events
+
+    config = config_of(tmp_path, parameters=PARAMETERS)
+    async with running(config) as daemon, asyncio.TaskGroup() as group, asyncio.timeout(120):
+        assert not (config.state_dir / RESTORED).exists()
+        agent.address = daemon.address
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client:
+            assert (await client.submit(ONE, key="first")).is_known
+            known = await client.list_jobs()
+            later = (await client.submit(ONE)).job
+            assert later == f"j{len(known) + LOST_JOBS_MAX + 1}"
+            assert await client.wait(later) == "Finished"
+            for job in known:  # those that waited in the backup run again, after the fence
+                assert await client.wait(job["job"]) == "Finished"
+            assert (await client.hello())["epoch"] > 1000
+        staying.cancel()
+    async with running(config) as daemon, Client(daemon.address) as client:
+        assert (await client.hello())["epoch"] < 2000, "the loss is accepted once"
+
+
+async def test_a_backup_of_a_daemon_that_does_not_run_is_the_same(tmp_path: Path) -> None:
+    agent = FakeAgent("")
+    await backed_up(tmp_path, "running", agent, jobs=1)
+    made = back_up(tmp_path / "state", tmp_path / "copy", with_spool=True)
+    assert made.events == open_past(tmp_path / "state").events
+    assert {path.name for path in (tmp_path / "copy").iterdir()} >= {FILE, MANIFEST, "secret"}
+    assert not (tmp_path / "copy" / "endpoint").exists()
+    assert made.has_spool
+
+
+async def test_what_is_no_backup_and_what_is_damaged_is_refused(tmp_path: Path) -> None:
+    await backed_up(tmp_path, "backup", FakeAgent(""), jobs=1)
+    backup, target = tmp_path / "backup", tmp_path / "other"
+    with pytest.raises(ConfigError, match=r"state: is not empty; allowed is"):
+        restore(backup, tmp_path / "state")
+    with pytest.raises(ConfigError, match=r"no backup: backup\.json cannot be read"):
+        restore(tmp_path / "state", target)
+    with pytest.raises(ConfigError, match="no backup"):
+        restore(tmp_path / "nothing.tar", target)
+    with pytest.raises(ConfigError, match="is there already"):
+        back_up(tmp_path / "state", backup, with_spool=False)
+    with pytest.raises(ConfigError, match="no state directory"):
+        back_up(tmp_path, target, with_spool=False)
+    manifest = json.loads((backup / MANIFEST).read_text())
+    (backup / MANIFEST).write_text(json.dumps({**manifest, "events": manifest["events"] - 1}))
+    with pytest.raises(JournalError, match="name other events"):
+        restore(backup, target)
+    (backup / MANIFEST).write_text(json.dumps({**manifest, "koala-backup": 9}))
+    with pytest.raises(ConfigError, match="a backup of version 9: allowed is 1"):
+        restore(backup, target)
+    (backup / MANIFEST).write_text(json.dumps(manifest))
+    (backup / "secret").unlink()
+    with pytest.raises(JournalError, match="secret is missing"):
+        restore(backup, target)
+    data = bytearray((backup / FILE).read_bytes())
+    data[len(data) // 2] ^= 1
+    (backup / FILE).write_bytes(data)
+    with pytest.raises(JournalError):
+        restore(backup, target)
+    assert not target.exists()
+
+
+async def test_the_commands_say_what_they_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await backed_up(tmp_path, "first", FakeAgent(""), jobs=1)
+    state, copy = str(tmp_path / "state"), str(tmp_path / "copy.tar.gz")
+    capsys.readouterr()
+    assert main(["backup", state, copy]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{copy}\n"
+    assert "listed, not copied" in said.err
+    assert main(["restore", copy, str(tmp_path / "back"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state_dir"] == str(tmp_path / "back")
+    assert main(["restore", copy, state]) == 2
+    assert "is not empty" in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""State of older releases, and of later ones: loaded, or refused with a clear text.
+
+`old/formatN.sql` are journals as releases wrote them: j1 Finished, j2 with its claims granted, j3
+waits, j4 was cancelled.
+"""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import koala.daemon.recovery
+from koala.core.events import Event, SiteDrained
+from koala.core.snapshot import digest
+from koala.core.values import SiteName, UserName
+from koala.daemon.archive import read_snapshots
+from koala.daemon.folder import FILE
+from koala.daemon.journal import FORMAT, Journal
+from koala.daemon.past import open_past, replay
+from koala.daemon.pump import Pump
+from koala.daemon.recovery import Recovered, recover
+from koala.daemon.turns import Turn, Upkeep
+from koala.errors import JournalError
+from tests.daemon.running import config_of
+
+OLD = Path(__file__).parent / "old"
+UPKEEP = Upkeep(keep_jobs=1000, keep_jobs_s=1e9, snapshot_events=10)
+
+
+def old_state(folder: Path, number: int) -> Path:
+    """A state directory as a release of this format left it."""
+    state = folder / "state"
+    state.mkdir()
+    with closing(sqlite3.connect(state / FILE)) as connection:
+        connection.executescript(OLD.joinpath(f"format{number}.sql").read_text(encoding="utf-8"))
+    return state
+
+
+def life(folder: Path) -> Recovered:
+    """One start, and an end that is no end in order."""
+    journal = Journal.open(folder / "state")
+    try:
+        return recover(journal, config_of(folder))
+    finally:
+        journal.close()
+
+
+def tell(event: Event, turn: Turn) -> None:
+    turn.tell(event)
+
+
+async def lived(folder: Path, events: int) -> None:
+    """A life with so many events that ends in order."""
+    journal = Journal.open(folder / "state")
+    found = recover(journal, config_of(folder))
+    upkeep = replace(UPKEEP, settings=found.settings, replayed=found.replayed)
+    pump = Pump(
+        found.scheduler, journal, found.clock, digest=digest, jobs=found.jobs, upkeep=upkeep
+    )
+    for number in range(events):
+        site, by = SiteName("delft"), UserName(f"user {number}")
+        pump.post(partial(tell, SiteDrained(site=site, by=by)))
+    pump.close()
+    await pump.run()
+    journal.close()
+
+
+def kept(folder: Path) -> list[int]:
+    with closing(sqlite3.connect(folder / "state" / FILE)) as connection:
+        found = list(read_snapshots(connection, folder))
+    return [one.mark.seq for one in found if not isinstance(one, JournalError)]
+
+
+def test_a_journal_of_format_2_goes_on(tmp_path: Path) -> None:
+    state = old_state(tmp_path, 2)
+    *_, last = replay(open_past(state))
+    phases = {job.id: job.phase_name for job in last.scheduler.jobs.values()}
+    assert phases == {"j1": "Finished", "j2": "Starting", "j3": "Placing", "j4": "Cancelled"}
+    found = life(tmp_path)
+    assert {job.id: job.phase_name for job in found.scheduler.jobs.values()} == phases
+    assert (found.scheduler.epoch, found.jobs) == (2, 4)
+    with closing(sqlite3.connect(state / FILE)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT,)
+    assert life(tmp_path).scheduler.epoch == 3
+
+
+def test_a_journal_of_format_1_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    state = old_state(tmp_path, 1)
+    with pytest.raises(JournalError, match=r"journal format 1; .*Let that release finish its jobs"):
+        life(tmp_path)
+    with pytest.raises(JournalError, match="journal format 1"):
+        open_past(state)
+
+
+async def test_a_start_needs_only_what_follows_the_newest_snapshot(tmp_path: Path) -> None:
+    old_state(tmp_path, 2)
+    await lived(tmp_path, 25)
+    newest, *_ = kept(tmp_path)
+    found = life(tmp_path)
+    assert (found.replayed, found.jobs, found.scheduler.epoch) == (0, 4, 3)
+    assert open_past(tmp_path / "state").events == newest + 1, "DaemonStarted follows"
+
+
+async def test_a_snapshot_that_cannot_be_used_is_passed_over_for_the_older_one(
+    tmp_path: Path,
+) -> None:
+    old_state(tmp_path, 2)
+    await lived(tmp_path, 5)
+    await lived(tmp_path, 5)
+    newest, older = kept(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
+        connection.execute("UPDATE snapshot SET body = zeroblob(99) WHERE seq = ?", (newest,))
+    journal = Journal.open(tmp_path / "state")
+    found = recover(journal, config_of(tmp_path))
+    journal.close()
+    assert found.replayed == newest - older
+    assert found.scheduler.epoch == 4
+    with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
+        connection.execute("UPDATE snapshot SET body = zeroblob(99)")
+        connection.execute("DELETE FROM event WHERE seq < 10")
+    with pytest.raises(JournalError, match=r"cannot be used.*events before 10 are not kept"):
+        life(tmp_path)
+
+
+async def test_another_core_goes_on_from_a_snapshot_and_from_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_state(tmp_path, 2)
+    await lived(tmp_path, 5)
+    monkeypatch.setattr(koala.daemon.recovery, "CORE", 2)
+    assert life(tmp_path).replayed == 0
+    life(tmp_path)  # what follows was written by the new core
+    monkeypatch.setattr(koala.daemon.recovery, "CORE", 3)
+    with pytest.raises(JournalError, match=r"core 2, this one has 3\), which did not end in order"):
+        life(tmp_path)
+    monkeypatch.setattr(koala.daemon.recovery, "CORE", 1)
+    with pytest.raises(JournalError, match=r"written by a later release \(core 2"):
+        life(tmp_path)
