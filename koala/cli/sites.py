@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from koala.cli.connection import ask, is_coloured, say, show_json, width
 from koala.cli.inputs import Address, Json
 
+if TYPE_CHECKING:
+    from koala.client import Client
+
+LOOK_S = 0.5
+
 SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="The site's name.")]
+OptionalSite = Annotated[
+    str | None, typer.Argument(metavar="SITE", help="The site's name, unless --all is given.")
+]
+AllSites = Annotated[bool, typer.Option("--all", help="All sites that the daemon knows.")]
 
 
 def sites_commands(_words: Sequence[str] = ()) -> typer.Typer:
@@ -111,14 +120,30 @@ def revoke(site: SiteArgument, json: Json = False, address: Address = None) -> N
         print(f"{site}  {enrolment['state']}")
 
 
-def drain(site: SiteArgument, json: Json = False, address: Address = None) -> None:
-    """Give a site no new claims; what runs there runs on."""
-    _change(site, "drain", json, address)
+def drain(
+    site: OptionalSite = None,
+    every: AllSites = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when nothing of ours is left there.")
+    ] = False,
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Give a site, or all of them, no new claims; what runs there runs on.
+
+    It lasts, over restarts too, until koala resume. Ctrl-C ends the waiting, not the drain.
+    """
+    _change_all(_chosen(site, every), "drain", json, address, is_awaited=wait)
 
 
-def resume(site: SiteArgument, json: Json = False, address: Address = None) -> None:
-    """Use a site again, and forget its errors."""
-    _change(site, "resume", json, address)
+def resume(
+    site: OptionalSite = None,
+    every: AllSites = False,
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Use a site again, or all of them, and forget its errors."""
+    _change_all(_chosen(site, every), "resume", json, address, is_awaited=False)
 
 
 def files(
@@ -150,6 +175,51 @@ def metrics(json: Json = False, address: Address = None) -> None:
         show_json(document)
     else:
         print(metrics_text(document))
+
+
+def _chosen(site: str | None, every: bool) -> str | None:
+    """The site; None means all."""
+    from koala.errors import SpecError
+
+    if (site is None) is not every:
+        raise SpecError("allowed is a SITE, or --all for all of them")
+    return site
+
+
+def _change_all(
+    site: str | None, verb: str, json: bool, address: str | None, *, is_awaited: bool
+) -> None:
+    from koala.cli.render import sites_text
+
+    async def change(client: Client) -> list[dict[str, Any]]:
+        names = [site] if site is not None else [entry["site"] for entry in await client.sites()]
+        pictures = [await client.change_site(name, verb) for name in names]
+        if is_awaited:
+            await _until_empty(client, names)
+            pictures = [entry for entry in await client.sites() if entry["site"] in names]
+        return pictures
+
+    pictures = ask(address, change)
+    if json:
+        show_json(pictures if site is None else pictures[0])
+    else:
+        print(sites_text(pictures, width=width(), coloured=is_coloured()))
+
+
+async def _until_empty(client: Client, names: list[str]) -> None:
+    """Until no claim is left at these sites; what is waited for is said when it changes."""
+    import asyncio
+
+    said = ""
+    while True:
+        held = [s for s in await client.sites() if s["site"] in names and s["claimed"]]
+        if not held:
+            return
+        text = ", ".join(f"{entry['site']} {entry['claimed']}" for entry in held)
+        if text != said:
+            say(f"koala drain: processors that are still held: {text}")
+        said = text
+        await asyncio.sleep(LOOK_S)
 
 
 def _change(site: str, verb: str, json: bool, address: str | None) -> None:

@@ -231,6 +231,17 @@ def test_a_drained_site_says_so_until_it_is_resumed(grid: Up) -> None:
     assert json.loads(drained.stdout)["state"] == "drained"
     assert "drained" in grid.koala("sites").stdout
     assert json.loads(grid.koala("resume", "vu", "--json").stdout)["state"] == "usable"
+    for words, state in ((("drain", "--wait"), "drained"), (("resume",), "usable")):
+        told = json.loads(grid.koala(*words, "--all", "--json").stdout)
+        assert {site["state"] for site in told} == {state}
+        assert len(told) > 1
+
+
+@pytest.mark.parametrize("words", [("drain",), ("drain", "vu", "--all"), ("resume",)])
+def test_a_drain_is_of_one_site_or_of_all(grid: Up, words: tuple[str, ...]) -> None:
+    run = grid.koala(*words)
+    assert run.returncode == 2
+    assert "allowed is a SITE, or --all" in run.stderr
 
 
 def test_a_watch_goes_on_where_another_one_ended(grid: Up, finished: str) -> None:

@@ -1,0 +1,106 @@
+"""Maintenance: what runs goes on while nothing new begins, and either side may be exchanged."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from koala.cli.sites import _until_empty
+from koala.client import Client
+from koala.wire.v1 import link_pb2 as pb
+from tests.daemon.fake_agent import FakeAgent
+from tests.daemon.running import config_of, running
+
+pytestmark = pytest.mark.live
+
+ONE = "&(executable=/bin/true)(count=4)"
+
+
+async def test_a_drained_site_ends_what_runs_and_begins_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address, ends_at_once=False)
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(60):
+            running_job = (await client.submit(ONE)).job
+            await agent.until("release")
+            assert (await client.drain("delft"))["state"] == "drained"
+            waiting = (await client.submit(ONE)).job
+            emptying = group.create_task(_until_empty(client, ["delft"]))
+            while "delft 4" not in capsys.readouterr().err:
+                assert (await client.show(running_job))["phase"] in ("Releasing", "Running")
+            assert "drained" in " ".join((await client.why(waiting))["why"])
+            agent.end(f"{running_job}/1/0/1")
+            assert await client.wait(running_job) == "Finished"
+            await emptying
+            assert len(agent.claims) == 0
+            await client.resume("delft")
+            await agent.until("release", 2)
+            agent.end(f"{waiting}/1/0/1")
+            assert await client.wait(waiting) == "Finished"
+        staying.cancel()
+
+
+async def test_a_drain_lasts_over_a_restart(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address)
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            await agent.until("wanted_end")
+            await client.drain("delft")
+        staying.cancel()
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        agent.address = daemon.address
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            await agent.until("wanted_end", 2)
+            (site,) = await client.sites()
+            assert site["state"] == "drained"
+        staying.cancel()
+
+
+@pytest.mark.parametrize(("protocol", "protocol_min"), [(1, 0), (9, 1)])
+async def test_jobs_run_on_while_the_daemon_is_exchanged(
+    tmp_path: Path, protocol: int, protocol_min: int
+) -> None:
+    """An agent of an older release, which says no lowest protocol, and one of a later release."""
+    config = config_of(tmp_path)
+    agent = FakeAgent("", protocol=protocol, protocol_min=protocol_min, ends_at_once=False)
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        agent.address = daemon.address
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            job = (await client.submit(ONE)).job
+            await agent.until("release")
+        staying.cancel()
+    assert agent.mark is not None
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        agent.address = daemon.address
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            await agent.until("wanted_end", 2)
+            assert (await client.show(job))["attempts"] == 1
+            agent.end(f"{job}/1/0/1")
+            assert await client.wait(job) == "Finished"
+        staying.cancel()
+
+
+async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) -> None:
+    """A kind of message that this daemon does not know, and a field in one that it does."""
+    later = pb.FromAgent()
+    later.MergeFromString(b"\xba\x3e\x03abc")  # field 999, bytes
+    report = pb.FromAgent(site=pb.SiteReport(idle=3, processors=8, queued_jobs=1))
+    report.site.MergeFromString(b"\xba\x3e\x03abc")
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address, protocol=2, protocol_min=1)
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            await agent.until("wanted_end")
+            agent.outbox.put_nowait(later)
+            agent.outbox.put_nowait(report)
+            job = (await client.submit("&(executable=/bin/true)(count=2)")).job
+            assert await client.wait(job) == "Finished"
+            assert len(agent.heard_of("welcome")) == 1, "in one session"
+        staying.cancel()
