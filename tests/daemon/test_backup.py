@@ -22,6 +22,7 @@ from tests.daemon.running import config_of, running
 
 pytestmark = pytest.mark.live
 
+SECRET = "authority/secret"
 ONE = "&(executable=/bin/true)(count=4)"
 PARAMETERS = """
 claiming_step_min_s = 0.05
@@ -70,17 +71,18 @@ async def test_a_restored_daemon_goes_on_with_agents_that_know_more(
 ) -> None:
     agent = FakeAgent("")
     os.umask(0o022)
-    (tmp_path / "state" / "authority").mkdir(parents=True)
-    (tmp_path / "state" / "authority" / "ca.key").write_text("secret")
+    (tmp_path / "state" / "more").mkdir(mode=0o700, parents=True)
+    (tmp_path / "state").chmod(0o700)
+    (tmp_path / "state" / "more" / "key").write_text("secret")
     made = await backed_up(tmp_path, target, agent, jobs=20)
     assert modes(tmp_path / target) <= {(True, 0o700), (False, 0o600)}
-    secret = (tmp_path / "state" / "secret").read_text()
+    secret = (tmp_path / "state" / SECRET).read_text()
     shutil.rmtree(tmp_path / "state")
     found = restore(tmp_path / target, tmp_path / "state")
     assert (found.events, found.files) == (made.events, made.files)
     assert modes(tmp_path / "state") == {(True, 0o700), (False, 0o600)}
-    assert (tmp_path / "state" / "secret").read_text() == secret
-    assert (tmp_path / "state" / "authority" / "ca.key").read_text() == "secret"
+    assert (tmp_path / "state" / SECRET).read_text() == secret
+    assert (tmp_path / "state" / "more" / "key").read_text() == "secret"
     assert len(list(records(open_past(tmp_path / "state")))) == made.events
 
     config = config_of(tmp_path, parameters=PARAMETERS)
@@ -107,7 +109,8 @@ async def test_a_backup_of_a_daemon_that_does_not_run_is_the_same(tmp_path: Path
     await backed_up(tmp_path, "running", agent, jobs=1)
     made = back_up(tmp_path / "state", tmp_path / "copy", with_spool=True)
     assert made.events == open_past(tmp_path / "state").events
-    assert {path.name for path in (tmp_path / "copy").iterdir()} >= {FILE, MANIFEST, "secret"}
+    assert {path.name for path in (tmp_path / "copy").iterdir()} >= {FILE, MANIFEST}
+    assert (tmp_path / "copy" / SECRET).exists()
     assert not (tmp_path / "copy" / "endpoint").exists()
     assert made.has_spool
 
@@ -133,7 +136,7 @@ async def test_what_is_no_backup_and_what_is_damaged_is_refused(tmp_path: Path) 
     with pytest.raises(ConfigError, match="a backup of version 9: allowed is 1"):
         restore(backup, target)
     (backup / MANIFEST).write_text(json.dumps(manifest))
-    (backup / "secret").unlink()
+    (backup / SECRET).unlink()
     with pytest.raises(JournalError, match="secret is missing"):
         restore(backup, target)
     data = bytearray((backup / FILE).read_bytes())
