@@ -9,6 +9,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SEEDS  ?= 10000
+FLIPS  ?= 2000
+CUTS   ?= 500
 ARGS   ?=
 
 # Tests and demo start hundreds of interpreters; without byte code each would compile Koala anew.
@@ -64,6 +66,10 @@ demo: $(STAMP)  ## A whole grid on this machine, with co-allocated jobs
 .PHONY: swarm
 swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000)
 	@$(BIN)/python -m tests.sim.swarm --seeds $(SEEDS) $(ARGS)
+
+.PHONY: corruption
+corruption: $(STAMP)  ## Flip bits and cut files of a journal (FLIPS=2000 CUTS=500)
+	@$(BIN)/python -m tests.daemon.corruption --flips $(FLIPS) --cuts $(CUTS) $(ARGS)
 
 .PHONY: bench-sim
 bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FILE")

@@ -21,7 +21,7 @@ from koala.core.forgetting import Forgotten
 from koala.core.job import Job
 from koala.core.saving import CORE, NotSavedError, load_object, save_object
 from koala.core.values import Instant, JobId
-from koala.daemon.records import Mark, Snapshot
+from koala.daemon.records import Mark, Snapshot, damaged
 from koala.errors import JournalError
 
 TABLES = """
@@ -68,14 +68,13 @@ def read_snapshots(connection: sqlite3.Connection, path: Path) -> Iterator[Kept 
     try:
         places = connection.execute("SELECT seq FROM snapshot ORDER BY seq DESC").fetchall()
     except sqlite3.Error as error:
-        yield JournalError(f"{path}: damaged: the snapshots cannot be read: {error}")
+        yield damaged(path, f"the snapshots cannot be read: {error}")
         return
     for (seq,) in places:
         try:
             yield _snapshot(connection, seq)
         except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
-            reason = f"{path}: damaged: the snapshot after event {seq} cannot be used: {error}"
-            yield JournalError(reason)
+            yield damaged(path, f"the snapshot after event {seq} cannot be used: {error}")
 
 
 def _snapshot(connection: sqlite3.Connection, seq: int) -> Kept:
@@ -126,7 +125,7 @@ def read_key(connection: sqlite3.Connection, path: Path, key: str) -> tuple[JobI
     try:
         row = connection.execute("SELECT id, digest FROM job WHERE key = ?", (key,)).fetchone()
     except sqlite3.Error as error:
-        raise JournalError(f"{path}: damaged: {error}") from error
+        raise damaged(path, f"{error}") from error
     return None if row is None else (JobId(row[0]), str(row[1]))
 
 
@@ -136,12 +135,12 @@ def _jobs(
     try:
         for *facts, body, checksum in connection.execute(f"SELECT * FROM job {where}", values):
             if _sum(*facts, body) != checksum:
-                raise JournalError(f"{path}: damaged: job {facts[0]} is not as it was archived")
+                raise damaged(path, f"job {facts[0]} is not as it was archived")
             job = load_object(_unpacked(body))
             assert isinstance(job, Job), job
             yield job
     except (sqlite3.Error, zlib.error, msgspec.DecodeError, NotSavedError) as error:
-        raise JournalError(f"{path}: damaged: an archived job cannot be read: {error}") from error
+        raise damaged(path, f"an archived job cannot be read: {error}") from error
 
 
 # --- bodies ---------------------------------------------------------------------------------------

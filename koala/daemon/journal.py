@@ -30,11 +30,13 @@ from koala.core.values import FOREVER, Instant, JobId, Seconds
 from koala.daemon import archive
 from koala.daemon.folder import FILE, Place, StateFolder, take_lock
 from koala.daemon.records import (
+    ADVICE,
     Batch,
     Mark,
     Notice,
     Record,
     Row,
+    damaged,
     mark_text,
     read_mark,
     read_rows,
@@ -44,10 +46,6 @@ from koala.errors import DiskError, JournalError
 
 FORMAT = 3
 _FORMATS = (2, 3)  # 2 has neither snapshots nor an archive, and gets them when it is opened
-ADVICE = (
-    "Put a backup back (koala restore BACKUP STATE_DIR), or go on without what is lost"
-    " (koala daemon CONFIG --accept-loss)"
-)
 NOTICES_MAX = 100_000
 _NOTICES_SPARE = 1_000  # removed in lots, not one by one
 
@@ -80,13 +78,13 @@ class Journal:
         """`look` opens a connection of the event loop's own; without it there is one thread."""
         self.path = place.path
         self.mark = Mark()  # the last row that was read or committed
-        self.first_notice, self.notice_number = _notice_numbers(connection)
+        self.first_notice, self.notice_number = _notice_numbers(connection, place.path)
         self.last_at: Instant = 0.0
         self._place = place
         self._connection = connection
-        self._marked = read_mark(place.read_mark(), source=str(place.mark_path))
+        self._marked: Mark | None = None
         self._has_failed = False
-        self.first_event = _first_event(connection)
+        self.first_event = _first_event(connection, place.path)
         self.keep_s: Seconds = FOREVER  # how long events are kept that no start needs
         self._remove_to = 0
         self.make_room: Callable[[], bool] = lambda: False  # asked when a commit finds none
@@ -155,6 +153,9 @@ class Journal:
         is removed with all after it.
         """
         self.mark, self.last_at = after or Mark(), last_at
+        if not accept_loss:
+            source = str(self._place.mark_path)
+            self._marked = read_mark(self._place.read_mark(), source=source)
         if self._marked is not None and (
             self._marked.seq < self.mark.seq or self._marked == self.mark
         ):
@@ -169,7 +170,7 @@ class Journal:
             if not accept_loss:
                 raise
             self._cut()
-        if self._marked is not None and self._marked.seq > 0 and not accept_loss:
+        if self._marked is not None and self._marked.seq > 0:
             raise cut_short(self.path, self._place.mark_path, self.seq, self._marked.seq)
         self._write_mark()
 
@@ -182,7 +183,7 @@ class Journal:
                 self._connection.execute("DELETE FROM digest WHERE seq > ?", (self.seq,))
                 self._connection.execute("DELETE FROM snapshot WHERE seq > ?", (self.seq,))
         except sqlite3.Error as error:
-            raise JournalError(f"{self.path}: damaged beyond repair: {error}; {ADVICE}") from error
+            raise damaged(self.path, f"beyond repair: {error}") from error
 
     def chain_at(self, seq: int) -> bytes | None:
         """The chain value of a committed row; None when it is not kept. Raises JournalError."""
@@ -373,7 +374,7 @@ def read_events(
             last = mark.seq
             yield record, mark
     except (sqlite3.Error, UnicodeError) as error:
-        raise JournalError(f"{path}: damaged after event {last}: {error}") from error
+        raise damaged(path, f"after event {last}: {error}") from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -406,9 +407,9 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA synchronous = FULL")
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
-            raise JournalError(f"{path}: damaged: {found}")
+            raise damaged(path, f"{found}")
     except sqlite3.Error as error:
-        raise JournalError(f"{path}: damaged, or no journal: {error}") from error
+        raise damaged(path, f"or no journal: {error}") from error
 
 
 def _reading(path: Path) -> sqlite3.Connection:
@@ -421,7 +422,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
     try:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.Error as error:
-        raise JournalError(f"{path}: damaged, or no journal: {error}") from error
+        raise damaged(path, f"or no journal: {error}") from error
     if found not in _FORMATS:
         known = " and ".join(map(str, _FORMATS))
         older = (
@@ -435,29 +436,27 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
         raise JournalError(reason)
 
 
-def _first_event(connection: sqlite3.Connection) -> int:
+def _first_event(connection: sqlite3.Connection, path: Path) -> int:
     """The number of the first event that is kept; 1 when there is none."""
     try:
         return connection.execute("SELECT min(seq) FROM event").fetchone()[0] or 1
     except sqlite3.Error as error:
-        raise JournalError(f"the journal's events cannot be read: {error}") from error
+        raise damaged(path, f"the events cannot be read: {error}") from error
 
 
-def _notice_numbers(connection: sqlite3.Connection) -> tuple[int, int]:
+def _notice_numbers(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
     """The numbers of the first and the last notice that are kept; 1 and 0 when there is none."""
     try:
         first, last = connection.execute("SELECT min(number), max(number) FROM notice").fetchone()
     except sqlite3.Error as error:
-        raise JournalError(f"the journal's notices cannot be read: {error}") from error
+        raise damaged(path, f"the notices cannot be read: {error}") from error
     return (1, 0) if last is None else (int(first), int(last))
 
 
 def cut_short(path: Path, witness: Path | str, last: int, committed: int) -> JournalError:
     """The error of a journal whose last events are missing, or are not those that were written."""
-    return JournalError(
-        f"{path}: damaged: it ends with event {last}, but event {committed} "
-        f"had been committed, says {witness}. {ADVICE}"
-    )
+    what = f"it ends with event {last}, but event {committed} had been committed, says {witness}"
+    return damaged(path, what)
 
 
 def overtaken(path: Path, last: int, committed: int, site: str) -> JournalError:

@@ -25,7 +25,7 @@ from koala.core.values import FOREVER, Instant
 from koala.daemon.archive import Kept, read_snapshots
 from koala.daemon.folder import FILE, MARK
 from koala.daemon.journal import check_format, cut_short, read_events
-from koala.daemon.records import Mark, Record, read_mark
+from koala.daemon.records import Mark, Record, damaged, read_mark
 from koala.errors import JournalError
 
 ROWS = 4096  # read at once: a reader that is slow must not keep the writer's log from being folded
@@ -64,7 +64,7 @@ def open_past(path: Path) -> Past:
                 "SELECT min(seq), max(seq), min(at), max(at) FROM event"
             ).fetchone()
         except sqlite3.Error as error:
-            raise JournalError(f"{file}: damaged: {error}") from error
+            raise damaged(file, f"{error}") from error
         begin = _begin(connection, file, first or 1)
         events = max(last or 0, 0 if begin is None else begin.mark.seq)
     if mark is not None and mark.seq > events:
@@ -90,7 +90,7 @@ def records(past: Past) -> Iterator[Record]:
                 if len(rows) == min(ROWS, past.events - at.seq):
                     break
         if not rows:
-            raise JournalError(f"{past.path}: damaged: event {at.seq + 1} is missing")
+            raise damaged(past.path, f"event {at.seq + 1} is missing")
         for record, at in rows:
             if known is not None and known.seq == at.seq and known != at:
                 raise cut_short(past.path, past.path.parent / MARK, at.seq, known.seq)
@@ -136,7 +136,7 @@ def _begin(connection: sqlite3.Connection, path: Path, first: int) -> Kept | Non
         elif kept.mark.seq >= first - 1:
             found = kept
     if found is None:
-        raise JournalError(f"{path}: damaged: events before {first} and all snapshots are missing")
+        raise damaged(path, f"events before {first} and all snapshots are missing")
     return found
 
 
@@ -168,7 +168,7 @@ def _digests(past: Past) -> dict[int, str]:
         try:
             return dict(connection.execute("SELECT seq, digest FROM digest"))
         except sqlite3.Error as error:
-            raise JournalError(f"{past.path}: damaged: {error}") from error
+            raise damaged(past.path, f"{error}") from error
 
 
 def connect(file: Path) -> sqlite3.Connection:

@@ -12,6 +12,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -80,6 +81,17 @@ class Mark:
     chain: bytes = b""
 
 
+ADVICE = (
+    "Put a backup back (koala restore BACKUP STATE_DIR), or go on without what is lost"
+    " (koala daemon CONFIG --accept-loss)"
+)
+
+
+def damaged(source: Path | str, what: str) -> JournalError:
+    """The error of a file that cannot be trusted, and what an operator can do."""
+    return JournalError(f"{source}: damaged: {what}. {ADVICE}")
+
+
 # --- events as text -------------------------------------------------------------------------------
 
 _ENCODER = msgspec.json.Encoder()
@@ -143,13 +155,13 @@ def read_rows(rows: Iterable[Row], mark: Mark, *, source: str) -> Iterator[tuple
     for found_seq, at, kind, body, answers, found in rows:
         seq += 1
         if found_seq != seq:
-            raise JournalError(f"{source}: damaged: event {seq} is missing")
+            raise damaged(source, f"event {seq} is missing")
         try:
             chain = _chained(chain, seq, at, kind, body, answers)
         except (UnicodeError, AttributeError, TypeError) as error:
-            raise JournalError(f"{source}: damaged: event {seq} cannot be read") from error
+            raise damaged(source, f"event {seq} cannot be read") from error
         if chain != found:
-            raise JournalError(f"{source}: damaged: event {seq} is not as it was written")
+            raise damaged(source, f"event {seq} is not as it was written")
         try:
             event = decode_event(kind, body)
             said = _ANSWERS.decode(answers) if answers else []
@@ -184,4 +196,4 @@ def read_mark(text: bytes, *, source: str) -> Mark | None:
             raise ValueError(name)
         return Mark(int(seq), bytes.fromhex(chain))
     except ValueError as error:
-        raise JournalError(f"{source}: damaged: {text[:80]!r}") from error
+        raise damaged(source, f"{text[:80]!r}") from error

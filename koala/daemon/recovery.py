@@ -28,9 +28,9 @@ from koala.core.values import Instant, SiteName
 from koala.daemon.archive import Kept
 from koala.daemon.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
-from koala.daemon.journal import ADVICE, Journal, cut_short
+from koala.daemon.journal import Journal, cut_short
 from koala.daemon.past import repeat, require_digest
-from koala.daemon.records import Batch, Mark, Notice, Record, decode_event, encode_event
+from koala.daemon.records import Batch, Mark, Notice, Record, damaged, decode_event, encode_event
 from koala.errors import JournalError
 from koala.wire.private import private_folder, read_private, write_private
 
@@ -178,9 +178,9 @@ def _start(journal: Journal, config: Settings) -> tuple[Kept | None, Scheduler]:
             log.warning("snapshot.passed_over", reason=str(problem))
         return kept, scheduler
     if journal.first_event > 1:
-        why = f"{problems[0]}" if problems else f"{journal.path}: damaged: there is no snapshot"
         gone = f"events before {journal.first_event} are not kept any longer"
-        raise JournalError(f"{why}; and {gone}. {ADVICE}")
+        why = f"; {problems[0]}" if problems else ""
+        raise damaged(journal.path, f"there is no snapshot to begin at, and {gone}{why}")
     return None, Scheduler(Parameters(), config.policies)
 
 
