@@ -20,7 +20,7 @@ from koala.credentials import (
 )
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, USER_KEY
-from koala.wire.tls import DAEMON_HOST, Options, is_loopback, secure_channel
+from koala.wire.tls import DAEMON_HOST, Identity, Options, is_loopback, secure_channel
 from koala.wire.v1.identity_pb2 import WhereRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 
@@ -44,6 +44,9 @@ class Door:
         self._options = options
         self._channel: grpc.aio.Channel | None = None
         self._dialling: asyncio.Lock | None = None
+        self._dialled = address
+        self._shows: Identity | None = None
+        self._daemons_now: float | None = None
         if credentials is not None:
             self._check_plain(credentials)
 
@@ -98,6 +101,7 @@ class Door:
                 where = await EnrolmentStub(channel).Where(WhereRequest(), timeout=CONNECT_S)
             except grpc.aio.AioRpcError as error:
                 raise UnreachableError(f"{nobody_at(self._address)}: {error.details()}") from error
+        self._daemons_now = where.now
         host = self._address.rpartition(":")[0]
         return self._secure(f"{host}:{where.port}", with_certificate=True)
 
@@ -168,7 +172,11 @@ class Door:
                 )
             return UnreachableError(nobody_at(self._address))
         finding = await why_not(
-            self._dialled, DAEMON_HOST, authority=found.authority, identity=self._shows
+            self._dialled,
+            DAEMON_HOST,
+            authority=found.authority,
+            identity=self._shows,
+            now=self._daemons_now,
         )
         if finding.is_refusal:
             return UnauthenticatedError(

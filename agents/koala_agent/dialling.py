@@ -23,7 +23,7 @@ async def dial(target: str, identity: IdentityFile | None, *, options: Options) 
     if identity is None:
         return grpc.aio.insecure_channel(target, options=options)
     own = identity.read()
-    address = await _certified_address(target, own, options=options)
+    address, _ = await _certified_address(target, own, options=options)
     return secure_channel(
         address, DAEMON_HOST, authority=own.authority, identity=own, options=options
     )
@@ -32,13 +32,13 @@ async def dial(target: str, identity: IdentityFile | None, *, options: Options) 
 async def why_refused(target: str, identity: IdentityFile) -> str:
     """What the daemon has against our certificate; empty when it is not that."""
     own = identity.read()
-    address = await _certified_address(target, own, options=())
-    finding = await why_not(address, DAEMON_HOST, authority=own.authority, identity=own)
+    address, now = await _certified_address(target, own, options=())
+    finding = await why_not(address, DAEMON_HOST, authority=own.authority, identity=own, now=now)
     return finding.text if finding.is_refusal else ""
 
 
-async def _certified_address(target: str, own: Identity, *, options: Options) -> str:
-    """Where callers with a certificate dial. Raises UnreachableError."""
+async def _certified_address(target: str, own: Identity, *, options: Options) -> tuple[str, float]:
+    """Where callers with a certificate dial, and the daemon's clock. Raises UnreachableError."""
     asking = secure_channel(target, DAEMON_HOST, authority=own.authority, options=options)
     try:
         async with asking:
@@ -46,4 +46,4 @@ async def _certified_address(target: str, own: Identity, *, options: Options) ->
     except grpc.aio.AioRpcError as error:
         finding = await why_not(target, DAEMON_HOST, authority=own.authority)
         raise UnreachableError(finding.text or error.details()) from error
-    return f"{target.rpartition(':')[0]}:{where.port}"
+    return f"{target.rpartition(':')[0]}:{where.port}", where.now

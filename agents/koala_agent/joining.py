@@ -29,6 +29,7 @@ FOLDER = "identity"
 FILE = "site.pem"
 CALL_S = 20.0
 RETRY_S = 60.0
+PAUSE_S = 1.0
 LOOK_S = 6 * 3600.0
 
 log = structlog.get_logger()
@@ -97,12 +98,13 @@ class Renewal:
                 log.warning("certificate.not_renewed", reason=_reason(error))
                 await asyncio.sleep(RETRY_S)
                 continue
-            due_at = renew_at(self._identity.read().certificate)
+            renewed_at = renew_at(self._identity.read().certificate)
+            due_at = max(renewed_at, clock.unix_now() + PAUSE_S)
             log.info("certificate.renewed", renewed_next_at=due_at)
             self._redial("the certificate was renewed")
 
     async def _renew(self) -> None:
-        key, request = make_request("")
+        key, request = make_request("renewal")
         channel = await dial(self._daemon, self._identity, options=())
         async with channel:
             message = RenewRequest(request=request)

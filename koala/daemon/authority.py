@@ -31,15 +31,13 @@ from koala.daemon.clock import wall_s
 from koala.errors import ConfigError, SpecError
 from koala.wire.private import private_folder, read_private, write_private
 from koala.wire.tls import DAEMON_HOST, Identity, Kind, site_host, uri_of
-from koala_agent.keys import key_pem, renew_at
+from koala_agent.keys import SKEW_S, key_pem, renew_at
 
 FOLDER = "authority"
 AUTHORITY_FILE = "ca.pem"
 DAEMON_FILE = "daemon.pem"
 AUTHORITY_S = 20 * 365 * 86_400.0
 DAEMON_S = 365 * 86_400.0
-SKEW_S = 300.0
-"""Certificates begin so much before they are made: clocks differ."""
 REQUEST_BYTES_MAX = 16_384
 
 

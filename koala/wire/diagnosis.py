@@ -32,9 +32,8 @@ class Finding:
 _ALERTS = {
     "CERTIFICATE_EXPIRED": "it refuses our certificate: it has expired",
     "UNKNOWN_CA": "it refuses our certificate: it was signed by another authority than its own",
-    "CERTIFICATE_REQUIRED": "it wants a certificate, and we showed none",
     "CERTIFICATE_UNKNOWN": "it refuses our certificate",
-    "BAD_CERTIFICATE": "it refuses our certificate: it is not valid (yet), or damaged",
+    "BAD_CERTIFICATE": "it refuses our certificate: it is damaged",
     "UNSUPPORTED_CERTIFICATE": "it refuses our certificate: it was made for another purpose",
     "CERTIFICATE_REVOKED": "it refuses our certificate: it was revoked",
     "WRONG_VERSION_NUMBER": "it speaks no TLS: a daemon with `plain = true`, or another program",
@@ -42,6 +41,10 @@ _ALERTS = {
     "UNSUPPORTED_PROTOCOL": "it speaks only TLS older than 1.2",
     "PROTOCOL_VERSION": "it speaks only TLS older than 1.2",
 }
+SILENT = Finding(
+    "it closed the connection at once; if that stays so, its log says why", is_refusal=False
+)
+NO_CERTIFICATE = "it wants a certificate, and we showed none"
 _VERIFY = {
     10: "its certificate has expired",
     9: "its certificate is not valid yet: one of the two clocks is wrong",
@@ -51,11 +54,43 @@ _FOREIGN = "its certificate was signed by another authority than the one that is
 
 
 async def why_not(
-    address: str, host: str, *, authority: bytes, identity: Identity | None = None
+    address: str,
+    host: str,
+    *,
+    authority: bytes,
+    identity: Identity | None = None,
+    now: float | None = None,
 ) -> Finding:
     """What keeps a TLS connection to `address` from working; the text is empty when nothing does
-    any more."""
-    return await asyncio.to_thread(_try, address, host, authority, identity)
+    any more. `now` is the other side's clock, as far as it is known: by it a certificate is old."""
+    finding = await asyncio.to_thread(_try, address, host, authority, identity)
+    if finding != SILENT:
+        return finding
+    # gRPC's servers do not say what they have against a certificate: look at it ourselves.
+    said = NO_CERTIFICATE if identity is None else fault_of(identity, now)
+    return Finding(said, is_refusal=True) if said else finding
+
+
+def fault_of(identity: Identity, now: float | None) -> str:
+    """What any server would have against a certificate; empty for nothing that can be seen here."""
+    from cryptography import x509  # noqa: PLC0415 - a client that is let in never needs it
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+
+    try:
+        own = x509.load_pem_x509_certificate(identity.certificate)
+        own.verify_directly_issued_by(x509.load_pem_x509_certificate(identity.authority))
+        purposes = own.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (ValueError, TypeError, InvalidSignature):
+        return _ALERTS["UNKNOWN_CA"]
+    except x509.ExtensionNotFound:
+        return _ALERTS["UNSUPPORTED_CERTIFICATE"]
+    if x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH not in purposes:
+        return _ALERTS["UNSUPPORTED_CERTIFICATE"]
+    if now is not None and now > own.not_valid_after_utc.timestamp():
+        return _ALERTS["CERTIFICATE_EXPIRED"]
+    if now is not None and now < own.not_valid_before_utc.timestamp():
+        return "our certificate is not valid yet by its clock: one of the two clocks is wrong"
+    return ""
 
 
 async def speaks_tls(address: str) -> bool:
@@ -84,7 +119,7 @@ def _try(address: str, host: str, authority: bytes, identity: Identity | None) -
             secured.settimeout(LIMIT_S)
             # A server that takes us says its settings first; one that does not, an alert.
             if not secured.recv(1):
-                return Finding("it closed the connection at once", is_refusal=False)
+                return SILENT
     except ssl.SSLCertVerificationError as error:
         return Finding(_VERIFY.get(error.verify_code, _FOREIGN), is_refusal=True)
     except ssl.SSLError as error:

@@ -16,12 +16,13 @@ claiming_step_min_s = 0.05
 
 
 def config_of(
-    folder: Path, more: str = "", *, parameters: str = FAST, is_plain: bool = True
+    folder: Path, more: str = "", *, parameters: str = FAST, is_plain: bool = True, daemon: str = ""
 ) -> Config:
-    """A configuration with any free port and its state below `folder`."""
+    """A configuration with any free port and its state below `folder`; `daemon` are more keys of
+    the daemon's own table."""
     text = (
         f'[daemon]\nlisten = "127.0.0.1:0"\nstate_dir = "state"\nplain = {str(is_plain).lower()}\n'
-        "beat_s = 0.2\nsilence_s = 5.0\n"
+        f"beat_s = 0.2\nsilence_s = 5.0\n{daemon}\n"
         f"[parameters]\n{parameters}\n{more}"
     )
     return parse_config(text, source="test.toml", folder=folder)

@@ -37,7 +37,7 @@ ONLY_FROM = {
         "koala.cli",
         "koala_agent",
     ),
-    "cryptography": ("koala.daemon", "koala_agent", "koala.cli"),
+    "cryptography": ("koala.wire", "koala.daemon", "koala_agent", "koala.cli"),
     "rich": ("koala.cli",),
 }
 """Packages that stay at one edge: who may import them."""

@@ -1,0 +1,264 @@
+"""How sites come and go: tokens that are good once, certificates that are renewed and revoked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from koala.daemon import clock, enrolments, streams
+from koala.daemon.access import Role
+from koala.daemon.enrolments import Enrolments
+from koala.errors import ConfigError, UnauthenticatedError, UnknownNameError
+from koala.wire.tls import Identity, IdentityFile, JoinToken
+from koala.wire.v1 import link_pb2
+from koala.wire.v1.identity_pb2 import RenewRequest
+from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
+from koala.wire.v1.link_pb2_grpc import AgentLinkStub
+from koala_agent import clock as agents_clock
+from koala_agent.joining import Renewal, identity_path, join
+from koala_agent.keys import make_request
+from tests.identity.stage import LIMIT_S, Forge, Secured, identity_of, secured
+
+pytestmark = pytest.mark.live
+
+
+@asynccontextmanager
+async def linked(stage: Secured, identity: Identity, site: str) -> AsyncIterator[Any]:
+    """A stream of an agent that has registered as a site, and what it heard."""
+    async with stage.channel(identity) as channel:
+        call = AgentLinkStub(channel).Connect()
+        register = link_pb2.Register(
+            protocol=1, site=site, session="s", facts=link_pb2.Facts(processors=4, grace_s=5.0)
+        )
+        await call.write(link_pb2.FromAgent(register=register))
+        await call.write(link_pb2.FromAgent(inventory_end=link_pb2.InventoryEnd()))
+        try:
+            yield call
+        finally:
+            call.cancel()
+
+
+async def first(call: Any, kind: str) -> Any:
+    """The first message of a kind that the stream brings."""
+    async with asyncio.timeout(LIMIT_S):
+        while (message := await call.read()) is not grpc.aio.EOF:
+            if message.WhichOneof("kind") == kind:
+                return message
+    raise AssertionError(f"the stream ended without {kind}: {await call.details()}")
+
+
+async def refusal(stage: Secured, identity: Identity) -> str:
+    """Why an agent with this certificate is not let in."""
+    async with stage.channel(identity) as channel:
+        call = AgentLinkStub(channel).Connect(timeout=LIMIT_S)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call.read()
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    return str(refused.value.details())
+
+
+async def renewed(stage: Secured, identity: Identity) -> Identity:
+    """The site's next certificate."""
+    key, request = make_request("renewal")
+    async with stage.channel(identity) as channel:
+        message = RenewRequest(request=request)
+        issued = await EnrolmentStub(channel).Renew(message, timeout=LIMIT_S)
+    return identity_of(key, issued)
+
+
+# --- join tokens ----------------------------------------------------------------------------------
+
+
+async def test_a_site_joins_and_registers_as_itself(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        token = await stage.token("delft")
+        path = await join(token, "delft", tmp_path / "agent")
+        assert path == identity_path(tmp_path / "agent")
+        assert path.stat().st_mode & 0o777 == 0o600
+        async with linked(stage, Identity.read(path), "delft") as call, stage.client() as client:
+            await first(call, "welcome")
+            assert [site["site"] for site in await client.sites()] == ["delft"]
+            (enrolment,) = await client.enrolments()
+            assert (enrolment["site"], enrolment["state"]) == ("delft", "enrolled")
+
+
+async def test_a_token_is_good_once(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        token = await stage.token("delft")
+        assert token.secret not in (tmp_path / "state/authority/enrolments.json").read_text()
+        await join(token, "delft", tmp_path / "agent")
+        with pytest.raises(UnauthenticatedError, match="used before"):
+            await join(token, "delft", tmp_path / "thief")
+        assert not identity_path(tmp_path / "thief").exists()
+
+
+async def test_a_token_is_not_good_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with secured(tmp_path) as stage:
+        token = await stage.token("delft", ttl_s=60)
+        monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 61.0)
+        with pytest.raises(UnauthenticatedError, match="expired 1 s ago"):
+            await join(token, "delft", tmp_path / "agent")
+
+
+async def test_a_token_is_good_for_its_site_only(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        token = await stage.token("delft")
+        await stage.token("leiden")
+        with pytest.raises(ConfigError, match=r"is for site 'delft', agent\.site is 'leiden'"):
+            await join(token, "leiden", tmp_path / "agent")
+        with pytest.raises(UnauthenticatedError, match="not good"):
+            await join(replace(token, site="leiden"), "leiden", tmp_path / "agent")
+
+
+async def test_a_newer_token_ends_an_older_one(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        older, newer = await stage.token("delft"), await stage.token("delft")
+        with pytest.raises(UnauthenticatedError, match="replaced"):
+            await join(older, "delft", tmp_path / "agent")
+        await join(newer, "delft", tmp_path / "agent")
+
+
+async def test_a_token_of_another_daemon_sends_no_secret_to_this_one(tmp_path: Path) -> None:
+    async with secured(tmp_path / "a") as here, secured(tmp_path / "b") as there:
+        token = await there.token("delft")
+        with pytest.raises(UnauthenticatedError, match="signed by another authority"):
+            await join(replace(token, address=here.address), "delft", tmp_path / "agent")
+        assert [line for line in here.log() if line["verb"] == "Join"] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "koala-join|2|a|b|c|d", "koala-join|1|a|b|c", "koala_0123_secretsecret"]
+)
+def test_what_is_no_token_is_told_without_showing_it(text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        JoinToken.parse(text)
+    assert "secretsecret" not in str(refused.value)
+
+
+def test_a_token_is_one_line_that_carries_all(tmp_path: Path) -> None:
+    authority = Forge(tmp_path).identity("x").authority
+    token = JoinToken(site="delft", address="[::1]:7740", secret="s-_s", authority=authority)
+    assert JoinToken.parse(token.text() + "\n") == token
+    assert "\n" not in token.text()
+    assert "s-_s" not in repr(token)
+
+
+# --- certificates ---------------------------------------------------------------------------------
+
+
+async def test_a_certificate_binds_its_site(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        identity = await stage.site("delft")
+        await stage.site("leiden")
+        async with linked(stage, identity, "leiden") as call:
+            rejection = (await first(call, "reject")).reject
+        assert "the certificate shown is of site delft" in rejection.reason
+        assert rejection.is_final
+        async with stage.client() as client:
+            assert await client.sites() == []
+
+
+async def test_an_older_certificate_ends_when_the_newer_one_was_used(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        old = await stage.site("delft")
+        new = await renewed(stage, old)
+        async with linked(stage, old, "delft") as call:
+            await first(call, "welcome")  # a crash between signing and storing costs nothing
+        async with linked(stage, new, "delft") as call:
+            await first(call, "welcome")
+        assert "was replaced by a newer one" in await refusal(stage, old)
+        with pytest.raises(grpc.aio.AioRpcError, match="replaced by a newer one"):
+            await renewed(stage, old)
+        async with linked(stage, new, "delft") as call:
+            await first(call, "welcome")
+
+
+async def test_revoking_cuts_the_link_and_ends_every_certificate(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        old = await stage.site("delft")
+        new = await renewed(stage, old)
+        async with linked(stage, new, "delft") as call, stage.client() as client:
+            await first(call, "welcome")
+            await client.revoke_site("delft")
+            rejection = (await first(call, "reject")).reject
+            assert "was revoked by" in rejection.reason
+            assert (await client.enrolments())[0]["state"] == "revoked"
+        for identity in (old, new):
+            assert "was revoked" in await refusal(stage, identity)
+        again = await stage.site("delft")
+        async with linked(stage, again, "delft") as call:
+            await first(call, "welcome")
+        assert "replaced by a newer one" in await refusal(stage, new)
+
+
+async def test_revoked_stays_revoked_over_a_restart(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        identity = await stage.site("delft")
+        async with stage.client() as client:
+            await client.revoke_site("delft")
+            with pytest.raises(UnknownNameError, match="atlantis"):
+                await client.revoke_site("atlantis")
+    async with secured(tmp_path) as stage:
+        assert "was revoked" in await refusal(stage, identity)
+
+
+MONTH_S = 31 * 86_400.0
+
+
+async def test_a_link_ends_with_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "EXPIRY_LOOK_S", 0.1)
+    async with secured(tmp_path) as stage:
+        identity = await stage.site("delft")
+        async with linked(stage, identity, "delft") as call:
+            await first(call, "welcome")
+            monkeypatch.setattr(streams, "wall_s", lambda: clock.wall_s() + MONTH_S)
+            rejection = (await first(call, "reject")).reject
+            assert "the certificate of delft has expired" in rejection.reason
+
+
+async def test_an_agent_renews_by_itself_and_dials_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = agents_clock.unix_now
+    monkeypatch.setattr(agents_clock, "unix_now", lambda: now() + MONTH_S * 0.8)
+    async with secured(tmp_path) as stage:
+        path = await join(await stage.token("delft"), "delft", tmp_path / "agent")
+        before = Identity.read(path)
+        dialled = asyncio.Event()
+        renewal = Renewal(IdentityFile(path), stage.address, redial=lambda _: dialled.set())
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(renewal.run())
+            async with asyncio.timeout(LIMIT_S):
+                await dialled.wait()
+            task.cancel()
+        after = Identity.read(path)
+        assert after.certificate != before.certificate
+        assert after.key != before.key
+        async with linked(stage, after, "delft") as call:
+            await first(call, "welcome")
+        assert "was replaced by a newer one" in await refusal(stage, before)
+
+
+def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    one = Enrolments(tmp_path)
+    one.add_site("delft", owner="ann", by="root")
+    one.enrol("leiden", serial="ab", expires_at=9e9)
+    token = one.add_user("ann", Role.USER, by="root")
+    two = Enrolments(tmp_path)
+    assert (two.sites, two.users) == (one.sites, one.users)
+    assert two.user_of_token(token).name == "ann"
+    text = (tmp_path / "enrolments.json").read_text()
+    assert token not in text
+    assert token.rpartition("_")[2] not in text
