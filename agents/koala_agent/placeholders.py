@@ -247,7 +247,13 @@ def log_source(claim: ClaimId, place: Place, *, is_ended: bool) -> LogSource | N
 def read_record(claim: ClaimId, place: Place) -> StarterRecord | None:
     """What the claim's starter wrote down; None when it wrote nothing that can be read."""
     state = place.folder(claim) / STATE_FOLDER
-    passed, ended = _read(state / "passed.json"), _read(state / "end.json")
+    return record_of(_read(state / "passed.json"), _read(state / "end.json"))
+
+
+def record_of(
+    passed: dict[str, object] | None, ended: dict[str, object] | None
+) -> StarterRecord | None:
+    """The same of what its two files say; None for one that cannot be read."""
     try:
         passed_at = None if passed is None else _amount(passed, "passed_at")
         end = None if ended is None else end_of(ended["end"])

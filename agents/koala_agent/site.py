@@ -44,6 +44,7 @@ from koala_agent.lrm.port import Idle, Listed, LocalManager
 from koala_agent.lrm.shell import Shell, plain_environment
 from koala_agent.lrm.slurm import Slurm
 from koala_agent.placeholders import Place
+from koala_agent.readers import Readers
 from koala_agent.session import (
     Finish,
     JournalMark,
@@ -123,9 +124,9 @@ class Site:
             port=config.starter.port,
             keep_s=config.agent.keep_s,
         )
+        self._readers = Readers(self._claims.claims)
         self._link = self._make_link()
         self._idle: Idle | None = None
-        self._holds: dict[str, values.Hold] = {}  # told in this session
         self._figures_due = asyncio.Event()
         self._welcomed = asyncio.Event()
         self._live = asyncio.Event()
@@ -198,7 +199,7 @@ class Site:
 
     def take_welcome(self, welcome: Welcome) -> None:
         """Leases are for starters, the relay for copies."""
-        self._holds.clear()
+        self._readers.begin_session()
         self._sessions += 1
         self._files.relay = welcome.relay
         self._welcomed.set()
@@ -214,12 +215,13 @@ class Site:
         """Hands an order to whose it is."""
         match order.body:
             case values.Hold() as hold:
-                self._holds[hold.claim] = hold
+                self._readers.told(hold)
                 self._is_asked = True
                 self._claims.order(hold)
                 self._figures_due.set()
             case values.Acknowledge() as acknowledge:
-                self._drop_inputs(acknowledge.claim)
+                for transfer in self._readers.drop(acknowledge.claim):
+                    self._files.remove(transfer)
                 self._claims.order(acknowledge)
             case (
                 values.TryPaths()
@@ -246,15 +248,9 @@ class Site:
         copies whose claim may be asked for later."""
         self._live.set()
         self._claims.wanted_complete(claims)
-        read = {
-            transfer
-            for claim in sorted(claims)
-            if (hold := self._hold_of(claim)) is not None
-            for transfer in hold.inputs
-        }
         before = clock.unix_now() - UNCLAIMED_S
         kept = {name for name, at in finished_copies(self._spool) if at > before}
-        self._files.retain(transfers | read | kept)
+        self._files.retain(transfers | self._readers.read_by(claims) | kept)
 
     # What the parts say -------------------------------------------------------------------------
 
@@ -335,20 +331,7 @@ class Site:
             self._link.tell(chunk)
 
     def _hold_of(self, claim: str) -> values.Hold | None:
-        known = self._claims.claims.get(values.ClaimId(claim))
-        return self._holds.get(claim) if known is None else known.hold
-
-    def _drop_inputs(self, claim: str) -> None:
-        """The copies that only this claim read are of no use any more."""
-        hold = self._hold_of(claim)
-        self._holds.pop(claim, None)
-        if hold is None:
-            return
-        others = (other.hold for other in self._claims.claims.values() if other.id != claim)
-        still_read = {transfer for other in others for transfer in other.inputs}
-        for transfer in hold.inputs:
-            if transfer not in still_read:
-                self._files.remove(transfer)
+        return self._readers.hold_of(claim)
 
     # Building -----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from koala.core import events as ev
+from koala.core.actions import CancelTransfer
 from koala.core.ending import count_error, set_back
 from koala.core.grid import (
     Site,
@@ -56,6 +57,10 @@ def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> 
     if transfer is None or transfer.is_done:
         return
     del state.files.transfers[event.transfer]
+    # Known here: both ends may forget it, the source its order and the target its record.
+    state.actions.append(
+        CancelTransfer(transfer=transfer.id, source=transfer.source, target=transfer.target)
+    )
     route = f"from {transfer.source} to {transfer.target}"
     text = f"transfer of {transfer.file} {route} failed: {event.reason}"
     site = state.sites.get(event.at) if event.at is not None else None

@@ -67,13 +67,13 @@ def read_snapshots(connection: sqlite3.Connection, path: Path) -> Iterator[Kept 
     do."""
     try:
         places = connection.execute("SELECT seq FROM snapshot ORDER BY seq DESC").fetchall()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         yield damaged(path, f"the snapshots cannot be read: {error}")
         return
     for (seq,) in places:
         try:
             yield _snapshot(connection, seq)
-        except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
+        except (sqlite3.Error, UnicodeError, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
             yield damaged(path, f"the snapshot after event {seq} cannot be used: {error}")
 
 
@@ -124,7 +124,7 @@ def read_key(connection: sqlite3.Connection, path: Path, key: str) -> tuple[JobI
     """Job and digest of a submission under this key. Raises JournalError."""
     try:
         row = connection.execute("SELECT id, digest FROM job WHERE key = ?", (key,)).fetchone()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"{error}") from error
     return None if row is None else (JobId(row[0]), str(row[1]))
 
@@ -139,7 +139,7 @@ def _jobs(
             job = load_object(_unpacked(body))
             assert isinstance(job, Job), job
             yield job
-    except (sqlite3.Error, zlib.error, msgspec.DecodeError, NotSavedError) as error:
+    except (sqlite3.Error, UnicodeError, zlib.error, msgspec.DecodeError, NotSavedError) as error:
         raise damaged(path, f"an archived job cannot be read: {error}") from error
 
 

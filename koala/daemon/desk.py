@@ -58,7 +58,7 @@ class Desk:
         self._clock = clock
         self._send = send
         self._take_log = take_log
-        self._leases = Leases(clock.now())
+        self.leases = Leases(clock.now())
         self._exchange = Exchange()
         self._rounds = 0
 
@@ -106,7 +106,7 @@ class Desk:
         is_wanted = claim.site == site and claim.phase is not ClaimPhase.STOPPING
         is_bound = claim.nonce in ("", ping.nonce)
         if is_wanted and is_bound and self._pump.vouches(now):
-            self._leases.answer(claim.id, now)
+            self.leases.answer(claim.id, now)
             self._send(site, codec.pong(ping, now))
 
     def _stop_if_unknown(self, site: SiteName, claim: ClaimId) -> None:
@@ -126,7 +126,7 @@ class Desk:
 
         def fence(turn: Turn) -> None:
             scheduler = turn.scheduler
-            for event in self._leases.overdue(
+            for event in self.leases.overdue(
                 scheduler.ledger,
                 scheduler.sites,
                 fence_s=scheduler.parameters.fence_s,

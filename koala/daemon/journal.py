@@ -198,9 +198,12 @@ class Journal:
 
     def last_digest(self) -> tuple[int, str] | None:
         """The newest recorded digest of the state, and the event after which it was taken."""
-        row = self._connection.execute(
-            "SELECT seq, digest FROM digest ORDER BY seq DESC LIMIT 1"
-        ).fetchone()
+        try:
+            row = self._connection.execute(
+                "SELECT seq, digest FROM digest ORDER BY seq DESC LIMIT 1"
+            ).fetchone()
+        except (sqlite3.Error, UnicodeError) as error:
+            raise JournalError(f"{self.path}: damaged: {error}") from error
         return None if row is None else (int(row[0]), str(row[1]))
 
     async def commit(self, batch: Batch) -> None:
@@ -408,7 +411,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise damaged(path, f"{found}")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"or no journal: {error}") from error
 
 
@@ -421,7 +424,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
     """Raise JournalError unless it is a journal of our format."""
     try:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"or no journal: {error}") from error
     if found not in _FORMATS:
         known = " and ".join(map(str, _FORMATS))
@@ -440,7 +443,7 @@ def _first_event(connection: sqlite3.Connection, path: Path) -> int:
     """The number of the first event that is kept; 1 when there is none."""
     try:
         return connection.execute("SELECT min(seq) FROM event").fetchone()[0] or 1
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"the events cannot be read: {error}") from error
 
 
@@ -448,7 +451,7 @@ def _notice_numbers(connection: sqlite3.Connection, path: Path) -> tuple[int, in
     """The numbers of the first and the last notice that are kept; 1 and 0 when there is none."""
     try:
         first, last = connection.execute("SELECT min(number), max(number) FROM notice").fetchone()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"the notices cannot be read: {error}") from error
     return (1, 0) if last is None else (int(first), int(last))
 

@@ -63,7 +63,7 @@ def open_past(path: Path) -> Past:
             first, last, first_at, last_at = connection.execute(
                 "SELECT min(seq), max(seq), min(at), max(at) FROM event"
             ).fetchone()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise damaged(file, f"{error}") from error
         begin = _begin(connection, file, first or 1)
         events = max(last or 0, 0 if begin is None else begin.mark.seq)
@@ -167,7 +167,7 @@ def _digests(past: Past) -> dict[int, str]:
     with closing(connect(past.path)) as connection:
         try:
             return dict(connection.execute("SELECT seq, digest FROM digest"))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise damaged(past.path, f"{error}") from error
 
 
@@ -180,7 +180,7 @@ def connect(file: Path) -> sqlite3.Connection:
     place = file.resolve().as_uri()
     try:
         return sqlite3.connect(f"{place}?mode=ro{'&immutable=1' if is_quiet else ''}", uri=True)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         raise JournalError(f"{file}: cannot be opened: {error}") from error
 
 

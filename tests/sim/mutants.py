@@ -32,7 +32,7 @@ from koala.core.job import Attempt, ClaimPhase, Finished, Job, Placing, Releasin
 from koala.core.parameters import Parameters
 from koala.core.timers import Bell
 from koala.core.values import Priority
-from koala.sim import pump
+from koala.daemon import turns
 from tests.sim import oracle
 from tests.sim.swarm import attempt
 
@@ -268,24 +268,16 @@ def unrecorded_answers() -> Patches:
 @mutant
 def effects_before_the_commit() -> Patches:
     """Actions leave before their event is durable."""
-    real = pump.Daemon._work
+    real = turns.Turns._handle
 
-    def work(self: Any) -> None:
-        inner = self._handle
+    def handle(self: Any, event: Any, now: float) -> None:
+        before = len(self._actions)
+        real(self, event, now)
+        early = self._actions[before:]
+        if self._receiver is not None and early:
+            self._receiver.carry_out(early)
 
-        def handle(event: Any, link: Any) -> Any:
-            actions = inner(event, link)
-            for action in actions:
-                self._carry_out(action)
-            return actions
-
-        self._handle = handle
-        try:
-            real(self)
-        finally:
-            del self._handle
-
-    with _replaced((pump.Daemon, "_work"), by=work):
+    with _replaced((turns.Turns, "_handle"), by=handle):
         yield
 
 

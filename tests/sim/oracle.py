@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from koala.core.actions import Action, Announce, ArmClaim, ClaimProcessors, ReleaseClaim
@@ -24,7 +25,7 @@ from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import ALL, ClaimId, Instant, JobId, Priority, Seconds, SiteName
 from koala.sim.engine import Engine
-from koala.sim.starters import Starter
+from tests.sim.system.starters import Starter
 
 EVENTS_KEPT = 60
 CLOCK_S = 0.05
@@ -45,6 +46,13 @@ def require(fact: bool, promise: int, text: str) -> None:
 def needs_all(spec: JobSpec) -> bool:
     """Whether no component with a barrier may start before it has tried a path."""
     return any((path.source, path.target) == (ALL, ALL) for path in spec.connect)
+
+
+def number_of(starter: Starter) -> ArmNumber:
+    """Under which Arm it has promised."""
+    assert starter.armed is not None
+    epoch, counter = starter.armed
+    return ArmNumber(epoch=epoch, counter=counter)
 
 
 def parts(claim: str) -> tuple[JobId, int, int]:
@@ -128,13 +136,16 @@ class Oracle:
 
     def __init__(self, parameters: Parameters, specs: dict[JobId, JobSpec]) -> None:
         self.engine: Engine | None = None
+        self.shift_s: Callable[[], Seconds] = lambda: 0.0  # the daemon's time less the true one
         self.parameters = parameters
         self.jobs = {job: Truth(spec=spec) for job, spec in specs.items()}
         self.alive: dict[SiteName, dict[str, int]] = {}
         self.processors: dict[SiteName, int] = {}
         self.promises: dict[ClaimId, list[ArmNumber]] = {}
         self.releases: dict[tuple[JobId, int], ArmNumber] = {}
-        self.arms: dict[tuple[ClaimId, ArmNumber], tuple[Instant, Seconds]] = {}
+        self.arms: dict[
+            tuple[ClaimId, ArmNumber], tuple[Instant, Seconds, tuple[ClaimId, ...]]
+        ] = {}
         self.offsets: dict[SiteName, Seconds] = {}
         self.killing: list[SiteName] = []
         self.events = 0
@@ -166,36 +177,35 @@ class Oracle:
 
     def began(self, site: SiteName, starter: Starter) -> None:
         """Promise 1: a starter takes processors that were idle."""
-        claim = starter.order.claim
+        claim = starter.claim
         self.note(f"{site}: {starter.nonce} begins")
         used = self.alive.setdefault(site, {})
         require(claim not in used, 1, f"{claim} runs twice at {site}")
-        used[claim] = starter.order.processors
+        used[claim] = starter.processors
         total = sum(used.values())
         require(total <= self.processors[site], 1, f"{site} runs {total}: {used}")
 
     def armed(self, site: SiteName, starter: Starter) -> None:
         """A promise was made."""
-        assert starter.armed is not None
-        self.note(f"{site}: {starter.nonce} arms {starter.armed}")
-        order = starter.asked_paths
-        is_tried = starter.tried is not None and not starter.tried.problem
-        text = f"{starter.order.claim} arms before its paths are open: {starter.tried}"
-        spec = self.jobs[parts(starter.order.claim)[0]].spec
-        require(is_tried or (order is None and not needs_all(spec)), 3, text)
-        self.armed_list(starter.order.claim).append(starter.armed)
+        number = number_of(starter)
+        self.note(f"{site}: {starter.nonce} arms {number}")
+        is_tried = starter.tried == ""
+        text = f"{starter.claim} arms before its paths are open: {starter.tried}"
+        spec = self.jobs[parts(starter.claim)[0]].spec
+        require(is_tried or (not starter.asked_paths and not needs_all(spec)), 3, text)
+        self.armed_list(starter.claim).append(number)
 
     def armed_list(self, claim: ClaimId) -> list[ArmNumber]:
         return self.promises.setdefault(claim, [])
 
     def passed(self, site: SiteName, starter: Starter) -> None:
         """Promise 3, at the instant of the pass."""
-        claim = starter.order.claim
+        claim = starter.claim
         job, attempt, component = parts(claim)
         self.note(f"{site}: {starter.nonce} passes")
         self.count("passes")
         truth = self.jobs[job]
-        if starter.order.start_type is not StartType.NONE:
+        if not starter.is_free:
             require(not truth.is_finished, 3, f"{claim} passes and {job} is Finished")
         before = truth.passed.get((attempt, component))
         require(before is None, 3, f"{claim} passes after {before}")
@@ -203,7 +213,7 @@ class Oracle:
         require(not others, 3, f"{claim} passes while {others} are alive")
         newest = truth.newest_passed
         require(attempt >= newest, 3, f"{claim} passes after attempt {newest} has passed")
-        if starter.order.start_type is not StartType.NONE:
+        if not starter.is_free:
             is_durable = (job, attempt) in self.releases
             require(is_durable, 3, f"{claim} passes and its release is not in the journal")
             self._require_armed(starter)
@@ -215,35 +225,37 @@ class Oracle:
 
     def _require_armed(self, starter: Starter) -> None:
         """All members that the bundle names have armed under the number that was released."""
-        number = starter.armed
-        assert number is not None
-        truth = self.jobs[parts(starter.order.claim)[0]]
+        number = number_of(starter)
+        truth = self.jobs[parts(starter.claim)[0]]
         spec = truth.spec
-        for peer in starter.peers:
+        _, _, peers = self.arms[(starter.claim, number)]
+        named = {parts(peer)[2] for peer in peers}
+        text = f"{starter.claim} was told of {starter.named}, and armed with {sorted(named)}"
+        require(set(starter.named) == named, 3, text)
+        for peer in peers:
             component = parts(peer)[2]
             if spec.components[component].start_type is StartType.NONE:
                 continue
             is_armed = number in self.promises.get(ClaimId(peer), [])
-            claim = starter.order.claim
+            claim = starter.claim
             require(is_armed, 3, f"{claim} passes and {peer} has not armed {number}")
         strict = [
             index
             for index, component in enumerate(spec.components)
             if component.start_type is StartType.STRICT
         ]
-        named = {parts(peer)[2] for peer in starter.peers}
         if spec.quorum is None:
             missing = [index for index in strict if index not in named]
-            require(not missing, 3, f"{starter.order.claim} passes without {missing}")
+            require(not missing, 3, f"{starter.claim} passes without {missing}")
         else:
-            text = f"{starter.order.claim} passes with {sorted(named)}"
-            attempt = parts(starter.order.claim)[1]
+            text = f"{starter.claim} passes with {sorted(named)}"
+            attempt = parts(starter.claim)[1]
             # Those without a barrier count, too: they have passed, or are about to.
             ran = {component for tried, component in truth.passed if tried == attempt}
             for claims in self.alive.values():
                 for other in claims:
                     *same, component = parts(other)
-                    if tuple(same) != parts(starter.order.claim)[:2]:
+                    if tuple(same) != parts(starter.claim)[:2]:
                         continue
                     if spec.components[component].start_type is StartType.NONE:
                         ran.add(component)
@@ -253,42 +265,46 @@ class Oracle:
         """Never before the deadline, as far as clocks agree; nor later than it may be missed by: an
         Arm in time was received by its T, and lets nobody pass later than D from then. And once.
         """
-        claim, number = starter.order.claim, starter.armed
+        claim, number = starter.claim, number_of(starter)
         assert truth.deadline_at is not None
-        assert number is not None
         early_s = truth.deadline_at - self.now - max(0.0, -self.offsets[site])
         require(early_s <= CLOCK_S, 3, f"{claim} passes {early_s:g} s before its deadline")
-        release_at, late_s = self.arms[(claim, number)]
+        release_at, late_s, _ = self.arms[(claim, number)]
         require(self.now <= release_at + late_s + CLOCK_S, 3, f"{claim} passes too late")
         attempts = [attempt for attempt, _ in truth.passed if attempt != parts(claim)[1]]
         require(not attempts, 3, f"{claim} passes after attempts {attempts} did")
         self.count("in time")
 
-    def made_room(
-        self, site: SiteName, order: ClaimProcessors, idle: int, killed: list[int]
-    ) -> None:
+    def made_room(self, site: SiteName, claim: str, idle: int, killed: list[int]) -> None:
         """Local jobs die only where site and operator allow it, for a job that is at its deadline,
         and no more of them than needed."""
-        self.note(f"{site}: {killed} make room for {order.claim}")
-        job = parts(order.claim)[0]
+        self.note(f"{site}: {killed} make room for {claim}")
+        job, _, component = parts(claim)
         truth = self.jobs[job]
+        processors = truth.spec.components[component].processors
         allowed = site in self.killing and self.parameters.at_deadline == "kill"
         require(allowed, 6, f"local jobs die at {site}, which does not allow it")
         require(truth.deadline_at is not None, 6, f"local jobs die for {job}, without a deadline")
         assert truth.deadline_at is not None
         early_s = truth.deadline_at - self.parameters.lead_max_s - self.now
-        require(early_s <= CLOCK_S, 6, f"local jobs die {early_s:g} s too early for {order.claim}")
+        require(early_s <= CLOCK_S, 6, f"local jobs die {early_s:g} s too early for {claim}")
         without_last = idle + sum(killed[:-1])
-        is_needed = not killed or without_last < order.processors
-        require(is_needed, 6, f"{killed} die for {order.processors} processors beside {idle}")
+        is_needed = not killed or without_last < processors
+        require(is_needed, 6, f"{killed} die for {processors} processors beside {idle}")
         self.count("killed" if killed else "room without a kill")
+
+    def stopped(self, starter: Starter) -> None:
+        """Its program is dead."""
+        claim = starter.claim
+        running = self.jobs[parts(claim)[0]].running
+        if running.get(claim) is starter:
+            del running[claim]
 
     def ended(self, site: SiteName, starter: Starter) -> None:
         """Its processors are free again."""
-        claim = starter.order.claim
+        claim = starter.claim
         self.note(f"{site}: {starter.nonce} is gone")
         del self.alive[site][claim]
-        self.jobs[parts(claim)[0]].running.pop(claim, None)
 
     # --- the daemon ---
 
@@ -310,8 +326,11 @@ class Oracle:
         for action in actions:
             match action:
                 case ArmClaim():
-                    self.arms[(action.claim, action.number)] = (action.release_at, action.late_s)
-                    self._require_timed(action)
+                    peers = tuple(peer.claim for peer in action.peers)
+                    release_at = action.release_at - self.shift_s()
+                    self.arms[(action.claim, action.number)] = (release_at, action.late_s, peers)
+                    self._set_deadline(scheduler, action.claim)
+                    self._require_timed(action.claim, release_at)
                 case ReleaseClaim():
                     job, attempt, _ = parts(action.claim)
                     known = self.releases.setdefault((job, attempt), action.number)
@@ -319,9 +338,7 @@ class Oracle:
                     require(known == action.number, 3, text)
                 case ClaimProcessors(claim=claim, site=site):
                     self.errors.asked.setdefault(claim, site)
-                    job = parts(claim)[0]
-                    truth = self.jobs[job]
-                    truth.deadline_at = truth.spec.deadline_at(scheduler.jobs[job].submitted_at)
+                    self._set_deadline(scheduler, claim)
                     unusable = scheduler.sites[site].unusable_until
                     is_resting = unusable is not None and not scheduler.sites[site].is_probing
                     text = f"{action.claim} is asked of {site}, which rests"
@@ -331,28 +348,34 @@ class Oracle:
                 case _:
                     pass
 
-    def _require_timed(self, action: ArmClaim) -> None:
-        at = self.jobs[parts(action.claim)[0]].deadline_at
+    def _set_deadline(self, scheduler: Scheduler, claim: ClaimId) -> None:
+        """The required start in true time; it moves when the daemon's wall clock was set."""
+        job = parts(claim)[0]
+        truth = self.jobs[job]
+        at = truth.spec.deadline_at(scheduler.jobs[job].submitted_at)
+        truth.deadline_at = None if at is None else at - self.shift_s()
+
+    def _require_timed(self, claim: ClaimId, release_at: Instant) -> None:
+        at = self.jobs[parts(claim)[0]].deadline_at
         if at is None:
             return
-        late_s = action.release_at - at
-        require(
-            0 <= late_s < self.parameters.late_max_s, 3, f"{action.claim}: T is {late_s:g} late"
-        )
+        late_s = release_at - at
+        is_timed = -1e-6 <= late_s < self.parameters.late_max_s
+        require(is_timed, 3, f"{claim}: T is {late_s:g} late")
 
     def _is_hit_now(self, scheduler: Scheduler, site: SiteName) -> bool:
         """It became unusable in the same batch, after the claim was made."""
         until = scheduler.sites[site].unusable_until
         rest_s = self.parameters.probe_after_s
-        return until is not None and until - rest_s >= self.now - 4.0
+        return until is not None and until - rest_s >= self.now + self.shift_s() - 13.0
 
     def _hear(self, scheduler: Scheduler, said: Announce, job: JobId) -> None:
         truth = self.jobs[job]
         if said.phase:
             self.count(said.phase)
         if said.phase == "Finished":
-            free = StartType.NONE  # those end with the attempt; one that was dropped is owed a Stop
-            alive = [c for c, s in truth.running.items() if s.order.start_type is not free]
+            # Those without a barrier end with the attempt; one that was dropped is owed a Stop.
+            alive = [claim for claim, s in truth.running.items() if not s.is_free]
             require(not alive, 3, f"{job} is Finished and {alive} run")
             truth.is_finished = True
         if said.phase == "Stopping":
@@ -369,11 +392,20 @@ class Oracle:
             )
             require(not is_releasing or len(before) > 8, 6, f"{job} was preempted in Releasing")
 
-    def replayed(self, before: str | None, after: str) -> None:
+    def crashed(self) -> None:
+        """What was not committed was never heard."""
+        self.note("the daemon dies")
+        self.count("daemon lives")
+        self.errors.crashed()
+
+    def lied(self, how: str) -> None:
+        """A disk that lied was found out."""
+        self.count(how.partition(":")[2].strip())
+
+    def replayed(self, before: str, after: str) -> None:
         """Promise 8."""
         self.replays += 1
-        self.errors.crashed()
-        require(before in (None, after), 8, "a replay gave another state")
+        require(before == after, 8, "a replay gave another state")
 
     # --- at the end ---
 

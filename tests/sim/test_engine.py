@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from koala.sim.engine import Engine, Rank
-from koala.sim.faults import Chances, FaultPlan, Incident
 
 
 def test_outcomes_go_before_wake_ups_and_both_by_number() -> None:
@@ -33,15 +32,3 @@ def test_the_past_is_now_and_never_comes_for_what_is_infinite() -> None:
     engine.at(float("inf"), lambda: seen.append(-1.0))
     engine.run(100.0)
     assert seen == [7.0]
-
-
-def test_a_plan_is_a_function_of_its_seed_and_is_quiet_afterwards() -> None:
-    chances = Chances(cut=1.0, late=1.0, incidents_per_s=1.0)
-    plans = [FaultPlan(9, chances=chances, quiet_at=50.0) for _ in range(2)]
-    assert plans[0].happenings == plans[1].happenings
-    assert plans[0].happenings
-    assert all(happening.at < 50.0 for happening in plans[0].happenings)
-    assert plans[0].is_cut(49.9)
-    assert not plans[0].is_cut(50.0)
-    other = FaultPlan(10, chances=chances, quiet_at=50.0, kinds=(Incident.DRAIN,))
-    assert {happening.kind for happening in other.happenings} == {Incident.DRAIN}

@@ -12,8 +12,8 @@ import pytest
 
 from tests.sim.swarm import attempt
 
-SEEDS = 300
-BLOCK = 50
+SEEDS = 60
+BLOCK = 30
 KEPT = [
     int(line.split(maxsplit=1)[0])
     for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()

@@ -6,14 +6,12 @@ two share nothing but the core, so that where they agree the what-if is right.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from koala.core.actions import Action, ClaimProcessors
-from koala.core.events import Event, ParametersChanged, Woken
+from koala.core.actions import Action
+from koala.core.events import Event, Woken
 from koala.core.grid import SiteFacts
 from koala.core.job import JobSpec
 from koala.core.parameters import Parameters
@@ -24,14 +22,14 @@ from koala.core.values import ClaimId, Instant, JobId, Seconds, SiteName
 from koala.daemon.journal import Journal
 from koala.daemon.records import Batch, Record
 from koala.policies import chosen
-from koala.sim.faults import Chances, FaultPlan
 from koala.sim.replay.changes import Changes
 from koala.sim.replay.chronicle import Chronicle
 from koala.sim.replay.whatif import Comparison, compare
-from koala.sim.sites import Setting, Site
-from koala.sim.starters import Starter
-from koala.sim.world import World
 from tests.sim.scenario import Run, Scenario
+from tests.sim.system.daemons import records_of
+from tests.sim.system.faults import Chances, FaultPlan
+from tests.sim.system.starters import Starter
+from tests.sim.system.world import Setting, Site, World
 
 BANDWIDTH_BPS = 1_000_000.0
 
@@ -60,7 +58,13 @@ class Blind:
     def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
         """Nothing to do."""
 
-    def replayed(self, before: str | None, after: str) -> None:
+    def crashed(self) -> None:
+        """Nothing to do."""
+
+    def lied(self, how: str) -> None:
+        """Nothing to do."""
+
+    def replayed(self, before: str, after: str) -> None:
         """Nothing to do."""
 
     def accepted(self, job: JobId) -> None:
@@ -78,9 +82,10 @@ class Blind:
     def ended(self, site: SiteName, starter: Starter) -> None:
         """Nothing to do."""
 
-    def made_room(
-        self, site: SiteName, order: ClaimProcessors, idle: int, killed: list[int]
-    ) -> None:
+    def stopped(self, starter: Starter) -> None:
+        """Nothing to do."""
+
+    def made_room(self, site: SiteName, claim: str, idle: int, killed: list[int]) -> None:
         """Nothing to do."""
 
 
@@ -134,15 +139,8 @@ class Grid:
         return told(self.records())
 
     def records(self) -> list[Record]:
-        """The journal as a daemon keeps it, parameters first."""
-        parameters = self.world.daemon.scheduler.parameters
-        first = ParametersChanged(parameters=parameters)
-        rows: list[tuple[Instant, Event, list[Any]]] = [(0.0, first, [])]
-        rows += [(r.at, r.event, json.loads(r.answers)) for r in self.world.daemon.journal]
-        return [
-            Record(seq=seq, at=at, event=event, answers=answers)
-            for seq, (at, event, answers) in enumerate(rows, 1)
-        ]
+        """The journal as the daemon keeps it."""
+        return records_of(self.world.daemon.disk)
 
 
 def driven(events: Sequence[tuple[Instant, Event]], *, until: Instant) -> list[Record]:
@@ -181,15 +179,7 @@ def written(records: Sequence[Record], folder: Path) -> Path:
 
 
 def drawn(scenario: Scenario) -> Told:
-    """The notes of a swarm's run, whose scheduler began with its own parameters."""
+    """The notes of a swarm's run."""
     run = Run(scenario)
     run.play()
-    chronicle = Chronicle()
-    scheduler = Scheduler(scenario.parameters, NO_POLICIES)
-    policies = (("placement", scenario.placement), ("queueing", scenario.queueing))
-    first = ParametersChanged(parameters=scenario.parameters, policies=policies)
-    chronicle.note(first, 0.0, [])
-    for record in run.world.daemon.journal:
-        actions = scheduler.replay(record.event, record.at, json.loads(record.answers))
-        chronicle.note(record.event, record.at, actions)
-    return Told(chronicle=chronicle, scheduler=scheduler)
+    return told(records_of(run.world.daemon.disk))

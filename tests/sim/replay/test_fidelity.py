@@ -10,10 +10,10 @@ import pytest
 
 from koala.core.invariants import check
 from koala.core.values import JobId
-from koala.sim.faults import Chances, Incident
 from tests.harness.builders import a_spec
 from tests.sim.replay.past import Grid, Told, drawn
 from tests.sim.scenario import Scenario, draw
+from tests.sim.system.faults import Chances, Incident
 
 SEEDS = range(200, 210)
 KINDS: dict[str, tuple[Incident, ...]] = {

@@ -19,10 +19,10 @@ from koala.core.job import Deadline
 from koala.core.parameters import Parameters
 from koala.core.values import FileName, JobId, SiteName, UserName
 from koala.policies import BUILT_IN
-from koala.sim.faults import Chances
 from koala.sim.replay.whatif import Comparison
 from tests.harness.builders import HIGH, a_component, a_site, a_spec
 from tests.sim.replay.past import Grid, Told, driven, told
+from tests.sim.system.faults import Chances
 
 FILE_BYTES = 100_000_000
 """A hundred seconds over a link."""
@@ -111,7 +111,8 @@ def test_a_site_whose_manager_erred_errs_again() -> None:
 def test_what_a_site_loses_it_loses_again_at_its_instant() -> None:
     grid = Grid(sites={"delft": 8, "leiden": 8}, run_s={"j1": 100.0})
     grid.submit("j1", a_spec(a_component(4, "delft")), at=10.0)
-    grid.at(50.0, lambda: grid.site("delft").kill_starter(next(iter(grid.site("delft").starters))))
+    site = grid.site("delft")
+    grid.at(50.0, lambda: site.manager.lose_node(site.alive[0].claim))
     found = rows(grid.told(2000.0).compare(high_scans_per_low=1), "j1")
     for row in found.values():
         assert row["attempts"] == 2
@@ -137,9 +138,7 @@ def test_a_cut_site_comes_back_when_it_did_and_claims_there_live_as_long_as_thei
     """The hold lease (60 s) ends in the long cut, and the run lease (600 s) does not."""
     grid = Grid(sites={"delft": 8, "leiden": 8}, run_s={"j1": 50.0, "j2": 400.0})
     grid.submit("j2", a_spec(a_component(2, "delft")), at=10.0)
-    cut = grid.site("delft").link
-    assert cut is not None
-    grid.at(30.0, lambda: cut.cut(for_s=100.0))
+    grid.at(30.0, lambda: grid.world.cut(SiteName("delft"), for_s=100.0))
     grid.submit("j1", a_spec(a_component(4, "delft"), 4), at=40.0)
     comparison = grid.told(3000.0).compare(claim_threshold=1.0)
     for row in rows(comparison, "j1").values():
@@ -153,8 +152,7 @@ def test_a_daemon_that_was_down_starts_nothing_meanwhile() -> None:
     grid = Grid(sites={"delft": 8}, run_s={"j1": 50.0})
     grid.submit("j1", a_spec(8), at=10.0)
     grid.submit("j2", a_spec(8), at=20.0)
-    grid.at(40.0, grid.world.daemon.crash)
-    grid.at(100.0, grid.world.daemon.start)
+    grid.at(40.0, lambda: grid.world.crash_daemon(for_s=60.0))
     for row in rows(grid.told(3000.0).compare(high_scans_per_low=1), "j2").values():
         assert row["started_at"] == pytest.approx(101.0, abs=3.0)
 

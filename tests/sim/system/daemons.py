@@ -1,0 +1,468 @@
+"""The simulated daemon: its own turns, roster, desk, effects, journal and recovery, tied together
+as its process does (koala.daemon.main), without a loop, gRPC or files.
+
+A crash before a commit loses events and actions together. Each start replays the journal with the
+daemon's own code, with policies that must not be asked; now and then what is replayed is first a
+disk that lies, which must be refused or give the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from koala.core.actions import Action, Announce, PublishOutputs
+from koala.core.events import Event
+from koala.core.job import Claim
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.slots import NO_POLICIES, Policies
+from koala.core.snapshot import digest
+from koala.core.values import Instant, Seconds, SiteName
+from koala.daemon.clock import Clock
+from koala.daemon.desk import Desk
+from koala.daemon.effects import Effects
+from koala.daemon.journal import Journal, prepare
+from koala.daemon.marks import Marks
+from koala.daemon.records import Batch, Notice, Record
+from koala.daemon.recovery import Recovered, recover
+from koala.daemon.roster import Connection, Links, Roster
+from koala.daemon.session import Guests, Timing
+from koala.daemon.turns import Item, Turn, Turns
+from koala.errors import JournalError, KoalaError
+from koala.sim.engine import Engine, Rank
+from koala.wire.codec import SiteMark
+from koala.wire.v1 import link_pb2 as pb
+from tests.sim.system.disk import PATH, Copy, Disk, spoilt
+from tests.sim.system.faults import FaultPlan
+from tests.sim.system.machines import CrashedError, Machine, Process, Timer
+from tests.sim.system.network import End, Pipe
+
+T = TypeVar("T")
+RESTART_S = 1.0
+ROUND_S = 1.0
+SECRET = b"simulated"
+
+
+class Overseer(Protocol):
+    """Who sees everything that the daemon does."""
+
+    def handled(self, scheduler: Scheduler, event: Event, now: Instant) -> None:
+        """An event was handled; nothing has left yet."""
+
+    def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
+        """An event is durable, and its actions are about to leave."""
+
+    def replayed(self, before: str, after: str) -> None:
+        """A journal was replayed: the digest of what was lost, all of which was durable, and of
+        what came back.
+        """
+
+    def crashed(self) -> None:
+        """What was handled and not committed is lost."""
+
+    def lied(self, how: str) -> None:
+        """A disk that lied was found out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What of the configuration is part of the state (recovery.Settings)."""
+
+    parameters: Parameters
+    policies: Policies
+    policy_names: tuple[tuple[str, str], ...]
+    links: tuple[tuple[SiteName, SiteName, float], ...] = ()
+    bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
+
+
+class Line:
+    """An agent's stream (roster.Line)."""
+
+    def __init__(self, end: End[Any], over: Callable[[], None], point: Callable[[], None]) -> None:
+        self.is_over = False
+        self._end = end
+        self._over = over
+        self._point = point
+
+    def put(self, lot: Sequence[pb.ToAgent]) -> bool:
+        """See roster.Line."""
+        for message in lot:
+            self._point()
+            self._end.send(message)
+        return True
+
+    def end(self) -> None:
+        """See roster.Line."""
+        if not self.is_over:
+            self.is_over = True
+            self._end.close()
+            self._over()
+
+
+class _Turns(Turns):
+    """The daemon's turns, seen by an overseer."""
+
+    daemon: Daemon
+    said: list[Action]
+
+    def on_arrival(self) -> None:
+        """See Turns."""
+        self.daemon.work_soon()
+
+    def _handle(self, event: Event, now: Instant) -> None:
+        before = len(self._actions)
+        self.said = []
+        super()._handle(event, now)
+        self.daemon.handled.append((event, [*self._actions[before:], *self.said]))
+        self.daemon.overseer.handled(self._scheduler, event, now)
+
+    def _notice(self, action: Announce) -> Notice:
+        self.said.append(action)
+        return super()._notice(action)
+
+
+class Daemon(Process):
+    """One daemon and its lives."""
+
+    crash_kind = "crash_daemon"
+
+    def __init__(
+        self,
+        engine: Engine,
+        plan: FaultPlan,
+        machine: Machine,
+        *,
+        settings: Settings,
+        timing: Timing,
+        overseer: Overseer,
+    ) -> None:
+        super().__init__(engine, plan, machine)
+        self.disk = Disk(point=self.point, errs=lambda: plan.strikes("disk_error", engine.now))
+        self.disk.now = lambda: engine.now
+        self.overseer = overseer
+        self.handled: list[tuple[Event, list[Action]]] = []
+        self.down_until: Instant = 0.0
+        self.scheduler = Scheduler(settings.parameters, settings.policies)
+        self.shift_s: Seconds = 0.0  # the daemon's time less the true one
+        self._settings = settings
+        self._timing = timing
+        self._is_committing = False
+        self._works_soon = False
+        self._is_assembled = False
+        self._lost_digest: str | None = None
+        self._older: tuple[bytes, bytes] | None = None  # an image, and the mark of its time
+        self._lines: list[End[Any]] = []
+
+    # --- lives ---
+
+    def start(self) -> None:
+        """Replay, and begin a new epoch."""
+        self.begin_life()
+        self.run(self._start)
+
+    def _start(self) -> None:
+        if self.life > 1:
+            self._try_lies()
+            self._compare_replay()
+        try:
+            prepare(self.disk.connection, PATH)
+            journal = Journal(self.disk, self.disk.connection)
+            recovered = recover(journal, self._settings, self._clock)
+        except JournalError as error:
+            if "damaged" in str(error) or "replay" in str(error):
+                raise AssertionError(f"an honest disk is refused: {error}") from error
+            raise CrashedError from error
+        self._assemble(journal, recovered)
+
+    def _compare_replay(self) -> None:
+        """Promise 8, where all that the last life had handled was durable."""
+        if self._lost_digest is not None and self.plan.stream("replay").random() < 0.3:
+            self.overseer.replayed(self._lost_digest, digest(replayed(self.disk)))
+
+    def _clock(self, not_before: Instant) -> Clock:
+        clock = Clock(not_before, wall=self.machine.wall, boot=self.machine.boot)
+        self.shift_s = clock.now() - self.engine.now
+        return clock
+
+    def _assemble(self, journal: Journal, recovered: Recovered) -> None:
+        self.scheduler = scheduler = recovered.scheduler
+        self.clock = clock = recovered.clock
+        self._journal = journal
+        self.turns = turns = _Turns(scheduler, journal, clock, digest=digest, jobs=recovered.jobs)
+        turns.daemon = self
+        marks = Marks(
+            secret=SECRET,
+            epoch=scheduler.epoch,
+            loss_epoch=scheduler.loss_epoch,
+            newest=lambda: journal.mark,
+            chain_at=journal.chain_at,
+        )
+        guests = Guests(epoch=scheduler.epoch, sites={}, is_open=True, verdict=marks.verdict)
+        self.roster = Roster(scheduler, turns, clock, guests=guests, timing=self._timing)
+        self.desk = Desk(
+            scheduler, turns, clock, send=self.roster.send, take_log=lambda _part: None
+        )
+        effects = Effects(
+            send=self.roster.send,
+            publish=self._publish,
+            sites=lambda: scheduler.sites,
+            secret=SECRET,
+        )
+        effects.relay = "relay:1"
+        self.roster.serve(
+            Links(
+                messages=effects.messages,
+                relay=lambda: effects.relay,
+                answer=self.desk.answer,
+                lose=lambda _site: None,
+                mark=lambda: journal.mark,
+                sealed=marks.sealed,
+                forked=_forked,
+            )
+        )
+        turns.deliver_to(_Receiver(self, effects))
+        self.handled = []
+        self._is_committing = self._works_soon = False
+        self._is_assembled = True
+        self._wake = Timer(self, self._work)
+        self._set_wake()
+        self.after(ROUND_S, self._round)
+
+    def _publish(self, _action: PublishOutputs) -> None:
+        """No outputs here."""
+
+    def crash(self) -> None:
+        """SIGKILL: all that is not in the journal is lost."""
+        if not self.is_up:
+            return
+        is_whole = self._is_assembled and not self._is_committing and not self.handled
+        self._lost_digest = digest(self.scheduler) if is_whole else None
+        self._is_assembled = False
+        self.overseer.crashed()
+        self.is_up = False
+        self.life += 1
+        self.disk.crashed()
+        for end in self._lines:
+            end.reset()
+        self._lines.clear()
+        self.engine.after(RESTART_S, self._revive)
+
+    def _revive(self) -> None:
+        if self.is_up:
+            return
+        if self.engine.now < self.down_until:
+            self.engine.at(self.down_until, self._revive)
+        else:
+            self.start()
+
+    # --- the pump (koala.daemon.pump.Pump) ---
+
+    def work_soon(self) -> None:
+        """Something is in the inbox."""
+        if not self._works_soon and not self._is_committing:
+            self._works_soon = True
+            self.soon(self._work)
+
+    def _work(self) -> None:
+        self._works_soon = False
+        if self._is_committing:
+            return
+        turns = self.turns
+        items = turns.take()
+        batch = turns.seal()
+        if batch is None:
+            self._deliver(items, ())
+            return
+        self._is_committing = True
+        commit_s = self.plan.commit_s(self.engine.now)
+        self.after(commit_s, lambda: self._commit(items, batch))
+
+    def _commit(self, items: list[Item], batch: Batch) -> None:
+        try:
+            self._journal.append(batch)
+        except (JournalError, CrashedError) as error:
+            self.disk.crashed()
+            if last_seq(self.disk) >= batch.records[-1].seq:
+                self._tell_committed()  # durable, though nothing of it will leave in this life
+            self.turns.failed()
+            raise CrashedError from error
+        self.turns.committed(batch)
+        self._is_committing = False
+        self._tell_committed()
+        if self.plan.stream("image").random() < 0.01:
+            self._older = (self.disk.image(), self.disk.mark)
+        self._deliver(items, batch.notices)
+
+    def _tell_committed(self) -> None:
+        handled, self.handled = self.handled, []
+        for event, actions in handled:
+            self.overseer.committed(self.scheduler, event, actions)
+
+    def _deliver(self, items: list[Item], notices: Sequence[Notice]) -> None:
+        self.turns.deliver(items, notices)
+        if self.turns.waiting:
+            self.work_soon()
+        self._set_wake()
+
+    def _set_wake(self) -> None:
+        if not self._is_committing:
+            self._wake.set(self._to_boot(self.turns.wake_at), rank=Rank.WAKE)
+
+    def _to_boot(self, instant: Instant | None) -> Instant | None:
+        """An instant of the daemon's clock as its machine counts."""
+        if instant is None:
+            return None
+        return instant - self.clock.now() + self.machine.boot()
+
+    def _round(self) -> None:
+        if self.scheduler.ledger:
+            for _ in range(4):
+                self.desk.go_round()
+        self.after(ROUND_S, self._round)
+
+    def ask(self, decide: Callable[[Turn], T], settle: Callable[[T], None]) -> None:
+        """What a client asks; answered once it is durable, and not at all when the daemon dies."""
+
+        def settled(result: T, error: KoalaError | None) -> None:
+            assert error is None, error
+            settle(result)
+
+        if self.is_up:
+            self.run(lambda: self.turns.post(decide, settled))
+
+    # --- agents' streams (koala.daemon.streams.Streams) ---
+
+    def accept(self, pipe: Pipe[Any]) -> None:
+        """An agent has connected."""
+        end = pipe.ends[1]
+        self._lines = [other for other in self._lines if other.is_believed]
+        self._lines.append(end)
+        line = Line(end, lambda: self.soon(left), self.point)
+        connection = self.roster.opened(line, end.name)
+        timer = Timer(self, lambda: self._woke(connection, timer))
+        life = self.life
+        is_left: list[bool] = []
+
+        def arm() -> None:
+            timer.set(self._to_boot(connection.session.wake_at))
+
+        def heard(message: pb.FromAgent) -> None:
+            if life == self.life:
+                self.run(partial(self._hear, connection, message, arm))
+
+        def left() -> None:
+            if not is_left:
+                is_left.append(True)
+                line.is_over = True
+                timer.stop()
+                self.roster.left(connection)
+
+        def lost() -> None:
+            if life == self.life:
+                self.run(left)
+
+        end.take, end.lost = heard, lost
+        arm()
+
+    def _woke(self, connection: Connection, timer: Timer) -> None:
+        self.roster.woke(connection)
+        timer.set(self._to_boot(connection.session.wake_at))
+
+    def _hear(self, connection: Connection, message: pb.FromAgent, arm: Callable[[], None]) -> None:
+        self.roster.heard(connection, message)
+        arm()
+
+    # --- leases ---
+
+    def fence_at(self, claim: Claim) -> Instant:
+        """From when on nothing of the claim can live, in true time."""
+        limits = self._settings.parameters
+        return (
+            self.desk.leases.fence_at(
+                claim,
+                self.scheduler.sites,
+                fence_s=limits.fence_s,
+                hold_fence_s=limits.hold_fence_s,
+                now=self.clock.now(),
+            )
+            - self.shift_s
+        )
+
+    # --- disks that lie ---
+
+    def _try_lies(self) -> None:
+        """Promise 4: a damaged journal is detected and refused, never half read."""
+        if not self.plan.strikes("corrupt", self.engine.now):
+            return
+        random = self.plan.stream("spoil")
+        image, mark = self.disk.image(), self.disk.mark
+        honest = state_of(Copy(image, mark), self._settings)
+        if self._older is not None and random.random() < 0.5 and self._older[1] != mark:
+            lie, how = Copy(self._older[0], mark), "an older journal under the newest mark"
+        else:
+            lie, how = Copy(spoilt(image, random), mark), "a journal with a spoilt page"
+        found = state_of(lie, self._settings)
+        is_well = found in (None, honest)
+        assert is_well, f"promise 4: {how} is read, and gives another state"
+        self.overseer.lied(f"{how}: {'refused' if found is None else 'harmless'}")
+
+
+def _forked(site: SiteName, mark: SiteMark) -> None:
+    raise AssertionError(
+        f"promise 4: {site} acted on event {mark.seq}, which is not in the journal"
+    )
+
+
+def state_of(disk: Disk, settings: Settings) -> str | None:
+    """The digest of the state that a disk gives; None when it is refused."""
+    try:
+        prepare(disk.connection, PATH)
+        journal = Journal(disk, disk.connection)
+        recovered = recover(
+            journal, settings, lambda _at: Clock(wall=lambda: 0.0, boot=lambda: 0.0)
+        )
+    except JournalError:
+        return None
+    return digest(recovered.scheduler)
+
+
+def last_seq(disk: Disk) -> int:
+    """Of the last event that is durable."""
+    (last,) = disk.connection.execute("SELECT max(seq) FROM event").fetchone()
+    return int(last or 0)
+
+
+def _still(_not_before: Instant) -> Clock:
+    return Clock(wall=lambda: 0.0, boot=lambda: 0.0)
+
+
+def replayed(disk: Disk) -> Scheduler:
+    """The state that the journal gives, and nothing more."""
+    scheduler = Scheduler(Parameters(), NO_POLICIES)
+    for record in records_of(disk):
+        scheduler.replay(record.event, record.at, record.answers)
+    return scheduler
+
+
+def records_of(disk: Disk) -> list[Record]:
+    """All that is in the journal."""
+    copy = Copy(disk.image(), disk.mark)
+    return list(Journal(copy, copy.connection).records())
+
+
+class _Receiver:
+    """What the turns deliver to."""
+
+    def __init__(self, daemon: Daemon, effects: Effects) -> None:
+        self._daemon = daemon
+        self._effects = effects
+
+    def carry_out(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            self._effects.carry_out(action)
+
+    def publish(self, notices: Sequence[Notice]) -> None:
+        """Nobody watches."""
