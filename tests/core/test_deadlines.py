@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from koala.core.actions import ArmClaim, ClaimProcessors, PublishOutputs, StartTransfer, StopClaim
+from koala.core.actions import (
+    ArmClaim,
+    CancelTransfer,
+    ClaimProcessors,
+    PublishOutputs,
+    StartTransfer,
+    StopClaim,
+)
 from koala.core.events import TransferFailed, Woken
 from koala.core.explain import why
 from koala.core.grid import Assignment, GridView, Replica, SiteView
@@ -335,6 +342,7 @@ def test_a_copy_that_broke_is_made_again_before_the_deadline(begin: Begin) -> No
     script.tell(a_site("a", idle=0), a_site("b")).replica("f", "a", 1000)
     script.tell(a_job("j", 4, file="f", deadline=D)).expect(StartTransfer)
     script.at(5).tell(TransferFailed(transfer=TransferId("j/1/t1"), at=None, reason="broke"))
+    script.expect(CancelTransfer, transfer="j/1/t1")
     script.at(7).expect(StartTransfer, target="b")
 
 

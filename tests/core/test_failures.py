@@ -85,7 +85,7 @@ def test_a_transfer_that_fails_returns_the_job_and_counts_at_its_end(
 
 
 def test_a_failed_transfer_stops_the_claims_that_were_made(begin: Begin) -> None:
-    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer, CancelTransfer)
     script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
     script.tell(a_job("j1", 4, file="data")).at(75).grant(*script.claimed("j1"))
     script.tell(TransferFailed(transfer=TransferId("j1/1/t1"), at=None, reason="cut"))

@@ -5,9 +5,12 @@ Parameters are often drawn at their bounds, because that is where rules meet.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
+
+import structlog
 
 from koala.core.events import SiteResumed
 from koala.core.grid import SiteFacts
@@ -45,6 +48,7 @@ from tests.sim.system.faults import Chances, Fault, FaultPlan, Incident
 from tests.sim.system.world import OPERATOR, STANDARD_PACE, Pace, Setting, World
 
 FAULTS_S = 240.0
+SILENT = structlog.make_filtering_bound_logger(logging.CRITICAL)
 HARD = (
     (Incident.LINK_DOWN, Incident.STARTER_KILLED),
     (Incident.STARTER_DEAF, Incident.STARTER_KILLED),
@@ -459,8 +463,10 @@ def _chances(random: Random) -> Chances:
         transfer_busy=some(0.0, 0.2),
         spool_error=some(0.0, 0.1),
         fork_error=some(0.0, 0.05),
+        unready=some(0.2),
         pause=some(0.0, 0.2, 1.0),
         requeue=some(0.5),
+        slow_end=random.choice((0.0, 0.5, 1.0)),
         incidents_per_s=some(0.01, 0.05, 0.2),
     )
 
@@ -496,6 +502,7 @@ class Run:
             scenario.settings,
             parameters=parameters,
             policies=self._policies(),
+            policy_names=(("placement", scenario.placement), ("queueing", scenario.queueing)),
             plan=plan,
             onlooker=self.oracle,
             program=self._program,
@@ -531,6 +538,14 @@ class Run:
 
     def play(self) -> Outcome:
         """Run it. BreachError or AssertionError when a promise or an invariant breaks."""
+        before = structlog.get_config()["wrapper_class"]
+        structlog.configure(wrapper_class=SILENT)  # daemon and agents log all that they do
+        try:
+            return self._play()
+        finally:
+            structlog.configure(wrapper_class=before)
+
+    def _play(self) -> Outcome:
         world, scenario = self.world, self.scenario
         world.begin()
         for file, site, size_bytes in scenario.replicas:
@@ -580,7 +595,7 @@ class Run:
         jobs = self.scheduler.jobs
         is_over = len(jobs) == len(self.scenario.specs) and all(j.is_over for j in jobs.values())
         sites = self.world.sites.values()
-        is_empty = not any(site.alive or site.manager.alive or site.agent.claims for site in sites)
+        is_empty = not any(site.alive or site.batch.alive or site.agent.claims for site in sites)
         return is_over and not self.scheduler.ledger and is_empty and self.world.daemon.is_up
 
     def _judge(self) -> None:
@@ -595,7 +610,7 @@ class Run:
         for site in self.world.sites.values():
             running = [starter.nonce for starter in site.alive]
             require(not running, 5, f"{site.name} runs {running}")
-            require(not site.manager.alive, 5, f"{site.name} queues {site.manager.alive}")
+            require(not site.batch.alive, 5, f"{site.name} queues {site.batch.alive}")
             require(not site.agent.claims, 5, f"{site.name} keeps {site.agent.claims}")
             # Finished copies may stay for a day, for a claim that was not asked for yet.
             halves = [name for name, part in site.agent.spool.items() if part.took_s is None]

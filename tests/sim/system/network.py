@@ -17,7 +17,7 @@ from tests.sim.system.faults import FaultPlan
 
 M = TypeVar("M")
 
-NEVER = float("inf")
+NEAR = 0.05
 
 
 class Network:
@@ -41,6 +41,11 @@ class Network:
     def open_at(self, source: str, target: str) -> Instant:
         """When the way is open, at the earliest."""
         return self._stuck.get((source, target), 0.0)
+
+    @staticmethod
+    def share(source: str, target: str) -> float:
+        """How much of the latency between sites there is: a node is near its agent."""
+        return NEAR if "node:" in source or "node:" in target else 1.0
 
     def is_open(self, one: str, other: str) -> bool:
         """Both directions."""
@@ -91,9 +96,10 @@ class End(Generic[M]):
         self._pipe.forget_own(self)
 
     def reset(self) -> None:
-        """The owner is gone, or wants nothing of it any more, from one instant to the next."""
+        """The owner is gone, or wants nothing of it any more, from one instant to the next; mostly
+        his machine says so at once."""
         self.is_believed = False
-        self._pipe.cut()
+        self._pipe.drop(self)
 
     def break_pipe(self) -> None:
         """The connection breaks, and neither end is to blame."""
@@ -141,7 +147,7 @@ class Pipe(Generic[M]):
         target = self.ends[0].name if end is self.ends[1] else self.ends[1].name
         at = max(
             end._arrives_at,
-            now + plan.latency_s(now),
+            now + plan.latency_s(now) * network.share(source, target),
             network.open_at(source, target),
         )
         end._arrives_at = at
@@ -155,6 +161,21 @@ class Pipe(Generic[M]):
     def forget_own(self, end: End[M]) -> None:
         """An end that has closed hears nothing any more."""
         end.is_believed = False
+
+    def drop(self, end: End[M]) -> None:
+        """One end is gone: what travels is lost, and the other end is told if there is a way."""
+        if self._is_cut:
+            return
+        network = self._network
+        engine, plan = network.engine, network.plan
+        if plan.stream("death").random() < 0.2:
+            self.cut()
+            return
+        self._is_cut = True
+        other = self.ends[0] if end is self.ends[1] else self.ends[1]
+        share = network.share(end.name, other.name)
+        told_at = engine.now + plan.latency_s(engine.now) * share
+        engine.at(max(told_at, network.open_at(end.name, other.name)), other.learn)
 
     def cut(self, *, is_silent: bool = False) -> None:
         """Break it. Each end learns of it in its own time; when `is_silent`, from nobody."""

@@ -268,9 +268,9 @@ class Starter(Process):
             return [Unexecutable(reason="cannot prepare its processes: EAGAIN")]
         if self.passed_at is None:
             self._blocked = 1
-        ready_s = self.plan.stream("ready").choice((0.0, 0.0, 0.0, 0.05, 1.0))
-        if ready_s == 0:
+        if not self.plan.strikes("unready", self.engine.now):
             return [Ready()]
+        ready_s = self.plan.stream("ready").choice((0.05, 1.0, 5.0))
         self.after(ready_s, lambda: self._handle(Ready()))
         return []
 
@@ -299,7 +299,7 @@ class Starter(Process):
             self._ends_in(0.0, -KILL)
         else:
             kill_s = float(self._spec["kill_s"])
-            self._ends_in(self.plan.kill_s(kill_s), -TERM)
+            self._ends_in(self.plan.kill_s(kill_s, self.engine.now), -TERM)
 
     def _ends_in(self, duration_s: Seconds, status: int) -> None:
         """At the latest; what ends by itself before does."""

@@ -30,12 +30,12 @@ from koala.sim.engine import Engine
 from koala_agent import session
 from koala_agent.lrm.model import Discipline
 from tests.sim.system.agents import Agent, limits_of
+from tests.sim.system.batch import BatchSystem, Job, Room, Runs
 from tests.sim.system.copies import Sources
 from tests.sim.system.daemons import Daemon, Overseer, Settings
 from tests.sim.system.faults import FaultPlan, Happening, Incident
 from tests.sim.system.machines import Machine
-from tests.sim.system.manager import Job, Manager, Room, Runs
-from tests.sim.system.network import End, Network, Pipe
+from tests.sim.system.network import NEAR, End, Network, Pipe
 from tests.sim.system.starters import Folder, Node, Starter, Witness
 
 OPERATOR = UserName("operator")
@@ -84,7 +84,7 @@ class Site:
         self.setting = setting
         self.name = setting.name
         self.starters: dict[str, Starter] = {}
-        self.manager = Manager(
+        self.batch = BatchSystem(
             engine,
             plan,
             setting.name,
@@ -94,7 +94,7 @@ class Site:
         )
         self.agent = Agent(
             Machine(engine, rate=setting.rate, boot_at=10_000.0),
-            self.manager,
+            self.batch,
             site=setting.name,
             facts=setting.facts,
             limits=limits_of(setting.facts, again_s=pace.again_s, linger_s=pace.linger_s),
@@ -120,7 +120,7 @@ class Site:
             pause_max_s=world.pause_max_s,
             program=world.program(ClaimId(claim)),
             dial=self._dial_agent,
-            exited=lambda: self.manager.exited(job),
+            exited=lambda: self.batch.exited(job),
             witness=world.onlooker,
         )
         starter = Starter(
@@ -151,7 +151,8 @@ class Site:
             else:
                 mine.learn()
 
-        self._world.engine.after(self._world.plan.latency_s(self._world.engine.now), arrive)
+        near_s = self._world.plan.latency_s(self._world.engine.now) * NEAR
+        self._world.engine.after(near_s, arrive)
         return mine
 
     @property
@@ -161,7 +162,7 @@ class Site:
 
     def submit_local(self, processors: int, run_s: Seconds) -> None:
         """A job of the site's own users."""
-        self.manager.submit_local(processors, run_s)
+        self.batch.submit_local(processors, run_s)
 
 
 class World:
@@ -383,10 +384,10 @@ class World:
         node, agent = f"node:{site.name}", f"agent:{site.name}"
         match happening.kind:
             case Incident.LOCAL_JOB:
-                half = max(1, site.manager.queue.processors // 2)
+                half = max(1, site.batch.queue.processors // 2)
                 site.submit_local(half, happening.lasts_s)
             case Incident.MANAGER_AWAY:
-                site.manager.away_until = until
+                site.batch.away_until = until
             case Incident.STARTER_DEAF:
                 self.network.part(node, agent, until)
             case Incident.TO_STARTER_STUCK:
@@ -405,8 +406,8 @@ class World:
             case Incident.STARTER_KILLED if int(happening.pick * 104_729) % 2:
                 starter.crash()
             case Incident.STARTER_KILLED:
-                site.manager.lose_node(starter.claim)
+                site.batch.lose_node(starter.claim)
             case Incident.STARTER_CUT:
                 starter.cut()
             case _:
-                site.manager.cancel_as_site(starter.claim)
+                site.batch.cancel_as_site(starter.claim)

@@ -69,7 +69,7 @@ class Room(Protocol):
         this order."""
 
 
-class Manager:
+class BatchSystem:
     """One site's batch system. `news` is set by the agent that is up, and hears of ends."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Manager:
                     self.queue.submit(job.claim, processors=job.processors, estimate_s=estimate_s)
                 self._advance()
 
-        self._command(obey, answer)
+        self._command(obey, answer, error_kind="manager_error")
 
     def withdraw(self, claim: str, answer: Answer) -> None:
         """Dequeue or end it."""
@@ -133,7 +133,7 @@ class Manager:
 
         self._command(obey, lambda error: answer(tuple(listed) if error is None else error))
 
-    def _command(self, obey: Callable[[], None], answer: Answer) -> None:
+    def _command(self, obey: Callable[[], None], answer: Answer, *, error_kind: str = "") -> None:
         """Everything takes time, and may go wrong on the way there or back."""
         engine, plan = self._engine, self._plan
 
@@ -143,7 +143,7 @@ class Manager:
                 error = LocalManagerError("the controller does not answer", transient=True)
                 engine.after(min(9.0, self.away_until - now), lambda: answer(error))
                 return
-            if plan.strikes("manager_error", now):
+            if error_kind and plan.strikes(error_kind, now):
                 answer(LocalManagerError("refused by the queue"))
                 return
             if plan.strikes("manager_fails_for_now", now):
@@ -263,9 +263,14 @@ class Manager:
         self._advance()
 
     def _over(self, job: Job, cause: EndCause) -> None:
-        job.end = Ended(claim=job.claim, cause=cause)
+        ended = job.end = Ended(claim=job.claim, cause=cause)
+        delay_s = self._plan.stream("news").choice((0.01, 0.1, 1.0))
+        self._engine.after(delay_s, lambda: self._tell(ended))
+
+    def _tell(self, ended: Ended) -> None:
+        """To the agent that is there now; one that was away finds it in a listing."""
         if self.news is not None:
-            self.news(job.end)
+            self.news(ended)
 
     # --- what the site does ---
 
