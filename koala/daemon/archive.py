@@ -73,7 +73,7 @@ def read_snapshots(connection: sqlite3.Connection, path: Path) -> Iterator[Kept 
     for (seq,) in places:
         try:
             yield _snapshot(connection, seq)
-        except (sqlite3.Error, UnicodeError, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
+        except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
             yield damaged(path, f"the snapshot after event {seq} cannot be used: {error}")
 
 

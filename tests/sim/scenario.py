@@ -21,6 +21,7 @@ from koala.core.job import (
     InputFile,
     InputMode,
     JobSpec,
+    Placing,
     StartType,
 )
 from koala.core.parameters import Parameters
@@ -58,6 +59,7 @@ HARD = (
 )
 """Kinds that together leave one component alive where nobody hears of it, while the job is lost."""
 LOOK_S = 20.0
+PATIENCE_S = 1800.0
 UNRESPONSIVE_S = 45.0  # a daemon that is stopped, or commits slowly
 BANDWIDTH_BPS = 1_000_000.0
 
@@ -81,7 +83,7 @@ class Scenario:
     latency_s: Seconds
     bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
     pace: Pace = STANDARD_PACE
-    muted: frozenset[Fault] = frozenset()
+    only: frozenset[Fault] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,7 @@ def _paced(seed: int, drawn: Scenario) -> Scenario:
             silence_s=beat_s * random.choice((3.0, 7.0)),
             again_s=random.choice((1.0, 5.0)),
             linger_s=random.choice((1.0, 30.0)),
+            snapshot_events=random.choice((10, 100, 10_000)),
         ),
     )
 
@@ -496,7 +499,7 @@ class Run:
             lasts_s_max=90.0,
             latency_s=scenario.latency_s,
             pause_s_max=parameters.pause_max_s,
-            muted=scenario.muted,
+            only=scenario.only,
         )
         self.world = World(
             scenario.settings,
@@ -559,6 +562,7 @@ class Run:
         world.engine.run(FAULTS_S + 60.0)  # a daemon that was down is back, and has been told
         for name in world.sites:  # an operator whose last word was to drain comes back
             world.insist(SiteResumed(site=name, by=OPERATOR))
+        world.engine.at(FAULTS_S + PATIENCE_S, self._give_up_wishes)
         self._play_out()
         self._judge()
         return Outcome(
@@ -569,6 +573,12 @@ class Run:
             ended_at=world.engine.now,
             seen=self.oracle.seen,
         )
+
+    def _give_up_wishes(self) -> None:
+        """Nobody promises that a job that prefers a rate (policy Service) ever gets it."""
+        for job in self.scheduler.jobs.values():
+            if job.spec.preferred_mips is not None and isinstance(job.phase, Placing):
+                self.world.cancel(job.id)
 
     def _look(self) -> None:
         """Promise 5: nothing that is certainly dead is waited for."""

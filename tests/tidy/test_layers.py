@@ -34,7 +34,7 @@ def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
         ("koala.core.job", "def f():\n    from koala import wire", "lower layer"),
         ("koala.daemon.pump", "from koala.cli.render import table", "lower layer"),
         ("koala_agent.claims", "from koala.core.values import ClaimId", "an agent knows only"),
-        ("koala.sim.world", "from koala_agent.starter import x", "shares only lrm.model"),
+        ("koala.sim.engine", "from koala_agent.starter import x", "shares only lrm.model"),
         ("koala.daemon.pump", "import aiomqtt", "only koala.bus"),
         ("koala.sim.engine", "import grpc.aio", "only koala.wire"),
         ("koala.helpers", "", "has no layer"),
@@ -49,7 +49,7 @@ def test_a_breach_of_the_layers_is_found(name: str, text: str, word: str) -> Non
     ("name", "text"),
     [
         ("koala.core.scheduler", "from koala.core import job\nfrom koala.errors import SpecError"),
-        ("koala.sim.world", "from koala_agent.lrm.model import LRMState"),
+        ("koala.sim.engine", "from koala_agent.lrm.model import LRMState"),
         (
             "koala_agent.link",
             "from koala.wire.v1 import link_pb2\nfrom koala.errors import KoalaError",

@@ -133,6 +133,8 @@ class Agent(Process):
             address="127.0.0.1",
             serves=f"{site}:1",
             may_kill_local=facts.may_kill_local,
+            mips=facts.mips,
+            slots=facts.slots or 0,
         )
         self._batch = batch
         self._limits = limits

@@ -182,7 +182,7 @@ class Copy:
     def _stream(self, number: int, left: int) -> None:
         copies = self._copies
         plan, order = copies.process.plan, self.machine.order
-        bps = copies.sources.bandwidth(SiteName(order.source), copies.site)
+        bps = order.booked_bps or copies.sources.bandwidth(SiteName(order.source), copies.site)
         factor = 0.6 + 0.8 * plan.stream("transfer").random()
         at_s = 0.01
         for size_bytes in _shares(left, max(CHUNKS, math.ceil(left / bps / CHUNK_S_MAX))):

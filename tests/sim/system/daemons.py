@@ -20,7 +20,7 @@ from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.slots import NO_POLICIES, Policies
 from koala.core.snapshot import digest
-from koala.core.values import Instant, Seconds, SiteName
+from koala.core.values import FOREVER, Instant, Seconds, SiteName
 from koala.daemon.clock import Clock
 from koala.daemon.desk import Desk
 from koala.daemon.effects import Effects
@@ -30,7 +30,7 @@ from koala.daemon.records import Batch, Notice, Record
 from koala.daemon.recovery import Recovered, recover
 from koala.daemon.roster import Connection, Links, Roster
 from koala.daemon.session import Guests, Timing
-from koala.daemon.turns import Item, Turn, Turns
+from koala.daemon.turns import Item, Turn, Turns, Upkeep
 from koala.errors import JournalError, KoalaError
 from koala.sim.engine import Engine, Rank
 from koala.wire.codec import SiteMark
@@ -76,6 +76,7 @@ class Settings:
     policy_names: tuple[tuple[str, str], ...]
     links: tuple[tuple[SiteName, SiteName, float], ...] = ()
     bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
+    snapshot_events: int = 10_000
 
 
 class Line:
@@ -191,7 +192,20 @@ class Daemon(Process):
         self.scheduler = scheduler = recovered.scheduler
         self.clock = clock = recovered.clock
         self._journal = journal
-        self.turns = turns = _Turns(scheduler, journal, clock, digest=digest, jobs=recovered.jobs)
+        self.turns = turns = _Turns(
+            scheduler,
+            journal,
+            clock,
+            digest=digest,
+            jobs=recovered.jobs,
+            upkeep=Upkeep(
+                keep_jobs=1_000_000,
+                keep_jobs_s=FOREVER,
+                snapshot_events=self._settings.snapshot_events,
+                settings=recovered.settings,
+                replayed=recovered.replayed,
+            ),
+        )
         turns.daemon = self
         marks = Marks(
             secret=SECRET,

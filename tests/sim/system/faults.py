@@ -3,7 +3,7 @@
 Two kinds. *Strikes* are asked for at the instant something is done (a message is sent, a row is
 written): the n-th time that a kind is asked for, its own stream of random numbers decides, so that
 what is struck there depends on nothing else. *Happenings* are drawn beforehand, each with its
-instant. Every single one of both can be muted, which is how a failure is made small. From
+instant. Every single one of both can be left out, which is how a failure is made small. From
 `quiet_at` on nothing goes wrong any more, so that promise 9 (progress) can be judged.
 """
 
@@ -116,7 +116,7 @@ class FaultPlan:
         lasts_s_max: Seconds = 60.0,
         latency_s: Seconds = 0.005,
         pause_s_max: Seconds = 0.0,
-        muted: frozenset[Fault] = frozenset(),
+        only: frozenset[Fault] | None = None,
     ) -> None:
         self.quiet_at = quiet_at
         self.struck: list[Fault] = []
@@ -126,7 +126,7 @@ class FaultPlan:
         }
         self._latency_s = latency_s
         self._pause_s_max = pause_s_max
-        self._muted = muted
+        self._only = only
         self._streams: dict[str, Random] = {}
         self._asked: Counter[str] = Counter()
         self.happenings = self._draw(kinds, lasts_s_max)
@@ -142,7 +142,7 @@ class FaultPlan:
             one = Happening(at=at, kind=kind, pick=random.random(), lasts_s=lasts_s)
             fault = (HAPPENING, len(self.struck))
             self.struck.append(fault)
-            if fault not in self._muted:
+            if self._happens(fault):
                 found.append(one)
             at += random.expovariate(rate)
         return tuple(found)
@@ -166,7 +166,10 @@ class FaultPlan:
         fault = (kind, self._asked[kind])
         self._asked[kind] += 1
         self.struck.append(fault)
-        return fault not in self._muted
+        return self._happens(fault)
+
+    def _happens(self, fault: Fault) -> bool:
+        return self._only is None or fault in self._only
 
     @property
     def round_trip_s(self) -> Seconds:

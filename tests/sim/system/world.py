@@ -71,6 +71,7 @@ class Pace:
     silence_s: Seconds = 15.0
     again_s: Seconds = 5.0
     linger_s: Seconds = 30.0
+    snapshot_events: int = 10_000
 
 
 STANDARD_PACE = Pace()
@@ -192,7 +193,13 @@ class World:
             self.engine,
             plan,
             Machine(self.engine, boot_at=77.0),
-            settings=Settings(parameters=parameters, policies=policies, policy_names=policy_names, bookable=bookable),
+            settings=Settings(
+                parameters=parameters,
+                policies=policies,
+                policy_names=policy_names,
+                bookable=bookable,
+                snapshot_events=pace.snapshot_events,
+            ),
             timing=Timing(beat_s=pace.beat_s, silence_s=pace.silence_s),
             overseer=onlooker,
         )
