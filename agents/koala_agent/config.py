@@ -31,6 +31,10 @@ Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f
 """host:port; an IPv6 address stands in brackets."""
 
 
+UserText = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+AccountText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")]
+
+
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of the file; a key that it does not know is an error."""
 
@@ -74,14 +78,29 @@ class SiteTable(Table, frozen=True):
 
 
 class AccountsTable(Table, frozen=True):
-    """Whose claims are taken, and as whom they run: this agent's own account.
+    """Whose claims are taken, and as whom they run.
 
     In mode `user` those of one grid user, by default the one with the account's name; in mode
-    `anyone` everybody's, which is for grids of a single person and for trying out.
+    `anyone` everybody's, which is for grids of a single person and for trying out: both run as
+    this agent's own account. In mode `site` those of the users in `map`, each as the account that
+    it says, whose uid is at least `uid_min` or whose name is in `system`; `become` are the words
+    before a command of an account, none for a root that does it by itself.
     """
 
-    mode: Literal["user", "anyone"] = "user"
+    mode: Literal["user", "site", "anyone"] = "user"
     user: str = ""
+    map: dict[UserText, AccountText] = {}
+    uid_min: Annotated[int, msgspec.Meta(ge=1)] = 1000
+    system: tuple[AccountText, ...] = ()
+    become: tuple[str, ...] = ()
+
+
+ACCOUNT_KEYS: dict[str, tuple[str, ...]] = {
+    "user": ("user",),
+    "site": ("map", "uid_min", "system", "become"),
+    "anyone": (),
+}
+"""Which keys mean anything in which mode."""
 
 
 class LRMTable(Table, frozen=True):
@@ -205,7 +224,9 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {_explain(str(error), tree)}") from error
     _check(config, source)
-    _check_accounts(config, source)
+    _check_accounts(config, source, given=tree.get("accounts", {}))
+    if config.accounts.mode == "site":
+        config = _apart(config, source, given=tree.get("starter", {}))
     _check_manager(config, source, given=tree.get("lrm", {}))
     return _with_paths(config, folder)
 
@@ -239,18 +260,49 @@ def _check(config: Config, source: str) -> None:
             _refuse(source, key=key, value=endpoint, allowed="a port from 0 to 65535")
 
 
-def _check_accounts(config: Config, source: str) -> None:
-    """Whose claims are taken is said once, and programs' folders do not depend on where we run."""
+def _check_accounts(config: Config, source: str, *, given: object) -> None:
+    """Whose claims are taken is said once, and folders do not depend on where we run."""
     accounts, owner = config.accounts, config.site.owner
-    if accounts.mode == "anyone" and accounts.user:
-        allowed = "no user, since everybody's claims are taken (mode = 'anyone')"
-        _refuse(source, key="accounts.user", value=accounts.user, allowed=allowed)
+    for key in given if isinstance(given, dict) else ():
+        if key != "mode" and key not in ACCOUNT_KEYS[accounts.mode]:
+            allowed = ", ".join(ACCOUNT_KEYS[accounts.mode]) or "none"
+            message = (
+                f"{source}: accounts.{key} means nothing with mode = {accounts.mode!r}: allowed are"
+                f" {allowed}"
+            )
+            raise ConfigError(message)
+    if accounts.mode == "site":
+        _check_site_mode(accounts, owner, source)
+        if config.lrm.kind == "emulated" and accounts.become:
+            # What sudo has started is root's, and not the agent's to end.
+            allowed = "none with lrm.kind = 'emulated': its agent must be root"
+            _refuse(source, key="accounts.become", value=list(accounts.become), allowed=allowed)
     if accounts.user and owner not in ("", accounts.user):
         allowed = f"the user whose claims are taken, accounts.user = {accounts.user!r}"
         _refuse(source, key="site.owner", value=owner, allowed=allowed)
     for folder in config.site.executables:
         if not Path(folder).is_absolute():
             _refuse(source, key="site.executables", value=folder, allowed="absolute paths")
+
+
+def _check_site_mode(accounts: AccountsTable, owner: str, source: str) -> None:
+    if not accounts.map:
+        allowed = "at least one grid user with its account, as in alice = 'al1ce'"
+        _refuse(source, key="accounts.map", value=accounts.map, allowed=allowed)
+    if owner and owner not in accounts.map:
+        _refuse(source, key="site.owner", value=owner, allowed="a user of accounts.map, or none")
+    if accounts.become and not any("{account}" in word for word in accounts.become):
+        allowed = "words of which one has {account} in it"
+        _refuse(source, key="accounts.become", value=list(accounts.become), allowed=allowed)
+
+
+def _apart(config: Config, source: str, *, given: object) -> Config:
+    """Accounts see nothing of the agent's, on whatever machine."""
+    if isinstance(given, dict) and given.get("shared"):
+        allowed = "false with accounts.mode = 'site': no account sees the agent's folders"
+        _refuse(source, key="starter.shared", value=True, allowed=allowed)
+    replace = msgspec.structs.replace
+    return replace(config, starter=replace(config.starter, shared=False))
 
 
 def _check_manager(config: Config, source: str, *, given: object) -> None:

@@ -16,6 +16,7 @@ import math
 import os
 import py_compile
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -26,7 +27,7 @@ from koala_agent.bodies import archive, body
 from koala_agent.claim_states import Claim
 from koala_agent.logs import LogSource
 from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
-from koala_agent.programs import permitted
+from koala_agent.programs import NotAllowedError, permitted
 from koala_agent.values import (
     ClaimId,
     End,
@@ -59,7 +60,8 @@ class Place:
     folders in `scratch` (by default what they have for such). `python` None means
     the interpreter of this agent, for which the starter is compiled ahead. `manager` says what kind
     of allocation starters find themselves in, `launcher` how the site starts an MPI program.
-    `executables` are the folders of the programs that it starts; none: any.
+    `executables` are the folders of the programs that it starts; none: any. `accounts` are those
+    that claims run as, by grid user; None: the agent's own.
     """
 
     root: Path
@@ -72,6 +74,16 @@ class Place:
     executables: tuple[str, ...] = ()
     shared: bool = True
     scratch: str = ""
+    accounts: Mapping[str, str] | None = None
+
+    def account(self, user: str) -> str:
+        """The account of a user's claims, empty for the agent's own. Raises NotAllowedError, never
+        falling back: a claim of an earlier life may be of a user whom nobody names any more."""
+        if self.accounts is None:
+            return ""
+        if user not in self.accounts:
+            raise NotAllowedError(f"a claim of {user or 'nobody'}: accounts.map has no account")
+        return self.accounts[user]
 
     def folder(self, claim: ClaimId) -> Path:
         """The claim's folder."""
@@ -85,6 +97,7 @@ def install_starter(place: Place) -> tuple[str, ...]:
     In a folder of its own for each version: batch jobs that wait go on with the one that they were
     submitted with, and none finds one half replaced.
     """
+    place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not place.shared:
         return ("/bin/sh",)
     modules = _modules()
@@ -139,6 +152,7 @@ def prepare(
 ) -> Placeholder:
     """Makes the claim's folder and specification, and answers its batch job. Raises OSError, and
     NotAllowedError for a program that the site does not start."""
+    account = place.account(claim.hold.owner)
     program = permitted(claim.hold.program, place.executables)
     folder = place.folder(claim.id)
     state = folder / STATE_FOLDER
@@ -170,6 +184,7 @@ def prepare(
         hosts=program.hosts,
         memory_min_mb=program.memory_min_mb,
         processes=program.processes,
+        account=account,
     )
 
 

@@ -94,6 +94,7 @@ class Site:
             shared=config.starter.shared,
             scratch=config.starter.scratch,
             executables=config.site.executables,
+            accounts=self._served.accounts,
         )
         self._inputs = Inputs(
             replica=self._files.local_path,
@@ -348,6 +349,7 @@ class Site:
                     seed=config.lrm.seed,
                     load=_load(config),
                     may_kill_local=config.lrm.may_kill_local,
+                    entries=self._served.entries,
                 )
                 return EmulatedLocalManager(settings, tell=self._take_local_news, clock=clock.now)
             case _:
@@ -357,6 +359,7 @@ class Site:
                     scope=secrets.token_hex(4),
                     poll_s=config.lrm.poll_s,
                     account=pwd.getpwuid(os.geteuid()).pw_name,
+                    accounts=tuple(self._served.entries),
                 )
                 return BatchManager(
                     batch,
@@ -364,6 +367,7 @@ class Site:
                     Shell(
                         environment=plain_environment(config.lrm.environment),
                         limit_s=config.lrm.command_limit_s,
+                        entries=self._served.entries,
                     ),
                     tell=self._take_local_news,
                     clock=clock.now,
@@ -398,6 +402,7 @@ class Site:
             address=_address(config) if config.lrm.kind == "emulated" else config.site.address,
             serves=self._serves(),
             owner=self._served.owner,
+            users=tuple(sorted(self._served.accounts or ())),
             honours=self._manager.honours,
             may_kill_local=config.lrm.may_kill_local,
             mips=config.site.mips,

@@ -95,7 +95,7 @@ class Cluster(Listener):
         """Numbers that were cancelled, each as often as it was."""
         return [argv[1] for argv in self.said if argv[0] == "scancel"]
 
-    async def run(self, command: Command) -> Answer:
+    async def run(self, command: Command, account: str = "") -> Answer:
         """See Shell."""
         await asyncio.sleep(0)
         self.hear(command)
@@ -369,7 +369,7 @@ class Cell(Listener):
         super().__init__()
         self.owner = owner
 
-    async def run(self, command: Command) -> Answer:
+    async def run(self, command: Command, account: str = "") -> Answer:
         """See Shell."""
         await asyncio.sleep(0)
         self.hear(command)

@@ -11,6 +11,8 @@ all jobs; the starter's own word arrives long before it, so polls only repair.
 - A job of ours that nobody wants (a submission that arrived after all, a second one under the same
   name, one that can never start or is started again) is taken out, until it is gone.
 - A job under our name that is another user's is none of ours.
+- Where claims run as several accounts, each command about one is run as its account, and what an
+  account's listing says counts for that account's claims alone.
 - A job that is in no listing and has no record has ended, once it has been missing for `missing_s`.
 """
 
@@ -41,7 +43,8 @@ log = structlog.get_logger()
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A claim as it is stored, from just before its submission. `number` is empty until the batch
-    system has told it; `is_unwanted` since it was withdrawn, with `verdict` by ourselves."""
+    system has told it; `is_unwanted` since it was withdrawn, with `verdict` by ourselves; `account`
+    is the one that it runs as, empty for the agent's own."""
 
     claim: str
     processors: int
@@ -49,6 +52,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     is_unwanted: bool = False
     verdict: tuple[EndCause, str] | None = None
     end: tuple[EndCause, int | None, str] | None = None
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,7 @@ class BatchSettings:
     in no listing and no record before it counts as ended: the record of an end comes late. Jobs of
     other users than `account` are foreign, whatever their names; empty: the listing has no others.
     `limited_s` is for how long a user who was refused more counts as having all that is allowed.
+    `accounts` are those that claims may run as, besides the agent's own.
     """
 
     processors: int
@@ -69,6 +74,7 @@ class BatchSettings:
     missing_s: float = 10.0
     limited_s: float = 60.0
     account: str = ""
+    accounts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,7 +115,10 @@ class BatchManager:
             settings.state_directory, Row, boot=boot_id(), scope=settings.scope
         )
         self._known = {row.claim: _Known(row=row) for row in self._table.load()}
-        self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and their names
+        self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and accounts
+        self._unlisted = {"", *settings.accounts}  # accounts whose jobs were never listed
+        for name in {known.row.account for known in self._known.values()} - self._unlisted:
+            log.warning("account.not_configured", account=name)
         self._figures: Figures | None = None
         self._told_idle: Idle | None = None
         self._opened = asyncio.Event()
@@ -180,7 +189,8 @@ class BatchManager:
         check(placeholder, self._settings.processors)
         known = self._known.get(claim)
         if known is None:
-            known = _Known(row=Row(claim=claim, processors=placeholder.processors))
+            row = Row(claim=claim, processors=placeholder.processors, account=placeholder.account)
+            known = _Known(row=row)
             self._known[claim] = known
         elif known.is_settled():
             return
@@ -201,7 +211,7 @@ class BatchManager:
             return
         self._change(known, is_unwanted=True)
         if known.row.number:
-            await self._cancel(known.row.number)
+            await self._cancel(known.row.number, known.row.account)
         self._hurry.set()
 
     async def listing(self) -> tuple[Listed, ...]:
@@ -217,8 +227,8 @@ class BatchManager:
 
     # Looking ----------------------------------------------------------------------------------
 
-    async def _ask(self, command: Command) -> Answer:
-        return await self._shell.run(command)
+    async def _ask(self, command: Command, account: str = "") -> Answer:
+        return await self._shell.run(command, account)
 
     async def _look(self) -> None:
         """One listing, compared with what is known. Those who wait for one under way make another:
@@ -226,36 +236,75 @@ class BatchManager:
         async with self._looking:
             began_at = self._clock()
             asked = {claim for claim, known in self._known.items() if known.is_asked}
-            answer = await self._ask(self._dialect.list_jobs())
-            jobs = self._dialect.read_jobs(answer)
-            found: dict[str, list[BatchJob]] = {}
-            for job in jobs:
-                claim = claim_of(job.name, scope=self._table.scope)
-                if claim is not None and job.owner in ("", self._settings.account or job.owner):
-                    found.setdefault(claim, []).append(job)
-            listed = {job.number for job in jobs}
-            self._unwanted = {n: name for n, name in self._unwanted.items() if n in listed}
-            for claim, ours in found.items():
-                self._take(claim, ours)
-            for claim, known in list(self._known.items()):
-                is_open = known.row.end is None and not known.is_asked and claim not in asked
-                if claim not in found and is_open:
-                    await self._miss_job(known, began_at)
+            async with asyncio.TaskGroup() as group:
+                listing = {
+                    account: group.create_task(self._list(account))
+                    for account in self._accounts_to_ask()
+                }
+            trouble: LocalManagerError | None = None
+            for account, task in listing.items():
+                answer = task.result()
+                if isinstance(answer, LocalManagerError):
+                    trouble = answer
+                else:
+                    await self._look_through(account, answer, asked, began_at)
+            if trouble is not None:
+                raise trouble
 
-    def _take(self, claim: str, jobs: list[BatchJob]) -> None:
+    def _accounts_to_ask(self) -> list[str]:
+        """Our own, or those of which something is known, or nothing for sure."""
+        settings = self._settings
+        if not settings.accounts:
+            return [""]
+        open_ = {known.row.account for known in self._known.values() if known.row.end is None}
+        busy = {*self._unlisted, *open_, *self._unwanted.values()}
+        return [account for account in ("", *settings.accounts) if account in busy]
+
+    async def _list(self, account: str) -> list[BatchJob] | LocalManagerError:
+        try:
+            return self._dialect.read_jobs(await self._ask(self._dialect.list_jobs(), account))
+        except LocalManagerError as error:
+            return error
+
+    async def _look_through(
+        self, account: str, jobs: list[BatchJob], asked: set[str], began_at: float
+    ) -> None:
+        """One account's jobs, compared with what is known of its claims."""
+        self._unlisted.discard(account)
+        owner = account or self._settings.account
+        found: dict[str, list[BatchJob]] = {}
+        for job in jobs:
+            claim = claim_of(job.name, scope=self._table.scope)
+            if claim is not None and job.owner in ("", owner or job.owner):
+                found.setdefault(claim, []).append(job)
+        listed = {job.number for job in jobs}
+        self._unwanted = {
+            n: whose for n, whose in self._unwanted.items() if n in listed or whose != account
+        }
+        for claim, ours in found.items():
+            known = self._known.get(claim)
+            if known is None or known.row.account == account:
+                self._take(claim, ours, account)
+        for claim, known in list(self._known.items()):
+            is_open = known.row.end is None and not known.is_asked and claim not in asked
+            if claim not in found and is_open and known.row.account == account:
+                await self._miss_job(known, began_at)
+
+    def _take(self, claim: str, jobs: list[BatchJob], account: str) -> None:
         """What the listing says of one claim."""
         known = self._known.get(claim)
         if known is None:  # a table that was lost, or a submission that arrived after all
-            known = _Known(row=Row(claim=claim, processors=0, is_unwanted=True))
+            row = Row(claim=claim, processors=0, is_unwanted=True, account=account)
+            known = _Known(row=row)
             self._known[claim] = known
         numbers = [job.number for job in jobs]
         if known.row.number not in numbers:
             if known.row.end is not None or known.row.number:
-                self._refuse(jobs)
+                self._refuse(jobs, account)
                 return
             self._change(known, number=numbers[0])
         own = next(job for job in jobs if job.number == known.row.number)
-        self._refuse([job for job in jobs if job is not own])
+        self._refuse([job for job in jobs if job is not own], account)
         known.missing_since = None
         if known.row.end is not None:
             return
@@ -279,14 +328,14 @@ class BatchManager:
         log.warning("claim.taken_out", claim=known.row.claim, reason=verdict[1])
         self._change(known, is_unwanted=True, verdict=verdict)
 
-    def _refuse(self, jobs: list[BatchJob]) -> None:
+    def _refuse(self, jobs: list[BatchJob], account: str) -> None:
         """Jobs under our name that are no claim's: two submissions, or one after the end."""
         for job in jobs:
             if job.state is JobState.ENDED:
                 self._unwanted.pop(job.number, None)
             elif job.number not in self._unwanted:
                 log.warning("batch.double_found", number=job.number, name=job.name)
-                self._unwanted[job.number] = job.name
+                self._unwanted[job.number] = account
 
     async def _miss_job(self, known: _Known, now: float) -> None:
         """A claim that is in no listing: a record says how it ended, or time does."""
@@ -296,7 +345,7 @@ class BatchManager:
         record = None
         if row.number:
             name = job_name(row.claim, scope=self._table.scope)
-            answer = await self._ask(self._dialect.record(row.number))
+            answer = await self._ask(self._dialect.record(row.number), row.account)
             record = self._dialect.read_record(answer, number=row.number, name=name)
             if record is not None and record.state is not JobState.ENDED:
                 known.missing_since = None  # it lives: a listing may be incomplete
@@ -336,15 +385,17 @@ class BatchManager:
 
     async def _send(self, known: _Known, placeholder: Placeholder) -> None:
         self._save(known)  # before the batch system hears of it
-        await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
+        account = placeholder.account
+        if not account:
+            await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
         scope = self._table.scope
         name, text = job_name(placeholder.claim, scope=scope), script(placeholder, scope=scope)
         try:
             question = self._dialect.ask(placeholder, name=name, script=text)
             if question is not None:
-                self._dialect.read_asked(await self._ask(question))
+                self._dialect.read_asked(await self._ask(question, account))
             command = self._dialect.submit(placeholder, name=name, script=text)
-            number = self._dialect.read_submitted(await self._ask(command))
+            number = self._dialect.read_submitted(await self._ask(command, account))
         except LocalManagerError as error:
             if not error.transient:  # it was not queued, for sure
                 del self._known[placeholder.claim]
@@ -353,20 +404,20 @@ class BatchManager:
         if not known.row.number:
             self._change(known, number=number)
         if known.row.is_unwanted:
-            await self._cancel(number)
+            await self._cancel(number, account)
         self._hurry.set()
 
-    async def _cancel(self, number: str) -> None:
-        self._dialect.read_withdrawn(await self._ask(self._dialect.withdraw(number)))
+    async def _cancel(self, number: str, account: str) -> None:
+        self._dialect.read_withdrawn(await self._ask(self._dialect.withdraw(number), account))
 
     async def _clear(self) -> None:
         """What is unwanted and still there is withdrawn once more."""
         for known in list(self._known.values()):
             row = known.row
             if row.is_unwanted and row.end is None and row.number:
-                await self._cancel(row.number)
-        for number in list(self._unwanted):
-            await self._cancel(number)
+                await self._cancel(row.number, row.account)
+        for number, account in list(self._unwanted.items()):
+            await self._cancel(number, account)
 
     # Telling ----------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ import random
 import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import assert_never
@@ -48,6 +48,7 @@ from koala_agent.lrm.processes import (
     is_alive,
     look,
 )
+from koala_agent.lrm.shell import Entry
 from koala_agent.lrm.table import (
     Alive,
     JobTable,
@@ -70,7 +71,8 @@ _ENDED_MAX = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatedSettings:
     """A site. `fault_rate` is the part of the claims that fail, half of them at submission and half
-    at their start, drawn from `seed`; `environment` is what jobs get besides their own."""
+    at their start, drawn from `seed`; `environment` is what jobs get besides their own, but for
+    those of accounts, which `entries` have by name."""
 
     processors: int
     state_directory: Path
@@ -82,6 +84,7 @@ class EmulatedSettings:
     load: LoadParameters | None = None
     may_kill_local: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    entries: Mapping[str, Entry] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.processors < 1:
@@ -327,7 +330,12 @@ class EmulatedLocalManager:
             self._leave(job, EndCause.LOST, "start failed: fault_rate drew an error")
             return
         try:
-            leader = spawn(job.placeholder, self._settings.environment, scope=self._table.scope)
+            leader = spawn(
+                job.placeholder,
+                self._settings.environment,
+                scope=self._table.scope,
+                entry=self._entry(job.placeholder.account),
+            )
         except (FileNotFoundError, NotADirectoryError) as error:
             self._leave(job, EndCause.EXITED, str(error), exit_status=127)
         except PermissionError as error:
@@ -339,6 +347,15 @@ class EmulatedLocalManager:
             self._change(job, alive)
             self._follow(job, alive)
             self._tell(Running(claim=job.claim))
+
+    def _entry(self, account: str) -> Entry | None:
+        """How to become the account of a job. Raises OSError for one of an earlier life that is
+        named no more."""
+        if not account:
+            return None
+        if account not in self._settings.entries:
+            raise OSError(f"as {account}: accounts.map names it no more")
+        return self._settings.entries[account]
 
     def _follow(self, job: _Job, alive: Alive) -> None:
         """Watches a living first process: its exit, its time limit, what it uses."""
@@ -457,7 +474,10 @@ class EmulatedLocalManager:
         self._save(job)
 
     def _save(self, job: _Job) -> None:
-        self._table.save(job.claim, Record(job.placeholder, job.state))
+        placeholder = job.placeholder
+        if isinstance(job.state, Over):  # its script is long, and has a secret in it
+            placeholder = replace(placeholder, body="")
+        self._table.save(job.claim, Record(placeholder, job.state))
 
     # Local users ------------------------------------------------------------------------------
 

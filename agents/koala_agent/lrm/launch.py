@@ -11,6 +11,7 @@ from typing import IO
 from koala.errors import LocalManagerError
 from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, Identity, identify_child
+from koala_agent.lrm.shell import Entry
 
 
 def check(placeholder: Placeholder, processors: int) -> None:
@@ -35,14 +36,21 @@ def check(placeholder: Placeholder, processors: int) -> None:
         raise LocalManagerError(f"{claim} has an argument with a NUL character")
 
 
-def spawn(placeholder: Placeholder, environment: Mapping[str, str], *, scope: str) -> Identity:
-    """Starts the first process of a job, in a session of its own. Raises OSError.
+def spawn(
+    placeholder: Placeholder,
+    environment: Mapping[str, str],
+    *,
+    scope: str,
+    entry: Entry | None = None,
+) -> Identity:
+    """Starts the first process of a job, in a session of its own; as the account of an entry, where
+    there is one. Raises OSError.
 
     It is our child and nobody waits for it: that is the caller's, or the next agent's, to do.
     """
     placeholder.directory.mkdir(parents=True, exist_ok=True)
     own = {
-        **environment,
+        **(environment if entry is None else entry.alone()),
         **dict(placeholder.environment),
         CLAIM_VARIABLE: placeholder.claim,
         SCOPE_VARIABLE: scope,
@@ -50,12 +58,13 @@ def spawn(placeholder: Placeholder, environment: Mapping[str, str], *, scope: st
     output_path = placeholder.directory / OUTPUT_FILE
     with output_path.open("ab") as output, _stdin(placeholder) as stdin:
         # vfork and exec on this thread: 0.6 ms, less than a coroutine and a watcher thread.
+        # (Another user by subprocess's own means would be a fork, which gRPC does not survive.)
         child = subprocess.Popen(
-            placeholder.argv,
+            (*(() if entry is None else entry.prefix), *placeholder.argv),
             stdin=stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd=placeholder.directory,
+            cwd=placeholder.directory if entry is None else "/",
             env=own,
             start_new_session=True,
         )

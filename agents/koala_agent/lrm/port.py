@@ -39,6 +39,8 @@ class Placeholder:
     a manager says in `honours` which of them it acts on, and leaves the others. `hosts` is the
     number of machines to spread over, `memory_min_mb` what each of the `processes` needs; a single
     process has the memory of its own machine, several have one processor each.
+
+    It runs as `account`, empty for the agent's own; such a job has a `body`.
     """
 
     claim: str
@@ -54,6 +56,7 @@ class Placeholder:
     hosts: int = 0
     memory_min_mb: int = 0
     processes: int = 1
+    account: str = ""
 
     def has_wishes(self) -> bool:
         """Whether a refusal of the manager may be the job's own fault."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from koala.errors import LocalManagerError
 
@@ -40,31 +39,69 @@ class Answer:
         return lines[-1][:500] if lines else f"exit status {self.status}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """How to become an account: words before a command. `environment` says who it is, and
+    `is_own_process` that the words become the command, with the same process id."""
+
+    prefix: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    is_own_process: bool = False
+
+    def over(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """These variables, as the account."""
+        kept = {name: value for name, value in environment.items() if name != "TMPDIR"}
+        return {**(kept if self.prefix else environment), **self.environment}
+
+    def alone(self) -> dict[str, str]:
+        """What the account gets where nothing else is said: little, for the agent's environment is
+        a service's."""
+        names = ("PATH", "LANG", "TZ")
+        return self.over({name: os.environ[name] for name in names if name in os.environ})
+
+
 class Shell:
-    """Runs commands, at most `at_once` of them at a time, each for `limit_s` at most."""
+    """Runs commands, at most `at_once` of them at a time, each for `limit_s` at most; as an account
+    where `entries` say how to become it."""
 
     def __init__(
-        self, *, environment: Mapping[str, str], limit_s: float = 15.0, at_once: int = 8
+        self,
+        *,
+        environment: Mapping[str, str],
+        limit_s: float = 15.0,
+        at_once: int = 8,
+        entries: Mapping[str, Entry] | None = None,
     ) -> None:
         self._environment = dict(environment)
+        self._entries = entries or {}
         self._limit_s = limit_s
         self._places = asyncio.Semaphore(at_once)
 
-    async def run(self, command: Command) -> Answer:
-        """The answer, whatever its status. Raises LocalManagerError: transient when the command did
-        not end within the limit, final when there is no such command."""
+    async def run(self, command: Command, account: str = "") -> Answer:
+        """The answer, whatever its status; an empty account is the agent's own. Raises
+        LocalManagerError: transient when the command did not end within the limit, final when there
+        is no such command."""
+        entry = Entry()
+        if account:
+            if account not in self._entries:
+                raise LocalManagerError(f"as {account}: the configuration names it no more")
+            entry = self._entries[account]
         async with self._places:
             try:
                 process = await asyncio.create_subprocess_exec(
+                    *entry.prefix,
                     *command.argv,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
-                    env=self._environment,
+                    env=entry.over(self._environment),
+                    # Where an account may be; the agent's own folder need not be readable for it.
+                    cwd="/" if account else None,
                     limit=OUTPUT_MAX_BYTES,
                 )
             except OSError as error:
-                raise LocalManagerError(f"{command.argv[0]} cannot be run: {error}") from error
+                name = (*entry.prefix, *command.argv)[0]
+                raise LocalManagerError(f"{name} cannot be run: {error}") from error
             return await self._answer(process, command)
 
     async def _answer(self, process: asyncio.subprocess.Process, command: Command) -> Answer:
@@ -76,15 +113,25 @@ class Shell:
             raise LocalManagerError(message, transient=True) from error
         finally:
             if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+                await end(process)
         assert process.returncode is not None
         return Answer(
             status=process.returncode,
             out=out.decode(errors="replace"),
             err=err.decode(errors="replace"),
         )
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Kills it and waits for it. One that became root on its way to an account (sudo) is not ours
+    to kill: it finds its pipes closed, and the loop's child watcher sees it go."""
+    try:
+        process.kill()
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return
+    await process.wait()
 
 
 def plain_environment(additions: Mapping[str, str]) -> dict[str, str]:

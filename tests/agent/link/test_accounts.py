@@ -11,6 +11,7 @@ import pytest
 from koala.errors import ConfigError
 from koala_agent.accounts import Served, served
 from koala_agent.config import parse_config
+from tests.agent.accounts import need_root
 
 SITE = """
 [agent]
@@ -56,9 +57,80 @@ def test_two_words_about_whose_they_are_are_refused() -> None:
         "delft.toml: site.owner = 'bob': allowed is the user whose claims are taken,"
         " accounts.user = 'ann'"
     )
-    assert "accounts.user = 'ann'" in refusal("[accounts]\nmode = 'anyone'\nuser = 'ann'")
-    assert "one of user, anyone" in refusal("[accounts]\nmode = 'all'")
+    assert "one of user, site, anyone" in refusal("[accounts]\nmode = 'all'")
+    told = refusal("[accounts]\nmode = 'anyone'\nuser = 'ann'")
+    assert told.endswith("accounts.user means nothing with mode = 'anyone': allowed are none")
 
 
 def test_folders_of_programs_do_not_depend_on_where_the_agent_runs() -> None:
     assert "site.executables = 'apps': allowed is absolute" in refusal("executables = ['apps']")
+
+
+# Site mode ----------------------------------------------------------------------------------------
+
+
+def site_mode(text: str, *, site: str = "") -> str:
+    return f"{site}\n[accounts]\nmode = 'site'\n{text}\n"
+
+
+def test_accounts_come_from_the_list_and_nowhere_else() -> None:
+    need_root()
+    found = served_by(site_mode("map = { ann = 'nobody', bob = 'nobody' }"))
+    entry = pwd.getpwnam("nobody")
+    assert (found.users, found.owner) == (("ann", "bob"), "")
+    assert found.accounts == {"ann": "nobody", "bob": "nobody"}
+    words = found.entries["nobody"].prefix
+    assert words[0] == "setpriv"
+    assert f"--reuid={entry.pw_uid}" in words
+    assert f"--regid={entry.pw_gid}" in words
+    assert "root" not in found.entries
+
+
+def test_accounts_of_the_system_are_refused_unless_they_are_named_on_purpose() -> None:
+    need_root()
+    for name in ("root", "games"):
+        told = refusal(site_mode(f"map = {{ ann = '{name}' }}"))
+        assert f"accounts.map = '{name}': allowed is accounts whose uid is at least" in told
+        assert "accounts.uid_min = 1000" in told
+        on_purpose = served_by(site_mode(f"map = {{ ann = '{name}' }}\nsystem = ['{name}']"))
+        assert set(on_purpose.entries) == {name}
+    assert "names of accounts" in refusal(site_mode("map = { ann = 'no-such-account' }"))
+
+
+def test_words_of_the_site_s_own_become_an_account() -> None:
+    need_root()
+    become = "become = ['sudo', '-n', '-u', '{account}', '--']"
+    text = site_mode(f"map = {{ ann = 'nobody' }}\n{become}")
+    found = served_by(f"{text}[lrm]\nkind = 'slurm'\n")
+    assert found.entries["nobody"].prefix == ("sudo", "-n", "-u", "nobody", "--")
+    assert not found.entries["nobody"].is_own_process
+    told = refusal(text)
+    assert "accounts.become = ['sudo', '-n', '-u', '{account}', '--']: allowed is none with" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "accounts.map = {}: allowed is at least one grid user with its account"),
+        ("map = { ann = '-x' }", "accounts.map"),
+        ("map = { ann = 'a b' }", "accounts.map"),
+        ("map = { '' = 'nobody' }", "accounts.map"),
+        (
+            "map = { ann = 'nobody' }\nuser = 'ann'",
+            "accounts.user means nothing with mode = 'site'",
+        ),
+        ("map = { ann = 'nobody' }\nuid_min = 0", "accounts.uid_min = 0"),
+        (
+            "map = { ann = 'nobody' }\n[starter]\nshared = true",
+            "starter.shared = True: allowed is false with accounts.mode = 'site'",
+        ),
+        ("map = { ann = 'nobody' }\nbecome = ['sudo']", "words of which one has {account} in it"),
+    ],
+)
+def test_a_list_that_cannot_be_meant_is_refused(text: str, told: str) -> None:
+    assert told in refusal(site_mode(text))
+
+
+def test_the_owner_of_a_site_is_one_of_its_users() -> None:
+    told = refusal(site_mode("map = { ann = 'nobody' }", site="owner = 'bob'"))
+    assert "site.owner = 'bob': allowed is a user of accounts.map" in told

@@ -129,10 +129,12 @@ async def agent_process(
     site: str = "delft",
     processors: int = 4,
     agent: str = "",
+    accounts: str = 'user = "anna"',
     rest: str = "",
 ) -> AsyncIterator[AgentProcess]:
     """An agent of the fake daemon's only user, for the length of a block. `agent` are more keys of
-    [agent], `rest` comes after [site], whose first keys it may continue."""
+    [agent], `accounts` those of [accounts]; `rest` comes after [site], whose first keys it may
+    continue."""
     text = f"""
 [agent]
 plain = true
@@ -141,7 +143,7 @@ daemon = "DAEMON"
 state_dir = "STATE"
 {agent}
 [accounts]
-user = "anna"
+{accounts}
 [site]
 processors = {processors}
 {rest}
