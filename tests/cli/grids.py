@@ -48,6 +48,11 @@ class Up:
         assert run.returncode == 0, run.stderr
         return run.stdout.strip()
 
+    def said_state(self) -> str:
+        """The folder with state and logs."""
+        mark = "state and logs are in "
+        return next(line for line in self.said if mark in line).split(mark)[1].strip()
+
     def children(self) -> list[psutil.Process]:
         """Every process of the grid, whatever session it is in."""
         root = psutil.Process(self.process.pid)

@@ -1,0 +1,202 @@
+"""The commands about who may dial and call, as a site's and a user's owner types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from koala.cli.inputs import read_duration
+from koala.errors import SpecError
+from koala.wire.private import write_private
+from tests.cli.command import LIMIT_S, environment, koala_here
+from tests.cli.grids import GRID, Up, up
+
+pytestmark = pytest.mark.live
+
+HELLO = "&(executable=/bin/echo)(arguments=hello)(jobType=single)"
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with up(tmp_path_factory.mktemp("up"), GRID) as running:
+        yield running
+
+
+def agent(folder: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """`koala-agent` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "koala_agent.main", *words],
+        input=stdin,
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def agent_file(folder: Path, address: str, site: str = "leiden") -> None:
+    (folder / "CONFIG.toml").write_text(
+        f'[agent]\nsite = "{site}"\ndaemon = "{address}"\nstate_dir = "agent"\n'
+        "[site]\nprocessors = 2\n"
+    )
+
+
+def test_the_command_that_is_printed_lets_a_site_join(grid: Up, tmp_path: Path) -> None:
+    agent_file(tmp_path, grid.address)
+    without = agent(tmp_path, "CONFIG.toml")
+    assert without.returncode == 2
+    assert "koala site add leiden" in without.stderr
+
+    added = grid.koala("site", "add", "leiden", "--ttl", "2h", "--owner", "ann")
+    assert added.returncode == 0, added.stderr
+    assert "within 2h" in added.stderr
+    command = added.stdout.replace("koala-agent", f"{sys.executable} -m koala_agent.main")
+    assert added.stdout.startswith("koala-agent join CONFIG.toml <<'TOKEN'\nkoala-join|")
+    joined = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert joined.returncode == 0, joined.stderr
+    assert "leiden has joined" in joined.stderr
+    again = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert again.returncode == 1
+    assert "used before" in again.stderr
+    assert "Traceback" not in again.stderr
+
+    listed = json.loads(grid.koala("site", "list", "--json").stdout)
+    assert {row["site"]: row["state"] for row in listed}["leiden"] == "enrolled"
+    assert "ann" in grid.koala("site", "list").stdout
+    assert grid.koala("site", "revoke", "leiden").stdout.split() == ["leiden", "revoked"]
+    refused = agent(tmp_path, "join", "CONFIG.toml", stdin="nonsense\n")
+    assert refused.returncode == 2
+    assert "no join token" in refused.stderr
+
+
+def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) -> None:
+    mine = grid.submit(HELLO)
+    added = grid.koala("user", "add", "ann", "--expires", "90d")
+    assert added.returncode == 0, added.stderr
+    path = tmp_path / "ann.toml"
+    write_private(path, added.stdout.encode())
+    ann = {"KOALA_CREDENTIALS": str(path)}
+
+    def koala(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "koala.cli", *words], input=stdin, env=environment(**ann),
+            capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+
+    submitted = koala("submit", "-", "--wait", stdin=HELLO)
+    assert submitted.returncode == 0, submitted.stderr
+    job = submitted.stdout.split()[0]
+    assert koala("logs", job).stdout == "hello\n"
+    assert [row["job"] for row in json.loads(koala("list", "--json").stdout)] == [job]
+    for words in (("show", mine), ("cancel", mine), ("logs", mine), ("why", mine)):
+        refused = koala(*words)
+        assert refused.returncode == 1
+        assert f"no job '{mine}'" in refused.stderr + refused.stdout
+    refused = koala("drain", "delft")
+    assert refused.returncode == 1
+    assert "ann has the role user" in refused.stderr
+
+    rows = json.loads(grid.koala("audit", "--json", "--last", "1000").stdout)
+    assert {"ChangeSite", "Submit"} <= {row["verb"] for row in rows if row["who"] == "ann"}
+    assert "refused: ann has the role user" in grid.koala("audit").stdout
+    assert grid.koala("user", "revoke", "ann").stdout.split() == ["ann", "revoked"]
+    refused = koala("list")
+    assert refused.returncode == 1
+    assert "replaced or revoked" in refused.stderr
+    assert {"ann"} <= {
+        row["user"] for row in json.loads(grid.koala("user", "list", "--json").stdout)
+    }
+
+
+def test_a_user_with_a_certificate(grid: Up, tmp_path: Path) -> None:
+    pem, path = tmp_path / "carl.pem", tmp_path / "carl.toml"
+    added = grid.koala("user", "add", "carl", "--role", "operator", "--certificate", str(pem))
+    assert added.returncode == 0, added.stderr
+    assert pem.stat().st_mode & 0o777 == 0o600
+    assert "PRIVATE KEY" not in added.stdout
+    write_private(path, added.stdout.encode())
+    run = subprocess.run(
+        [sys.executable, "-m", "koala.cli", "drain", "delft"],
+        env=environment(KOALA_CREDENTIALS=str(path)), capture_output=True, text=True,
+        timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert grid.koala("resume", "delft").returncode == 0
+    again = grid.koala("user", "add", "carl", "--certificate", str(pem))
+    assert again.returncode == 2
+    assert "exists" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("site", "add", "a b"), "site 'a b': allowed are letters"),
+        (("site", "add", "a", "--ttl", "1y"), "--ttl '1y': allowed is a number"),
+        (("site", "add", "a", "--ttl", "99d"), "ttl = "),
+        (("user", "add", "x", "--role", "king"), "role = 'king': allowed are user"),
+    ],
+)
+def test_what_is_wrong_is_told(grid: Up, words: tuple[str, ...], said: str) -> None:
+    run = grid.koala(*words)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert said in run.stderr
+
+
+def test_who_is_not_known_is_told(grid: Up) -> None:
+    for words in (("site", "revoke", "atlantis"), ("user", "revoke", "nobody")):
+        run = grid.koala(*words)
+        assert run.returncode == 1
+        assert words[-1] in run.stderr
+
+
+def test_no_secret_is_in_a_list_of_processes_or_in_an_environment_that_others_see(
+    grid: Up,
+) -> None:
+    """Everything that a grid starts, while it runs: arguments, and logs beside them."""
+    token = grid.koala("site", "add", "secretive").stdout.splitlines()[1]
+    administrator = next(
+        path for path in Path(grid.said_state()).rglob("administrator.toml")
+    ).read_text()
+    secret = administrator.split('token = "')[1].split('"')[0]
+    for process in grid.children():
+        try:
+            words = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        assert secret not in words
+        assert token.split("|")[4] not in words
+    for path in Path(grid.said_state()).rglob("*.log"):
+        text = path.read_text(errors="replace")
+        assert secret not in text
+        assert token.split("|")[4] not in text
+
+
+def test_durations_are_read() -> None:
+    assert [read_duration("x", t) for t in ("0", "90s", "30m", "12h", "7d")] == [
+        0.0, 90.0, 1_800.0, 43_200.0, 604_800.0,
+    ]  # fmt: skip
+    for text in ("", "5", "-1h", "1.5h", "h", "1w", "٣h", "9999999999d"):
+        with pytest.raises(SpecError, match="allowed is a number"):
+            read_duration("--ttl", text)
+
+
+def test_commands_about_access_say_what_they_do() -> None:
+    assert os.environ["KOALA_RUNTIME_DIR"]
+    for words in (("site",), ("user",), ("audit", "--help"), ("site", "add", "--help")):
+        run = koala_here(*words)
+        assert "Usage" in run.stdout + run.stderr

@@ -1,0 +1,204 @@
+"""Secrets on disk are one user's alone, and what is not is refused with what is allowed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from koala.client import Client
+from koala.credentials import (
+    Credentials,
+    announce,
+    credentials_text,
+    find_credentials,
+    read_credentials,
+)
+from koala.errors import ConfigError
+from koala.wire.private import check_private, private_folder, read_private, write_private
+from koala_agent.joining import find_identity, identity_path
+from tests.daemon.running import config_of, running
+from tests.identity.stage import Forge, secured
+
+
+def test_what_is_written_is_for_this_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        folder = private_folder(tmp_path / "a" / "b")
+        write_private(folder / "key", b"secret")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "key").stat().st_mode) == 0o600
+    assert [path.name for path in folder.iterdir()] == ["key"]
+    assert read_private(folder / "key") == b"secret"
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o602, 0o644, 0o666])
+def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "key"
+    write_private(path, b"secret")
+    path.chmod(mode)
+    with pytest.raises(ConfigError) as refused:
+        read_private(path)
+    said = str(refused.value)
+    assert said.startswith(f"{path} has mode {mode:04o}")
+    assert f"chmod 0600 {path}" in said
+    assert "secret" not in said
+
+
+def test_a_folder_that_others_may_use_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    with pytest.raises(ConfigError, match=r"mode 0750.*allowed is 0700"):
+        private_folder(tmp_path)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    write_private(tmp_path / "key", b"secret")
+    (tmp_path / "link").symlink_to(tmp_path / "key")
+    with pytest.raises(ConfigError, match="neither a file nor a folder"):
+        read_private(tmp_path / "link")
+
+
+def test_what_is_somebody_elses_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_private(tmp_path / "key", b"secret")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(ConfigError, match=f"owned by user id {os.getuid()}: allowed is"):
+        check_private(tmp_path / "key")
+
+
+SECRETS = (
+    "authority", "authority/ca.pem", "authority/daemon.pem", "authority/enrolments.json",
+    "authority/administrator.toml", "authority/secret", "audit.jsonl", "journal.db", ".",
+)  # fmt: skip
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", SECRETS)
+async def test_a_daemon_does_not_start_on_what_others_may_use(tmp_path: Path, name: str) -> None:
+    async with secured(tmp_path):
+        pass
+    path = tmp_path / "state" / name
+    path.chmod(path.stat().st_mode | 0o044)
+    with pytest.raises(ExceptionGroup) as refused:
+        async with running(config_of(tmp_path, is_plain=False)):
+            pass
+    (error,) = refused.value.exceptions
+    assert isinstance(error, ConfigError)
+    assert str(path.resolve()) in str(error).replace("/.", "")
+    assert "has mode 07" in str(error) or "has mode 06" in str(error)
+
+
+@pytest.mark.live
+async def test_everything_a_daemon_writes_is_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with secured(tmp_path) as stage:
+            async with stage.client() as client:
+                await client.submit("&(executable=/bin/true)")
+            modes = {
+                str(path): stat.S_IMODE(path.stat().st_mode)
+                for path in (tmp_path / "state").rglob("*")
+            }
+    finally:
+        os.umask(before)
+    wrong = {path: oct(mode) for path, mode in modes.items() if mode not in (0o600, 0o700)}
+    assert wrong == {}
+
+
+def test_an_agent_does_not_use_a_key_that_others_may_read(tmp_path: Path) -> None:
+    path = identity_path(tmp_path)
+    private_folder(path.parent)
+    with pytest.raises(ConfigError, match=r"site delft has no certificate yet .*koala site add"):
+        find_identity(tmp_path, "delft")
+    Forge(tmp_path / "daemon").identity("delft").write(path)
+    find_identity(tmp_path, "delft")
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="mode 0640"):
+        find_identity(tmp_path, "delft")
+
+
+# --- credentials ----------------------------------------------------------------------------------
+
+
+def some(folder: Path, address: str = "koala.example.org:7740") -> Credentials:
+    return Credentials(
+        address=address, user="ann", token="t-1", authority=Forge(folder).identity("x").authority
+    )
+
+
+def test_credentials_are_what_is_printed(tmp_path: Path) -> None:
+    path = tmp_path / "ann.toml"
+    found = some(tmp_path / "daemon")
+    write_private(path, credentials_text(found).encode())
+    read = read_credentials(path)
+    assert (read.address, read.user, read.token) == (found.address, "ann", "t-1")
+    assert read.authority == found.authority
+    assert "t-1" not in repr(read)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = [", "no credentials"),
+        ('token = "t"', "ca: allowed is"),
+        ('token = 3\nca = "x"', "token: allowed are texts"),
+        ('tokne = "t"', "tokne: allowed are texts, and the keys address"),
+        ('ca = "-----BEGIN CERTIFICATE-----"', "neither a token nor a certificate"),
+    ],
+)
+def test_what_is_no_credentials_is_told(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "x.toml"
+    write_private(path, text.encode())
+    with pytest.raises(ConfigError, match=told):
+        read_credentials(path)
+
+
+def test_credentials_are_looked_for_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = some(tmp_path / "daemon", "127.0.0.1:7740")
+    private_folder(tmp_path / "run")
+    monkeypatch.setenv("KOALA_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("KOALA_CREDENTIALS", "KOALA_TOKEN", "KOALA_CA", "KOALA_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    assert find_credentials("127.0.0.1:7740") is None
+
+    left = tmp_path / "administrator.toml"
+    write_private(left, credentials_text(here).encode())
+    assert announce("127.0.0.1:7740", credentials=left) is not None
+    for address in ("127.0.0.1:7740", "localhost:7740"):
+        found = find_credentials(address)
+        assert found is not None
+        assert (found.token, found.address) == ("t-1", address)
+    assert find_credentials("koala.example.org:7740") is None
+    assert find_credentials("127.0.0.1:7741") is None
+
+    own = private_folder(tmp_path / "config" / "koala") / "credentials.toml"
+    write_private(own, credentials_text(some(tmp_path / "daemon")).encode())
+    assert Client().address == "koala.example.org:7740"
+    found = find_credentials("koala.example.org:7740")
+    assert found is not None
+    assert found.source == str(own)
+    found = find_credentials("127.0.0.1:7740")
+    assert found is not None
+    assert found.source == str(left), "the file is for another daemon"
+
+    monkeypatch.setenv("KOALA_TOKEN", "t-2")
+    monkeypatch.setenv("KOALA_CA", str(tmp_path / "ca.pem"))
+    (tmp_path / "ca.pem").write_bytes(here.authority)
+    found = find_credentials("127.0.0.1:7740")
+    assert found is not None
+    assert found.token == "t-2"
+
+    monkeypatch.setenv("KOALA_CREDENTIALS", "plain")
+    found = find_credentials("127.0.0.1:7740")
+    assert found is not None
+    assert found.is_plain
+    left.chmod(0o644)
+    monkeypatch.setenv("KOALA_CREDENTIALS", str(left))
+    with pytest.raises(ConfigError, match="mode 0644"):
+        find_credentials("127.0.0.1:7740")
