@@ -70,6 +70,7 @@ from koala_agent.values import (
     KvPut,
     Leases,
     Limits,
+    Pace,
     Pong,
     Release,
     Report,
@@ -95,7 +96,7 @@ MARK_S = 10.0
 
 log = structlog.get_logger()
 
-Order = Hold | TryPaths | Arm | Release | Stop | Acknowledge | Pong | KvAnswer
+Order = Hold | TryPaths | Arm | Release | Pace | Stop | Acknowledge | Pong | KvAnswer
 
 
 def no_input(_hold: Hold) -> str:

@@ -20,6 +20,7 @@ from koala_agent.values import (
     Hosts,
     KvAnswer,
     Leases,
+    Pace,
     Pong,
     Release,
     StarterRecord,
@@ -84,6 +85,18 @@ class StarterTried:
     claim: ClaimId
     nonce: str
     problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterProgressed:
+    """How far the claim's program is at the end of a cycle."""
+
+    claim: ClaimId
+    nonce: str
+    cycle: int
+    work: float
+    is_told: bool
+    can_pace: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +212,7 @@ Event: TypeAlias = (
     | TryPaths
     | Arm
     | Release
+    | Pace
     | Stop
     | Acknowledge
     | Pong
@@ -207,6 +221,7 @@ Event: TypeAlias = (
     | LeasesSet
     | CheckedIn
     | StarterTried
+    | StarterProgressed
     | StarterArmed
     | StarterPassed
     | StarterEnded
@@ -287,7 +302,7 @@ class EndNoted:
 
 
 ToStarter: TypeAlias = (
-    Adopted | Dismissed | EndNoted | TryPaths | Arm | Release | Stop | Pong | KvAnswer
+    Adopted | Dismissed | EndNoted | TryPaths | Arm | Release | Pace | Stop | Pong | KvAnswer
 )
 
 

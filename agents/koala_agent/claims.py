@@ -49,6 +49,7 @@ from koala_agent.claim_events import (
     StarterLost,
     StarterPassed,
     StarterPinged,
+    StarterProgressed,
     StarterPut,
     StarterTried,
     Submit,
@@ -92,10 +93,12 @@ from koala_agent.values import (
     KvPut,
     Leases,
     Limits,
+    Pace,
     PathsReport,
     Ping,
     Pong,
     Program,
+    Progress,
     Release,
     Report,
     ReportState,
@@ -148,6 +151,7 @@ class ClaimTable:
         self._asked = 0
         self._connected: dict[ClaimId, str] = {}
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon says them again
+        self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; said again, too
         self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
         self.claims: dict[ClaimId, Claim] = {claim.id: self._rebased(claim) for claim in restored}
 
@@ -179,7 +183,7 @@ class ClaimTable:
 
     def _dispatch(self, event: Event) -> None:
         match event:
-            case HoldOrdered() | TryPaths() | Arm() | Release() | Stop() | Acknowledge():
+            case HoldOrdered() | TryPaths() | Arm() | Release() | Pace() | Stop() | Acknowledge():
                 self._on_order(event)
             case WantedComplete() | LeasesSet():
                 self._on_session(event)
@@ -187,7 +191,9 @@ class ClaimTable:
                 self._check_in(event)
             case StarterArmed() | StarterPassed() | StarterEnded() | StarterLost():
                 self._on_starter(event)
-            case StarterPinged() | StarterTried() | StarterPut() | StarterGet():
+            case (
+                StarterPinged() | StarterTried() | StarterProgressed() | StarterPut() | StarterGet()
+            ):
                 self._pass_on(event)
             case Pong() | KvAnswer():
                 self._pass_back(event)
@@ -206,7 +212,9 @@ class ClaimTable:
             case LeasesSet(leases=leases):
                 self._set_leases(leases)
 
-    def _on_order(self, order: HoldOrdered | TryPaths | Arm | Release | Stop | Acknowledge) -> None:
+    def _on_order(
+        self, order: HoldOrdered | TryPaths | Arm | Release | Pace | Stop | Acknowledge
+    ) -> None:
         if isinstance(order, HoldOrdered):
             self._hold(order)
             return
@@ -223,6 +231,8 @@ class ClaimTable:
                 self._arm(claim, order)
             case Release():
                 self._release(claim, order)
+            case Pace():
+                self._pace(claim, order)
             case Stop():
                 self._stop(claim, _stopped(""))
 
@@ -271,6 +281,11 @@ class ClaimTable:
                 self._tell(claim)
             case Asked() | Withdrawing() | Armed() | Stopping() | Ended() | Collecting():
                 pass
+
+    def _pace(self, claim: Claim, order: Pace) -> None:
+        if isinstance(claim.state, BOUND):
+            self._paces[claim.id] = order
+            self._say(TellStarter(claim=claim.id, nonce=claim.state.nonce, message=order))
 
     def _arm(self, claim: Claim, arm: Arm) -> None:
         match claim.state:
@@ -328,6 +343,7 @@ class ClaimTable:
     def _forget(self, claim: Claim) -> None:
         del self.claims[claim.id]
         self._connected.pop(claim.id, None)
+        self._paces.pop(claim.id, None)
         self._forgotten[claim.id] = None
         while len(self._forgotten) > FORGOTTEN_MAX:
             del self._forgotten[next(iter(self._forgotten))]
@@ -381,6 +397,8 @@ class ClaimTable:
         paths = self._paths.get(claim.id)
         if paths is not None and isinstance(now.state, Granted):
             self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=paths))
+        if claim.id in self._paces:
+            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=self._paces[claim.id]))
         if now.release is not None and isinstance(now.state, Granted | Armed):
             self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=now.release))
 
@@ -466,7 +484,10 @@ class ClaimTable:
             case Pong(claim=claim_id, nonce=nonce):
                 self._say(TellStarter(claim=claim_id, nonce=nonce, message=event))
 
-    def _pass_on(self, event: StarterPinged | StarterTried | StarterPut | StarterGet) -> None:
+    def _pass_on(
+        self,
+        event: StarterPinged | StarterTried | StarterProgressed | StarterPut | StarterGet,
+    ) -> None:
         claim = self.claims.get(event.claim)
         if claim is None or not isinstance(claim.state, BOUND) or claim.state.nonce != event.nonce:
             return
@@ -475,6 +496,15 @@ class ClaimTable:
                 self._say(TellDaemon(message=Ping(claim=claim.id, nonce=nonce, sent_at=sent_at)))
             case StarterTried(problem=problem):
                 self._say(TellDaemon(message=PathsReport(claim=claim.id, problem=problem)))
+            case StarterProgressed():
+                progress = Progress(
+                    claim=claim.id,
+                    cycle=event.cycle,
+                    work=event.work,
+                    is_told=event.is_told,
+                    can_pace=event.can_pace,
+                )
+                self._say(TellDaemon(message=progress))
             case StarterPut(name=name, value=value, request=request, nonce=nonce):
                 if name not in claim.values:
                     values = {**claim.values, name: value}

@@ -64,7 +64,7 @@ def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
             return session.Beat(number=message.beat.number, sent_at=message.beat.sent_at)
         case "goodbye":
             return session.Goodbye(reason=message.goodbye.reason)
-        case "hold" | "try_paths" | "arm" | "release" | "stop" | "acknowledge":
+        case "hold" | "try_paths" | "arm" | "release" | "pace" | "stop" | "acknowledge":
             return _claim_order(kind, message)
         case "pong" | "kv_answer":
             is_pong = kind == "pong"
@@ -109,6 +109,8 @@ def _claim_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
             body = _arm(message.arm)
         case "release":
             body = _release(message.release)
+        case "pace":
+            body = _pace(message.pace)
         case "stop":
             body = values.Stop(claim=_claim(message.stop.claim))
         case _:
@@ -135,7 +137,14 @@ def _hold(hold: link_pb2.Hold) -> values.Hold:
         store_token=hold.store_token,
         is_preempting=hold.is_preempting,
         may_kill=hold.may_kill,
+        progress_s=_duration("progress_s", hold.progress_s, is_zero_allowed=True),
     )
+
+
+def _pace(pace: link_pb2.Pace) -> values.Pace:
+    if not 0 < pace.share <= 1:
+        raise SpecError(f"share = {pace.share}: allowed is more than 0, at most 1")
+    return values.Pace(claim=_claim(pace.claim), share=pace.share)
 
 
 def _program(program: link_pb2.Program) -> values.Program:
@@ -312,7 +321,7 @@ def _duration(name: str, value: float, *, is_zero_allowed: bool = False) -> floa
 # To the daemon -----------------------------------------------------------------------------------
 
 
-def encode(message: object, facts: Facts) -> link_pb2.FromAgent:
+def encode(message: object, facts: Facts) -> link_pb2.FromAgent:  # noqa: C901 - a line a kind
     """A message of the session or a report, as it goes over the wire."""
     match message:
         case session.Register():
@@ -330,6 +339,8 @@ def encode(message: object, facts: Facts) -> link_pb2.FromAgent:
         case values.PathsReport(claim=claim, problem=problem):
             paths = link_pb2.PathsReport(claim=claim, problem=problem)
             return link_pb2.FromAgent(paths=paths)
+        case values.Progress():
+            return link_pb2.FromAgent(progress=_progress(message))
         case values.Report() | values.Ping() | values.KvPut() | values.KvGet():
             return _claim_message(message)
         case (
@@ -389,6 +400,16 @@ def _log_chunk(chunk: LogChunk) -> link_pb2.LogChunk:
         offset=chunk.offset,
         is_over=chunk.is_over,
         error=chunk.error,
+    )
+
+
+def _progress(progress: values.Progress) -> link_pb2.ProgressReport:
+    return link_pb2.ProgressReport(
+        claim=progress.claim,
+        cycle=progress.cycle,
+        work=progress.work,
+        is_told=progress.is_told,
+        can_pace=progress.can_pace,
     )
 
 

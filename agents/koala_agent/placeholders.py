@@ -235,6 +235,7 @@ def specification(
         "run_lease_s": leases.run_lease_s,
         "kill_s": leases.kill_s,
         "no_barrier": hold.no_barrier,
+        "progress_s": hold.progress_s,
         "input": input_path,
         "bundle": values.bundle(claim.id, (itself,)),
         "shared": place.shared,

@@ -228,6 +228,7 @@ class Site:
                 values.TryPaths()
                 | values.Arm()
                 | values.Release()
+                | values.Pace()
                 | values.Stop()
                 | values.Pong()
                 | values.KvAnswer() as body

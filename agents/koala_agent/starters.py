@@ -34,6 +34,7 @@ from koala_agent.claim_events import (
     StarterLost,
     StarterPassed,
     StarterPinged,
+    StarterProgressed,
     StarterPut,
     StarterTried,
     ToStarter,
@@ -270,7 +271,7 @@ class Connection(asyncio.Protocol):
 # Messages ----------------------------------------------------------------------------------------
 
 
-def encode(message: ToStarter) -> Message:
+def encode(message: ToStarter) -> Message:  # noqa: C901 - a line a kind
     """A message to a starter, as it goes over the line."""
     match message:
         case Adopted(leases=leases):
@@ -305,6 +306,8 @@ def encode(message: ToStarter) -> Message:
         case values.Release(number=number, release_at=release_at):
             number_said = [number.epoch, number.counter]
             return {"kind": "release", "number": number_said, "release_at": release_at}
+        case values.Pace(share=share):
+            return {"kind": "pace", "share": share}
         case values.Stop():
             return {"kind": "stop"}
         case values.Pong(sent_at=sent_at, now=now):
@@ -326,6 +329,15 @@ def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
         case "tried":
             problem = _text(message, "problem", most=2000)
             return StarterTried(claim=claim, nonce=nonce, problem=problem)
+        case "progress":
+            return StarterProgressed(
+                claim=claim,
+                nonce=nonce,
+                cycle=_whole(message, "cycle"),
+                work=_number(message, "work"),
+                is_told=message.get("is_told") is True,
+                can_pace=message.get("can_pace") is True,
+            )
         case "passed":
             passed_at = _number(message, "passed_at")
             return StarterPassed(claim=claim, nonce=nonce, passed_at=passed_at)

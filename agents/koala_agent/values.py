@@ -144,6 +144,7 @@ class Hold:
     store_token: str = ""
     is_preempting: bool = False
     may_kill: bool = False
+    progress_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +187,14 @@ class Release:
     claim: ClaimId
     number: ArmNumber
     release_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The claim's program may run for this share of the time."""
+
+    claim: ClaimId
+    share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +270,18 @@ class PathsReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the claim's program is at the end of a cycle since its pass: processor-seconds, or
+    what it told. `can_pace`: its starter can slow it down."""
+
+    claim: ClaimId
+    cycle: int
+    work: float
+    is_told: bool
+    can_pace: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     """A starter asks whether it is still wanted."""
 
@@ -289,7 +310,7 @@ class KvGet:
     wait_s: float
 
 
-ToDaemon = Report | PathsReport | Ping | KvPut | KvGet
+ToDaemon = Report | PathsReport | Progress | Ping | KvPut | KvGet
 
 # What the agent is told at start and by Welcome -----------------------------------------------
 

@@ -111,6 +111,8 @@ def job_text(
         ("held", f"{processor_seconds(timeline['processor_wasted_s'])} before the start,"
                  f" {processor_seconds(timeline['processor_run_s'])} running"),
     ]  # fmt: skip
+    if job["progress"]:
+        facts += _progress(job["progress"])
     if job["claims_owed"]:
         facts.append(("owed", f"{job['claims_owed']} claims whose end the sites have not told yet"))
     lines = [f"{name:<10} {text}" for name, text in facts if text]
@@ -124,6 +126,29 @@ def job_text(
             *_story(job["story"], zone),
         ]
     )
+
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def _progress(progress: Document) -> list[tuple[str, str]]:
+    """How far apart the components are, now and over time."""
+    shares = ", ".join(f"{label} {share:.0%}" for label, share in progress["shares"].items())
+    allowed = progress["asynchrony_s"]
+    words = [
+        f"{progress['policy']}: skew {seconds(progress['skew_s'])},"
+        f" at most {seconds(progress['largest_skew_s'])}",
+        *([f"{seconds(allowed)} allowed"] if allowed is not None else []),
+        _counted(progress["corrections"], "correction"),
+        *([f"held back: {shares}"] if shares else []),
+    ]
+    points = progress["skews"]
+    largest = max(skew for _, skew in points) or 1.0
+    steps = len(BARS) - 1
+    bars = "".join(BARS[round(skew / largest * steps)] for _, skew in points[-64:])
+    since, until = points[-64:][0][0], points[-1][0]
+    over = f"{bars}  from {seconds(since)} to {seconds(until)}, highest {seconds(largest)}"
+    return [("progress", "; ".join(words)), ("skew", over)]
 
 
 def parts_text(parts: Sequence[Document], *, width: int | None = None) -> str:

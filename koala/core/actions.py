@@ -47,6 +47,7 @@ class ClaimProcessors:
     is_preempting: bool = False  # others are stopped for it, which may take `kill_s`
     inputs: tuple[TransferId, ...] = ()  # fetched files that the program reads
     local_input: FileName | None = None  # the replica of the site itself
+    progress_s: Seconds = 0.0  # between two reports of its progress; 0: none are wanted
     chunk: tuple[int, int] | None = (
         None  # offset and size in bytes, where the local replica is read in part
     )
@@ -117,6 +118,15 @@ class ReleaseClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PaceClaim:
+    """The component may run for this share of the time; the rest of it, its starter holds it."""
+
+    claim: ClaimId
+    site: SiteName
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopClaim:
     """Before the pass: do not pass; after it: end. Owed until the claim is Gone."""
 
@@ -181,6 +191,7 @@ Action: TypeAlias = (
     | TryPaths
     | ArmClaim
     | ReleaseClaim
+    | PaceClaim
     | StopClaim
     | AcknowledgeClaim
     | StartTransfer
@@ -192,13 +203,14 @@ Action: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """All that a site must know: claims held, with paths to try, released and to be stopped; copies
-    to fetch and to serve.
+    """All that a site must know: claims held, with paths to try, released, slowed down and to be
+    stopped; copies to fetch and to serve.
     """
 
     holds: tuple[ClaimProcessors, ...] = ()
     paths: tuple[TryPaths, ...] = ()
     releases: tuple[ReleaseClaim, ...] = ()
+    paces: tuple[PaceClaim, ...] = ()
     stops: tuple[StopClaim, ...] = ()
     fetches: tuple[StartTransfer, ...] = ()
     serves: tuple[StartTransfer, ...] = ()

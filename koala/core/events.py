@@ -13,6 +13,7 @@ from typing import TypeAlias
 from koala.core.grid import SiteFacts
 from koala.core.job import ArmNumber, ClaimEnd, JobSpec
 from koala.core.parameters import Parameters
+from koala.core.progress import MemberReport
 from koala.core.values import (
     ClaimId,
     FileName,
@@ -161,6 +162,18 @@ class PathsTried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReported:
+    """All components of an attempt that still run have told how far they are at the end of this
+    cycle, counted from their pass.
+    """
+
+    job: JobId
+    attempt: int
+    cycle: int
+    members: tuple[MemberReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimArmed:
     """The starter promised not to abort until D after its receipt of this Arm."""
 
@@ -234,6 +247,7 @@ Event: TypeAlias = (
     | ReplicaRemoved
     | ClaimGranted
     | PathsTried
+    | ProgressReported
     | ClaimArmed
     | ClaimPassed
     | ClaimGone
@@ -259,6 +273,7 @@ EVENTS: dict[str, type[Event]] = {
         ReplicaRemoved,
         ClaimGranted,
         PathsTried,
+        ProgressReported,
         ClaimArmed,
         ClaimPassed,
         ClaimGone,

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from koala.core.charges import Charge, Setback
+from koala.core.progress import Course
 from koala.core.values import (
     ClaimId,
     FileName,
@@ -111,6 +112,7 @@ class ComponentSpec:
     queue: str | None = None
     project: str | None = None
     output_files: tuple[str, ...] = ()
+    rate: float | None = None  # work a second that was agreed, for progress control
 
     @property
     def processes(self) -> int:
@@ -137,7 +139,14 @@ class JobSpec:
     retries: int = 0
     rerun: bool = True
     progress: str | None = None
+    asynchrony_s: Seconds | None = None
+    deviation_s: Seconds | None = None
     connect: tuple[TcpPath, ...] = ()
+
+    @property
+    def is_controlled(self) -> bool:
+        """Its components are kept together while they run."""
+        return self.progress not in (None, "free")
 
     def deadline_at(self, submitted_at: Instant) -> Instant | None:
         """D of a job submitted then."""
@@ -494,6 +503,7 @@ class Job:
     story: list[tuple[Instant, str]] = field(default_factory=list)
     charges: list[Charge] = field(default_factory=list)  # of claims that are over
     setbacks: list[Setback] = field(default_factory=list)
+    course: Course | None = None  # of the newest attempt whose progress was controlled
     largest: int = field(init=False)  # of the spec, kept because scans of long queues ask for them
     processors: int = field(init=False)
     needed: int = field(init=False)

@@ -60,6 +60,8 @@ class Parameters:
     kill_s: Seconds = 5.0
     pause_max_s: Seconds = 5.0
     clock_rate_error: float = 0.001  # rho
+    # run (SQ 4)
+    progress_cycle_s: Seconds = 0.25  # between two reports of a component's progress
     # faults (KOALA 3.4)
     consecutive_errors_max: int = 3
     probe_after_s: Seconds = 600.0  # inf: only by an administrator's word
@@ -145,6 +147,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "kill_s": (0.0, 3600.0),
     "pause_max_s": (0.0, 3600.0),
     "clock_rate_error": (0.0, 0.1),
+    "progress_cycle_s": (0.05, 3600.0),
     "consecutive_errors_max": (1, 1_000_000),
     "probe_after_s": (0.0, FOREVER),
 }

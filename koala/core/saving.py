@@ -19,7 +19,18 @@ from collections import deque
 from enum import Enum
 from typing import Any, TypeAlias
 
-from koala.core import budget, charges, files, grid, job, parameters, queues, timers, values
+from koala.core import (
+    budget,
+    charges,
+    files,
+    grid,
+    job,
+    parameters,
+    progress,
+    queues,
+    timers,
+    values,
+)
 from koala.core.parameters import Parameters
 from koala.core.queueing import ROUNDS, SCANS, TURNS
 from koala.core.rounds import Rounds
@@ -36,7 +47,7 @@ Plain: TypeAlias = Any
 
 _MODULES = {
     module.__name__: module
-    for module in (budget, charges, files, grid, job, parameters, queues, timers, values)
+    for module in (budget, charges, files, grid, job, parameters, progress, queues, timers, values)
 }
 """Where the classes are of which a state is made."""
 _PACKAGE = "koala.core."

@@ -21,6 +21,7 @@ from koala.core.ending import admit, await_try, distrust, on_cancel, on_missed
 from koala.core.grid import SiteFacts
 from koala.core.job import Claiming, Job, Starting
 from koala.core.losing import on_fenced, on_gone
+from koala.core.pacing import on_progress
 from koala.core.parameters import Parameters
 from koala.core.placing import on_try_due
 from koala.core.queueing import SCANS, TURNS, adopt_discipline, on_scan_due, on_submitted
@@ -78,7 +79,10 @@ class Scheduler(State):
     def _handle(self, event: ev.Event, now: Instant, answers: list[Any] | None) -> list[Action]:
         self.recorder.begin(answers)
         self.actions = []
+        self.is_changed = True
         self._dispatch(event, now)
+        if not self.is_changed:
+            return self.actions
         if (self.is_scan_asked or self.is_paced) and not self.is_scan_set:
             self.is_scan_set = True
             pause_s = self.parameters.scan_interval_s if self.is_paced else 0.0
@@ -99,6 +103,8 @@ class Scheduler(State):
                 on_granted(self, event, now)
             case ev.PathsTried():
                 on_paths_tried(self, event, now)
+            case ev.ProgressReported():
+                on_progress(self, event, now)
             case ev.ClaimArmed():
                 on_armed(self, event, now)
             case ev.ClaimPassed():

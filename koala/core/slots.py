@@ -8,8 +8,8 @@ policy since.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from koala.core.grid import (
@@ -20,6 +20,7 @@ from koala.core.grid import (
     PlacementRequest,
     Unplaceable,
 )
+from koala.core.progress import Correction, ProgressQuestion
 from koala.core.values import FileName, Instant, JobId, Priority, Seconds, SiteName, UserName
 from koala.core.visiting import Discipline
 
@@ -101,6 +102,7 @@ class ClaimPlan:
 
 PlacementPolicy: TypeAlias = Callable[[PlacementRequest, GridView], Placement | Unplaceable]
 ClaimingPolicy: TypeAlias = Callable[[ClaimQuestion, GridView, PlacementPolicy], ClaimPlan]
+ProgressPolicy: TypeAlias = Callable[[ProgressQuestion], tuple[Correction, ...]]
 TurnPolicy: TypeAlias = Callable[[int, int], Priority]
 """Which queue the n-th scan (from 0) visits, given S."""
 
@@ -125,6 +127,9 @@ class Policies:
     claim: ClaimingPolicy
     claim_timed: ClaimingPolicy  # of jobs with a deadline
     queueing: QueueingPolicy
+    progress: Mapping[str, ProgressPolicy] = field(default_factory=dict)
+    """By the name, in lower case, that a job gives; others' components run freely."""
+    progress_default: str = "free"  # of jobs that give none
 
 
 # --- recorded answers ---
@@ -143,7 +148,7 @@ NO_POLICIES = Policies(
 )
 """Those of a replay, which has all answers."""
 
-Answer: TypeAlias = Placement | ClaimPlan | str | None
+Answer: TypeAlias = Placement | ClaimPlan | tuple[Correction, ...] | str | None
 """None stands for Unplaceable: the reason is for people and is worked out anew when they ask. A
 word is the name of a queue, whose turn it is, or of a discipline."""
 
@@ -196,6 +201,8 @@ def _to_plain(answer: Answer) -> list[Any] | str | None:
             return str(answer)
         case Placement():
             return ["placement", _rows(answer.assignments)]
+        case tuple():
+            return ["progress", [[one.component, one.weight] for one in answer]]
         case ClaimPlan():
             return [
                 "plan",
@@ -215,6 +222,8 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
         return plain
     if plain[0] == "placement":
         return Placement(assignments=_assignments(plain[1]))
+    if plain[0] == "progress":
+        return tuple(Correction(component=index, weight=weight) for index, weight in plain[1])
     _, fraction, claims, moves, preempting, victims, *more = plain
     return ClaimPlan(
         fraction=fraction,

@@ -79,8 +79,26 @@ def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
         "timeline": timeline(job),
         "deadline": _deadline(state, job),
         "parts": [_part(state, job, index) for index in range(len(job.spec.components))],
+        "progress": _progress(job),
         "claims_owed": owed,
         "story": [[at, text] for at, text in job.story],
+    }
+
+
+def _progress(job: Job) -> dict[str, Any] | None:
+    """How the components of a controlled job have advanced; None: not controlled, or not yet."""
+    course = job.course
+    if course is None:
+        return None
+    return {
+        "policy": course.policy,
+        "asynchrony_s": job.spec.asynchrony_s,
+        "deviation_s": job.spec.deviation_s,
+        "skew_s": course.points[-1][1],
+        "largest_skew_s": course.largest_s,
+        "corrections": course.corrections,
+        "shares": {job.spec.label(index): share for index, share in course.shares.items()},
+        "skews": [list(point) for point in course.points],
     }
 
 
@@ -273,6 +291,8 @@ def digest(state: State) -> str:
             for part in picture["parts"]:
                 if not part["mips"]:  # as in journals of older daemons
                     del part["mips"], part["booked_bps"]
+            if picture["progress"] is None:  # as in journals that are older than this
+                del picture["progress"]
             live.append([picture, job.phase.since if isinstance(job.phase, Running) else None])
     whole = {
         "epoch": state.epoch,

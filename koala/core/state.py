@@ -72,6 +72,7 @@ class State:
         self.timers = Timers()
         self.recorder = Recorder()
         self.actions: list[Action] = []  # of the event that is being handled
+        self.is_changed = True  # by it; one that changed nothing need not be in a journal
         self.is_scan_asked = False
         self.is_scan_set = False
         self.is_grid_changed = False  # since the last scan, in a way that may let a job be placed

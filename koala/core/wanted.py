@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koala.core.actions import (
     ClaimProcessors,
+    PaceClaim,
     PathTarget,
     ReleaseClaim,
     StartTransfer,
@@ -20,6 +21,7 @@ from koala.core.job import (
     InputMode,
     StartType,
 )
+from koala.core.pacing import paces
 from koala.core.paths import paths_of
 from koala.core.state import State
 from koala.core.values import (
@@ -35,6 +37,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
     holds: list[ClaimProcessors] = []
     paths: list[TryPaths] = []
     releases: list[ReleaseClaim] = []
+    paced: list[PaceClaim] = []
     stops: list[StopClaim] = []
     for claim in state.ledger.values():
         if claim.site != site:
@@ -43,6 +46,9 @@ def wanted(state: State, site: SiteName) -> Wanted:
             stops.append(StopClaim(claim=claim.id, site=site))
             continue
         holds.append(hold(state, claim))
+        share = paces(state.jobs[claim.job]).get(claim.component)
+        if share is not None:
+            paced.append(PaceClaim(claim=claim.id, site=site, share=share))
         attempt = state.jobs[claim.job].attempt
         if claim.start_type is StartType.NONE or attempt is None:
             continue
@@ -55,6 +61,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
         holds=tuple(holds),
         paths=tuple(paths),
         releases=tuple(releases),
+        paces=tuple(paced),
         stops=tuple(stops),
         fetches=tuple(start_transfer(t) for t in transfers if t.target == site),
         serves=tuple(start_transfer(t) for t in transfers if t.source == site and not t.is_done),
@@ -80,6 +87,9 @@ def hold(state: State, claim: Claim) -> ClaimProcessors:
         start_type=claim.start_type,
         component=job.spec.components[claim.component],
         label=job.spec.label(claim.component),
+        progress_s=state.parameters.progress_cycle_s
+        if job.spec.is_controlled and claim.start_type is not StartType.NONE
+        else 0.0,
         inputs=(member.transfer,) if member.transfer is not None else (),
         local_input=file.name if file is not None and is_local else None,
         chunk=part_of_file(state, job, claim.component)

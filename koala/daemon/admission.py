@@ -9,6 +9,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from koala.core.grid import (
@@ -32,7 +33,7 @@ def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserNam
 
     A SpecError is left to what is wrong on every grid: the description, not this daemon's sites.
     """
-    _check_not_yet(spec)
+    _check_progress(spec, scheduler)
     _check_hold(spec, scheduler)
     _check_file(spec, scheduler)
     sites = {name: site for name, site in scheduler.sites.items() if site.facts.admits(spec.owner)}
@@ -134,14 +135,18 @@ def _honoured(
     return {honoured for site in sites if site for honoured in site.facts.honours}
 
 
-def _check_not_yet(spec: JobSpec) -> None:
-    """What is read and nothing acts on (`Treatment.LATER`) must not seem to count."""
-    wanted = {
-        "progress": spec.progress,
-    }
-    for name, value in wanted.items():
-        if value:
-            raise SpecError(f"{name} is refused: it is not there yet; submit the job without it")
+def with_progress(spec: JobSpec, scheduler: Scheduler) -> JobSpec:
+    """The job with the progress policy that counts for those that name none."""
+    default = scheduler.policies.progress_default
+    if spec.progress is not None or default == "free":
+        return spec
+    return replace(spec, progress=default)
+
+
+def _check_progress(spec: JobSpec, scheduler: Scheduler) -> None:
+    known = scheduler.policies.progress
+    if spec.progress is not None and spec.progress not in known:
+        raise SpecError(f"progress = {spec.progress}: allowed are {', '.join(known)}")
 
 
 def check_deadline(spec: JobSpec, now: Instant) -> None:

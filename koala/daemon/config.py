@@ -7,7 +7,7 @@ in use:
     [daemon]        listen, agents, plain, certificate_days, state_dir, spool, open, log_level,
                     beat_s, silence_s, low_disk_mb, ballast_mb
     [parameters]    any of koala.core.parameters, by name
-    [policies]      placement, claiming, deadlines, queueing: names of policies
+    [policies]      placement, claiming, deadlines, queueing, progress: names of policies
     [sites.NAME]    owner; when any is listed, only these may register unless daemon.open is true
     [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed;
                     bookable.FROM.TO: what of them placement policies may book
@@ -77,6 +77,7 @@ class PoliciesTable(Table, frozen=True):
     claiming: str = "ICP"
     deadlines: str = "RPP"
     queueing: str = "koala"
+    progress: str = "free"
 
 
 class SiteTable(Table, frozen=True):

@@ -17,6 +17,7 @@ from koala.core.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
+    PaceClaim,
     PublishOutputs,
     ReleaseClaim,
     StartTransfer,
@@ -62,6 +63,8 @@ class Effects:
                 self._send(action.site, codec.arm(action))
             case ReleaseClaim():
                 self._send(action.site, codec.release(action))
+            case PaceClaim():
+                self._send(action.site, codec.pace(action))
             case StopClaim():
                 self._send(action.site, codec.stop(action.claim))
             case AcknowledgeClaim():
@@ -83,6 +86,7 @@ class Effects:
         yield from map(self.hold, wanted.holds)
         yield from map(codec.try_paths, wanted.paths)
         yield from map(codec.release, wanted.releases)
+        yield from map(codec.pace, wanted.paces)
         yield from (codec.stop(action.claim) for action in wanted.stops)
         yield from map(self.fetch, wanted.fetches)
         yield from map(self.serve, wanted.serves)

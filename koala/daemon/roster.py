@@ -19,6 +19,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.values import Seconds, SiteName, UserName
 from koala.daemon import reports
 from koala.daemon.clock import Clock
+from koala.daemon.progress import Gathering
 from koala.daemon.records import Mark
 from koala.daemon.session import (
     End,
@@ -36,7 +37,7 @@ from koala.daemon.session import (
 from koala.daemon.turns import Turn, Turns
 from koala.errors import KoalaError, SpecError
 from koala.wire import codec
-from koala.wire.codec import ClaimNews, Registration, SiteMark, SiteNews
+from koala.wire.codec import ClaimNews, ProgressNews, Registration, SiteMark, SiteNews
 from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 1_000
@@ -107,6 +108,7 @@ class Roster:
         self._timing = timing
         self._links: Links | None = None
         self._connections: dict[int, Connection] = {}
+        self._gathering = Gathering()
         self._count = 0
         self._closed_for: str | None = None
 
@@ -301,6 +303,11 @@ class Roster:
             is_known = not isinstance(news, ClaimNews) or news.claim in turn.scheduler.ledger
             if isinstance(news, ClaimNews) and reports.is_foreign(news, site, turn.scheduler):
                 log.warning("claim.foreign", site=site, claim=news.claim)
+            if isinstance(news, ProgressNews):
+                reported = self._gathering.take(news, site, turn.scheduler)
+                if reported is not None:
+                    turn.tell(reported)
+                return is_known
             rtt_s = connection.told_rtt_s
             for event in reports.of_news(news, site, turn.scheduler, rtt_s=rtt_s):
                 turn.tell(event)

@@ -34,7 +34,13 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, sites_picture, summary, whole_picture
 from koala.core.values import JobId, SiteName, UserName
 from koala.daemon.access import Caller, caller_of_call
-from koala.daemon.admission import at_queue, check, check_deadline, warnings
+from koala.daemon.admission import (
+    at_queue,
+    check,
+    check_deadline,
+    warnings,
+    with_progress,
+)
 from koala.daemon.disk import Disk
 from koala.daemon.enrolling import Registrar
 from koala.daemon.gate import abort
@@ -231,7 +237,8 @@ class Service(KoalaServicer):
                 return pb.Submitted(warnings=told)
             self._disk.require_room()
             job = turn.new_job()
-            turn.tell(JobSubmitted(job=job, spec=reading.spec, key=key, digest=digest))
+            spec = with_progress(reading.spec, turn.scheduler)
+            turn.tell(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
             return pb.Submitted(job=job, warnings=told)
         except KoalaError as error:
             return submitted_error(error)

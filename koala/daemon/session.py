@@ -34,6 +34,7 @@ from koala.wire.codec import (
     News,
     PathsNews,
     Ping,
+    ProgressNews,
     Registration,
     SiteMark,
     SiteNews,
@@ -45,7 +46,16 @@ INVENTORY_MAX = 1_000_000
 RTT_WEIGHT = 0.3  # of the newest beat in the estimate
 
 Tidings: TypeAlias = (
-    ClaimNews | PathsNews | SiteNews | TransferNews | FileNews | KvPut | KvGet | Ping | LogPart
+    ClaimNews
+    | PathsNews
+    | ProgressNews
+    | SiteNews
+    | TransferNews
+    | FileNews
+    | KvPut
+    | KvGet
+    | Ping
+    | LogPart
 )
 """What an agent may say in an inventory and afterwards."""
 

@@ -288,6 +288,9 @@ class Turns:
 
     def _handle(self, event: Event, now: Instant) -> None:
         actions = self._scheduler.handle(event, now)
+        if not self._scheduler.is_changed:
+            assert not actions, f"{event} changed nothing, and {actions} came of it"
+            return
         self._seq += 1
         answers = self._scheduler.answers
         self._records.append(Record(seq=self._seq, at=now, event=event, answers=answers))

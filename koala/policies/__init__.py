@@ -7,10 +7,11 @@ instance `placement.my-policy`; it loads the function itself.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from koala.core.slots import Policies, QueueingPolicy, Scans
+from koala.core.slots import Policies, ProgressPolicy, QueueingPolicy, Scans
 from koala.core.visiting import Discipline
 from koala.errors import ConfigError
 from koala.policies.claiming.incremental import incremental
@@ -18,6 +19,8 @@ from koala.policies.claiming.repeated import repeated
 from koala.policies.placement.close_to_files import close_to_files
 from koala.policies.placement.hints import no_network, prefer_local, service
 from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
+from koala.policies.progress.free import free
+from koala.policies.progress.synchronous import synchronous, synchronous_as_printed
 from koala.policies.queueing.koala import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
@@ -34,6 +37,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     },
     "claiming": {"ICP": incremental, "RPP": repeated},
     "deadlines": {"RPP": repeated},
+    "progress": {"free": free, "SQ": synchronous, "SQ-printed": synchronous_as_printed},
     "queueing": {"koala": turn, **DISCIPLINES},
 }
 
@@ -69,6 +73,7 @@ def chosen(
     claiming: str = "ICP",
     deadlines: str = "RPP",
     queueing: str = "koala",
+    progress: str = "free",
 ) -> Policies:
     """The policies with these names."""
     return Policies(
@@ -76,7 +81,22 @@ def chosen(
         claim=named("claiming", claiming),
         claim_timed=named("deadlines", deadlines),
         queueing=_queueing(queueing),
+        progress=_progress(progress),
+        progress_default=progress.lower(),
     )
+
+
+def _progress(default: str) -> dict[str, ProgressPolicy]:
+    """All that jobs may name, the default among them; in any case, as words of job descriptions."""
+    known = {name.lower(): policy for name, policy in BUILT_IN["progress"].items()}
+    for point in entry_points(group=GROUP):
+        slot, _, name = point.name.partition(".")
+        if slot == "progress" and name.lower() not in known:
+            with suppress(ConfigError):  # jobs that name it are refused; others need it not
+                known[name.lower()] = named(slot, name)
+    if default.lower() not in known:
+        named("progress", default)  # says what there is
+    return known
 
 
 def _queueing(name: str) -> QueueingPolicy:

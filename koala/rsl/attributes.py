@@ -15,11 +15,10 @@ from koala.rsl.evaluation import canonical_name, nearest
 
 class Treatment(StrEnum):
     """What happens to an attribute: it counts, it is skipped with a warning, it is an error; or it
-    is read, and handed to the site, or a daemon refuses the job because nothing acts on it yet."""
+    is handed to the site."""
 
     HONOURED = "honoured"
     HANDED = "handed to the site"
-    LATER = "refused at submission, for now"
     IGNORED = "ignored, with a warning"
     REFUSED = "refused"
 
@@ -148,6 +147,13 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "files in the component's working directory to bring back: relative paths without `..`",
         "Koala",
     ),
+    _honoured(
+        "rate",
+        "number",
+        "work a second that was agreed, for `progress`: processor-seconds (default: count), or what"
+        " the program tells in the file $KOALA_PROGRESS (default: 1)",
+        "Koala",
+    ),
     _of_job("priority", "high or low", "importance relative to other jobs (default: low)"),
     _of_job(
         "inputFile",
@@ -172,7 +178,22 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _of_job("quorum", "integer", "start with so many components, 1 to all"),
     _of_job("retry", "integer", "times that a failed job goes back to its queue, 0 to 1000"),
     _of_job("rerun", "yes or no", "may be placed again after it has started (default: yes)"),
-    _of_job("progress", "string", "name of the progress control", Treatment.LATER),
+    _of_job(
+        "progress",
+        "free or sq",
+        "whether the components are kept together while they run; or another progress policy of the"
+        " daemon (default: as it is configured, free)",
+    ),
+    _of_job(
+        "asynchrony",
+        "seconds",
+        "how far apart the components' progress may be under `progress` (default: 1)",
+    ),
+    _of_job(
+        "deviation",
+        "seconds",
+        "how far their mean may be from the time they have run (default: any)",
+    ),
     _of_job(
         "connect",
         "(all PORT) or (FROM TO PORT) ...",

@@ -139,6 +139,11 @@ def amount(given: Given) -> float:
     return float(literal.text)
 
 
+def amount_text(value: float) -> str:
+    """The decimal number that reads back as this value."""
+    return f"{Decimal(repr(float(value))):f}"
+
+
 def word(given: Given) -> str:
     """A name without white space that does not look like an option of a command."""
     literal = string(given)

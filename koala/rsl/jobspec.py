@@ -231,7 +231,7 @@ class _JobReader:
                 message = f"{attribute.name} is ignored: {attribute.note}"
                 self._warn(attribute.name, message, relation)
                 return None
-            case Treatment.HONOURED | Treatment.HANDED | Treatment.LATER:
+            case Treatment.HONOURED | Treatment.HANDED:
                 return attribute
 
     def _keep_for_job(self, name: str, relation: Relation) -> None:

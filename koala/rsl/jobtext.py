@@ -10,7 +10,7 @@ from decimal import Decimal
 from koala.core.job import ComponentSpec, Deadline, InputMode, JobSpec, JobType, StartType
 from koala.core.values import Priority, Seconds, UserName
 from koala.errors import SpecError
-from koala.rsl.fields import minutes_text
+from koala.rsl.fields import amount_text, minutes_text
 from koala.rsl.jobspec import read_job
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Value
 from koala.rsl.unparse import unparse
@@ -58,6 +58,8 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
         ("retry", _number(spec.retries or None)),
         ("rerun", None if spec.rerun else "no"),
         ("progress", spec.progress),
+        ("asynchrony", _amount(spec.asynchrony_s)),
+        ("deviation", _amount(spec.deviation_s)),
     ]
     relations = [_relation(name, [text]) for name, text in single if text is not None]
     if spec.input_file is not None:
@@ -96,6 +98,7 @@ def _component_relations(spec: ComponentSpec) -> list[Relation]:
         ("maxMemory", _number(spec.memory_max_mb)),
         ("queue", spec.queue),
         ("project", spec.project),
+        ("rate", _amount(spec.rate)),
     ]
     relations = [_relation(name, [text]) for name, text in single if text is not None]
     for name, values in (
@@ -117,6 +120,10 @@ def _value(value: str | tuple[str, ...]) -> Value:
     if isinstance(value, str):
         return Literal(text=value)
     return Sequence(values=tuple(Literal(text=text) for text in value))
+
+
+def _amount(value: float | None) -> str | None:
+    return None if value is None else amount_text(value)
 
 
 def _number(number: int | None) -> str | None:

@@ -66,6 +66,7 @@ COMPONENT_READERS: dict[str, Callable[[ComponentSpec, Given], ComponentSpec]] = 
     "subjobstarttype": lambda spec, given: replace(
         spec, start_type=fields.choice(given, _START_TYPES)
     ),
+    "rate": lambda spec, given: replace(spec, rate=fields.amount(given)),
     "outputfile": lambda spec, given: replace(spec, output_files=fields.output_files(given)),
 }
 
@@ -86,6 +87,8 @@ JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
     ),
     "rerun": lambda spec, given: replace(spec, rerun=fields.is_yes(given)),
     "progress": lambda spec, given: replace(spec, progress=fields.word(given).lower()),
+    "asynchrony": lambda spec, given: replace(spec, asynchrony_s=fields.amount(given)),
+    "deviation": lambda spec, given: replace(spec, deviation_s=fields.amount(given)),
     "connect": lambda spec, given: replace(spec, connect=fields.connect(given)),
 }
 

@@ -109,6 +109,17 @@ class PathsNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressNews:
+    """How far a claim's program is at the end of a cycle."""
+
+    claim: ClaimId
+    cycle: int
+    work: float
+    is_told: bool
+    can_pace: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteNews:
     """The site's figures; they include all asks up to number `through`."""
 
@@ -200,6 +211,7 @@ News: TypeAlias = (
     | InventoryEnd
     | ClaimNews
     | PathsNews
+    | ProgressNews
     | SiteNews
     | BeatEcho
     | Ping
@@ -335,6 +347,20 @@ def _paths_news(message: pb.FromAgent) -> PathsNews:
     return PathsNews(claim=_claim(report.claim), problem=report.problem[:REASON_MAX])
 
 
+def _progress_news(message: pb.FromAgent) -> ProgressNews:
+    report = message.progress
+    work = _finite("work", report.work)
+    if work < 0:
+        raise SpecError(f"work = {work} of claim {report.claim!r}: allowed is 0 or more")
+    return ProgressNews(
+        claim=_claim(report.claim),
+        cycle=_count("cycle", report.cycle),
+        work=work,
+        is_told=report.is_told,
+        can_pace=report.can_pace,
+    )
+
+
 def _site_news(message: pb.FromAgent) -> SiteNews:
     report = message.site
     return SiteNews(
@@ -408,6 +434,7 @@ _READERS: dict[str, Callable[[pb.FromAgent], News | None]] = {
     "inventory_end": lambda message: InventoryEnd(),
     "claim": _claim_news,
     "paths": _paths_news,
+    "progress": _progress_news,
     "site": _site_news,
     "beat": lambda message: BeatEcho(number=message.beat.number),
     "ping": _ping,
@@ -438,6 +465,7 @@ def hold(action: ac.ClaimProcessors, *, store_token: str = "") -> pb.ToAgent:
         store_token=store_token,
         is_preempting=action.is_preempting,
         may_kill=action.may_kill,
+        progress_s=action.progress_s,
     )
     if action.chunk is not None:
         message.chunk_offset, message.chunk_bytes = action.chunk
@@ -522,6 +550,11 @@ def release(action: ac.ReleaseClaim) -> pb.ToAgent:
             claim=action.claim, number=_number(action.number), release_at=action.release_at
         )
     )
+
+
+def pace(action: ac.PaceClaim) -> pb.ToAgent:
+    """The share of the time that the claim's program may run."""
+    return pb.ToAgent(pace=pb.Pace(claim=action.claim, share=action.share))
 
 
 def stop(claim: ClaimId) -> pb.ToAgent:

@@ -30,6 +30,7 @@ from koala_agent.values import (
     Ping,
     Pong,
     Program,
+    Progress,
     Release,
     Report,
     ReportState,
@@ -106,6 +107,7 @@ class Daemon:
     is_acknowledging: bool = True
     tried: list[str] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
     waiting: list[KvGet] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -124,6 +126,8 @@ class Daemon:
                 is_same = self.values.setdefault(name, value) == value
                 error = "" if is_same else f"{name!r} has another value"
                 self.send(KvAnswer(claim=claim, request=request, ok=is_same, error=error))
+            case Progress():
+                self.progress.append(message)
             case PathsReport(problem=problem):
                 self.tried.append(problem)
             case KvGet():

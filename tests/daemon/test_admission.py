@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from koala.core.job import ComponentSpec, Deadline, InputFile, JobSpec, StartTyp
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import FileName, SiteName, UserName
-from koala.daemon.admission import at_queue, check, check_deadline, warnings
+from koala.daemon.admission import at_queue, check, check_deadline, warnings, with_progress
 from koala.errors import RejectedError, SpecError
 from koala.policies import chosen
 
@@ -113,15 +112,20 @@ def test_an_unknown_file_needs_its_size() -> None:
     check(job(part(1), file=InputFile(name=FileName("big"))), scheduler, NOBODY_LISTED)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("progress", "sq"),
-    ],
-)
-def test_what_nothing_acts_on_yet_is_refused_and_never_ignored(name: str, value: Any) -> None:
-    with pytest.raises(SpecError, match=f"{name} is refused: it is not there yet"):
-        check(replace(job(part(1)), **{name: value}), grid(delft=8), NOBODY_LISTED)
+def test_an_unknown_progress_policy_is_refused_with_those_that_there_are() -> None:
+    for name in (None, "free", "sq"):
+        check(replace(job(part(1)), progress=name), grid(delft=8), NOBODY_LISTED)
+    with pytest.raises(SpecError, match="progress = qs: allowed are free, sq, sq-printed"):
+        check(replace(job(part(1)), progress="qs"), grid(delft=8), NOBODY_LISTED)
+
+
+def test_the_configured_progress_policy_is_that_of_jobs_that_name_none() -> None:
+    scheduler = grid(delft=8)
+    assert with_progress(job(part(1)), scheduler).progress is None
+    scheduler.policies = chosen(progress="SQ")
+    assert with_progress(job(part(1)), scheduler).progress == "sq"
+    free = replace(job(part(1)), progress="free")
+    assert with_progress(free, scheduler).progress == "free"
 
 
 def test_a_deadline_that_is_past_is_refused_with_the_instant_from_which_on_it_is_not() -> None:

@@ -98,7 +98,8 @@ class Script:
 
     def _handle(self, event: ev.Event) -> None:
         actions = self.scheduler.handle(event, self.now)
-        self.journal.append((event, self.now, json.dumps(self.scheduler.answers)))
+        if self.scheduler.is_changed:  # as the pump does
+            self.journal.append((event, self.now, json.dumps(self.scheduler.answers)))
         check(self.scheduler, self.now)
         self.said.extend(action for action in actions if isinstance(action, Announce))
         self.open.extend(

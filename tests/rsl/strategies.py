@@ -96,6 +96,9 @@ _output_files = st.lists(
 _minutes = st.none() | st.integers(1, 5_256_000).map(lambda minutes: minutes * 60.0)
 
 
+_amounts = st.floats(1e-6, 1e15)
+
+
 @st.composite
 def components(draw: st.DrawFn) -> ComponentSpec:
     """A component that can be written."""
@@ -121,6 +124,7 @@ def components(draw: st.DrawFn) -> ComponentSpec:
         queue=draw(st.none() | _words),
         project=draw(st.none() | _words),
         output_files=draw(_output_files),
+        rate=draw(st.none() | _amounts),
     )
 
 
@@ -181,5 +185,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         retries=draw(st.integers(0, 1000)),
         rerun=draw(st.booleans()),
         progress=draw(st.sampled_from([None, "free", "sq"])),
+        asynchrony_s=draw(st.none() | _amounts),
+        deviation_s=draw(st.none() | _amounts),
         connect=draw(_tcp_paths(labels)) if has_barrier and len(parts) > 1 else (),
     )

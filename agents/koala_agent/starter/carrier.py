@@ -10,13 +10,16 @@ from koala_agent.starter.events import (
     QUESTION_BITS,
     Answer,
     ClosePaths,
+    Continue,
     Deliver,
     Delivered,
     Dial,
     Exit,
     Fork,
+    Halt,
     Looked,
     MachineLost,
+    Measure,
     Open,
     Opened,
     Prepare,
@@ -150,6 +153,12 @@ class Carrier(Driver):
             return self._open(action.not_after)
         elif isinstance(action, Signal):
             self._signal(action.number)
+        elif isinstance(action, Measure):
+            return [*self._ground.reap(), self._ground.gauge.measure()]
+        elif isinstance(action, Halt):
+            self._ground.gauge.halt()
+        elif isinstance(action, Continue):
+            self._ground.gauge.let_run()
         elif isinstance(action, Deliver):
             log("nothing is left; what was written goes to the agent")
             if self._nodes is not None:
@@ -238,6 +247,7 @@ def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings
         kill_s=to_number(spec, "kill_s"),
         wall_time_s=to_number(spec, "wall_time_s"),
         delivers=not spec["shared"],
+        progress_s=to_number(spec, "progress_s"),
         no_barrier=bool(spec["no_barrier"]),
     )
 

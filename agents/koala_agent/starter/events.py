@@ -35,6 +35,7 @@ class Settings:
     run_lease_s: float
     kill_s: float
     wall_time_s: float = 0.0
+    progress_s: float = 0.0
     no_barrier: bool = False
     hosts: tuple[tuple[str, int], ...] = ()
     ranks: int = 0
@@ -156,6 +157,15 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How far the program is: processor-seconds, or what it told (`is_told`)."""
+
+    work: float
+    is_told: bool
+    can_pace: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tried:
     """The TCP paths were tried: what is in the way, empty when all are open."""
 
@@ -252,6 +262,21 @@ class Deliver:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measure:
+    """Answer Measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halt:
+    """Stop the program for a moment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continue:
+    """Let the program run again."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WriteEnd:
     """Write the end down, durably."""
 
@@ -326,11 +351,11 @@ if TYPE_CHECKING:
     Event: TypeAlias = (
         "Connected | Disconnected | Received | Ready | Unexecutable | ProcessEnded | RankEnded"
         " | MachineLost | Opened | OpenedEverywhere | TooLate | SiteSignalled | Looked | Asked"
-        " | Tried | Delivered | Woken"
+        " | Measured | Tried | Delivered | Woken"
     )
     Action: TypeAlias = (
         "Dial | Send | Begin | Fork | Prepare | TryPaths | ClosePaths | Open | Signal | Look"
-        " | Deliver | WriteEnd | Answer | Exit"
+        " | Deliver | Measure | Halt | Continue | WriteEnd | Answer | Exit"
     )
 
 

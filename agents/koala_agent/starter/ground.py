@@ -21,6 +21,7 @@ from koala_agent.starter.events import (
     Woken,
 )
 from koala_agent.starter.exchange import Exchange
+from koala_agent.starter.gauge import Gauge
 from koala_agent.starter.line import Watch
 from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_texts
 from koala_agent.starter.processes import PAUSE_SIGNALS, SITE_SIGNALS, Processes
@@ -145,6 +146,7 @@ class Ground:
     ) -> None:
         self.program = program
         self.processes = Processes(program, nonce)
+        self.gauge = Gauge(program, self.processes)
         self.exchange: Exchange | None = None
         self._nonce = nonce
         self._watch = watch

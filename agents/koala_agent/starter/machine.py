@@ -40,6 +40,7 @@ from koala_agent.starter.events import (
     Look,
     Looked,
     MachineLost,
+    Measured,
     Open,
     Opened,
     OpenedEverywhere,
@@ -62,6 +63,7 @@ from koala_agent.starter.events import (
     to_arm_number,
     to_try_paths,
 )
+from koala_agent.starter.pacing import Pacing
 from koala_agent.starter.plain import to_number
 
 TYPE_CHECKING = False
@@ -71,6 +73,8 @@ if TYPE_CHECKING:
 PING_MAX_S = 60.0
 """The longest time between two pings, whatever the lease."""
 PINGS_A_LEASE = 8
+ALONE_PINGS = 3
+"""After so many unanswered pings a program that is slowed down runs freely again."""
 BURST = 5
 """Pings one after the other when it is adopted, to measure the daemon's clock."""
 DIAL_MIN_S, DIAL_MAX_S = 0.1, 2.0
@@ -124,7 +128,7 @@ class StarterMachine:
         self._is_connected = False
         self._dial_at = now
         self._failures = 0
-        self._ping_at = now
+        self._pinged_at = self._ping_at = now
         self._burst = 0
         self._promised_until: float | None = None
         self._is_listening = False
@@ -143,6 +147,7 @@ class StarterMachine:
         self._end: dict[str, object] | None = None
         self._ended_at = now
         self._questions: dict[int, _Question] = {}
+        self._pacing = Pacing(settings.progress_s)
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """What to do about it, in order."""
@@ -223,6 +228,8 @@ class StarterMachine:
             self._release(message)
         elif kind == "answer":
             self._answer(int(to_number(message, "request")), message)
+        elif kind == "pace" and isinstance(self.phase, Running):
+            self._pacing.set_share(to_number(message, "share"), self._now)
         elif kind == "stop":
             if isinstance(self.phase, (Holding, Running)):
                 self._begin_end("stopped", "")
@@ -407,7 +414,7 @@ class StarterMachine:
 
     # Processes -----------------------------------------------------------------------------------
 
-    def _on_process(self, event: Event) -> None:
+    def _on_process(self, event: Event) -> None:  # noqa: C901 - a line a kind
         if isinstance(event, (Ready, Opened, OpenedEverywhere, TooLate)):
             self._on_barrier(event)
         elif isinstance(event, Unexecutable):
@@ -418,6 +425,10 @@ class StarterMachine:
             self._process_ended(event)
         elif isinstance(event, RankEnded):
             self._rank_ended(event)
+        elif isinstance(event, Measured):
+            report = self._pacing.measured(event, self._now)
+            if report is not None and isinstance(self.phase, Running):
+                self._tell(report)
         elif isinstance(event, SiteSignalled):
             self._signalled_by_site(event.reason)
         elif isinstance(event, Looked):
@@ -453,6 +464,7 @@ class StarterMachine:
         self.passed_at = event.at
         wall_time_s = self._settings.wall_time_s
         self.phase = Running(wall_until=event.at + wall_time_s if wall_time_s > 0 else math.inf)
+        self._pacing.begin(event.at, self._now)
         if event.is_everywhere:
             self._tell_passed()
         else:
@@ -511,6 +523,7 @@ class StarterMachine:
                 reason = f"process {event.index} ended with {_status_text(event.status)}"
                 self._begin_end("exited", reason)
             elif len(self._statuses) == self._settings.processes:
+                self._actions += self._pacing.end()
                 self.phase = Ending(kind="exited", reason="", kill_at=None, look_at=self._now)
 
     def _rank_ended(self, event: RankEnded) -> None:
@@ -540,6 +553,7 @@ class StarterMachine:
 
     def _begin_end(self, kind: str, reason: str, *, is_dismissed: bool = False) -> None:
         self._close_paths()
+        self._actions += self._pacing.end()
         self._say(Signal(number=signal.SIGTERM))
         self.phase = Ending(
             kind=kind,
@@ -617,7 +631,7 @@ class StarterMachine:
                 dues.append(self._open_at)
             return dues
         if isinstance(phase, Running):
-            dues = [phase.wall_until, self.lease_until()]
+            dues = [phase.wall_until, self.lease_until(), self._pacing.wake_at]
             return dues if self._tell_passed_at is None else [*dues, self._tell_passed_at]
         if isinstance(phase, Ending):
             return [phase.look_at]
@@ -658,6 +672,10 @@ class StarterMachine:
         elif self._now >= phase.wall_until:
             limit_s = self._settings.wall_time_s
             self._begin_end("wall-time", f"the job's limit of {limit_s:g} s")
+        else:
+            alone_s = ALONE_PINGS * (self._ping_at - self._pinged_at)
+            is_alone = self._now - self._answered_at > alone_s
+            self._actions += self._pacing.tick(self._now, is_alone=is_alone)
 
     def _tick_holding(self) -> None:
         now = self._now
@@ -693,6 +711,7 @@ class StarterMachine:
 
     def _ping(self) -> None:
         lease_s = self._hold_lease_s if self.passed_at is None else self._run_lease_s
+        self._pinged_at = self._now
         self._ping_at = self._now + min(PING_MAX_S, lease_s / PINGS_A_LEASE)
         if self._is_connected:
             self._say(Send(message={"kind": "ping", "sent_at": self._now}))

@@ -43,6 +43,11 @@ class Processes:
         self.trouble, self._trouble_in = os.pipe()
         os.set_blocking(self.trouble, False)
 
+    @property
+    def mains(self) -> tuple[int, ...]:
+        """The main processes that live; each leads a process group."""
+        return tuple(self._pids)
+
     def fork(self) -> None:
         """Forks what is missing. Raises OSError when the machine has no room for a process."""
         if not self._is_subreaper:

@@ -106,6 +106,7 @@ class Program:
     def told(self, bundle: dict[str, object], main: Main) -> dict[str, str]:
         """What a main process learns of the bundle, by its environment."""
         told = rendezvous(bundle, main.process)
+        told["KOALA_PROGRESS"] = self.progress_file(main.process)
         if self.manager == "slurm" and len(self.layout) > 1 and not main.verb:
             # As if Slurm had started each of them; it has started one helper a machine.
             told["SLURM_PROCID"] = str(main.process)
@@ -124,6 +125,10 @@ class Program:
             return os.path.join(self.folder, f"{kind}.{process}")
         path = os.path.join(self.directory, name)
         return path if self.processes == 1 else f"{path}.{process}"
+
+    def progress_file(self, process: int) -> str:
+        """Where a process may write how much it has done: a number, as often as it likes."""
+        return os.path.join(self.state_folder, f"progress.{process}")
 
     def _find(self) -> str:
         name = self._executable

@@ -9,6 +9,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 MARK = "KOALA_STARTER"
 """The variable that every process of the program has: the starter's nonce."""
 PR_SET_PDEATHSIG = 1
@@ -71,6 +75,41 @@ def find_tree(nonce: str, spared: Collection[int] = ()) -> list[int]:
         for pid in found
         if pid not in spared and not any(_descends(pid, one, parents) for one in spared)
     ]
+
+
+def used_by(pids: Iterable[int]) -> tuple[float, dict[int, int]]:
+    """Processor-seconds that living processes have used, with those of their children that they
+    waited for, and the process group of each."""
+    ticks = 0
+    groups = {}
+    for pid in pids:
+        stat = read_quietly(f"/proc/{pid}/stat")
+        fields = stat[stat.rfind(b")") + 2 :].split()
+        if len(fields) > 14:
+            groups[pid] = int(fields[2])
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK"), groups
+
+
+def offspring() -> list[int]:
+    """All living processes below this one, as cheaply as the kernel allows: it lists the children
+    of a thread, unless it was built without that."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return descendants()
+    found: list[int] = []
+    above = [os.getpid()]
+    while above:
+        pid = above.pop()
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")
+        except OSError:
+            continue  # it has just ended
+        for thread in threads:
+            children = read_quietly(f"/proc/{pid}/task/{thread}/children")
+            above += map(int, children.split())
+        if pid != os.getpid():
+            found.append(pid)
+    return found
 
 
 def descendants() -> list[int]:

@@ -15,6 +15,7 @@ from koala.core.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
+    PaceClaim,
     PublishOutputs,
     ReleaseClaim,
     StartTransfer,
@@ -165,8 +166,8 @@ class Grid:
                 case CancelTransfer():
                     latency_s = self.sites[action.target].setting.latency_s
                     self._engine.after(latency_s, partial(self.copies.cancel, action.transfer))
-                case AcknowledgeClaim() | PublishOutputs() | Announce():
-                    pass
+                case PaceClaim() | AcknowledgeClaim() | PublishOutputs() | Announce():
+                    pass  # programs do not report their progress here
 
     def _lose(self, name: SiteName) -> None:
         self.sites[name].lose()

@@ -16,6 +16,7 @@ from koala.core.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
+    PaceClaim,
     PublishOutputs,
     ReleaseClaim,
     StartTransfer,
@@ -171,7 +172,7 @@ class Chronicle:
                     local=event.local,
                 )
                 self.site(event.site).reports.append(report)
-            case ev.Woken():
+            case ev.Woken() | ev.ProgressReported():
                 pass
             case (
                 ev.DaemonStarted()
@@ -244,7 +245,7 @@ class Chronicle:
                 copy = self.copies.get(action.transfer)
                 if copy is not None and copy.ended_at is None:
                     copy.is_cancelled = True
-            case AcknowledgeClaim() | PublishOutputs() | Announce():
+            case PaceClaim() | AcknowledgeClaim() | PublishOutputs() | Announce():
                 pass
 
 

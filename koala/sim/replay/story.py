@@ -15,6 +15,7 @@ from koala.core.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
+    PaceClaim,
     PublishOutputs,
     ReleaseClaim,
     StartTransfer,
@@ -100,6 +101,8 @@ class Teller:
                 return _answer(event)
             case ev.PathsTried(claim=claim, problem=problem):
                 return _job_of(claim), f"{claim} tried its paths: {problem or 'all are open'}"
+            case ev.ProgressReported(job=job, cycle=cycle, members=members):
+                return job, f"{len(members)} components told their progress in cycle {cycle}"
             case ev.ClaimFenced(claim=claim):
                 return _job_of(claim), f"{claim} was silent past its lease"
             case ev.TransferFinished(transfer=name, size_bytes=size, took_s=took_s):
@@ -178,7 +181,7 @@ def _lines(actions: Sequence[Action], now: Instant) -> Iterator[Line]:
     yield from sorted(orders, key=itemgetter(0))
 
 
-def _order(action: Action, now: Instant) -> Line | None:
+def _order(action: Action, now: Instant) -> Line | None:  # noqa: C901 - a line a kind
     match action:
         case ClaimProcessors(claim=claim, site=site, processors=processors):
             return _job_of(claim), f"asks {site} for {_counted(processors)}: {claim}"
@@ -188,6 +191,8 @@ def _order(action: Action, now: Instant) -> Line | None:
             return _job_of(claim), f"arms {claim} at {site} for a start in {at - now:.3f} s"
         case ReleaseClaim(claim=claim, site=site, release_at=at):
             return _job_of(claim), f"releases {claim} at {site} for a start in {at - now:.3f} s"
+        case PaceClaim(claim=claim, site=site, share=share):
+            return _job_of(claim), f"lets {claim} at {site} run {share:.1%} of the time"
         case StopClaim(claim=claim, site=site):
             return _job_of(claim), f"stops {claim} at {site}"
         case StartTransfer(transfer=name, file=file, source=source, target=target):

@@ -20,6 +20,7 @@ from koala.core.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
+    PaceClaim,
     PublishOutputs,
     ReleaseClaim,
     StartTransfer,
@@ -177,8 +178,8 @@ class ReplayWorld:
                 self.sites[action.site].send(action)
             case StartTransfer() | CancelTransfer():
                 self.sites[action.target].send(action)
-            case PublishOutputs() | Announce():
-                pass
+            case PaceClaim() | PublishOutputs() | Announce():
+                pass  # programs do not report their progress here
 
     def _bandwidth(self, order: StartTransfer) -> float:
         """What the core expects of a link on which nothing was ever copied."""

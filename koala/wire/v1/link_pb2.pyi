@@ -67,6 +67,7 @@ class FromAgent(_message.Message):
     LOG_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
     PATHS_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def register(self) -> Global___Register: ...
     @_builtins.property
@@ -95,6 +96,8 @@ class FromAgent(_message.Message):
     def goodbye(self) -> Global___Goodbye: ...
     @_builtins.property
     def paths(self) -> Global___PathsReport: ...
+    @_builtins.property
+    def progress(self) -> Global___ProgressReport: ...
     def __init__(
         self,
         *,
@@ -111,12 +114,13 @@ class FromAgent(_message.Message):
         log: Global___LogChunk | None = ...,
         goodbye: Global___Goodbye | None = ...,
         paths: Global___PathsReport | None = ...,
+        progress: Global___ProgressReport | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "claim", b"claim", "file", b"file", "goodbye", b"goodbye", "inventory_end", b"inventory_end", "kind", b"kind", "kv_get", b"kv_get", "kv_put", b"kv_put", "log", b"log", "paths", b"paths", "ping", b"ping", "register", b"register", "site", b"site", "transfer", b"transfer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "claim", b"claim", "file", b"file", "goodbye", b"goodbye", "inventory_end", b"inventory_end", "kind", b"kind", "kv_get", b"kv_get", "kv_put", b"kv_put", "log", b"log", "paths", b"paths", "ping", b"ping", "progress", b"progress", "register", b"register", "site", b"site", "transfer", b"transfer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "claim", b"claim", "file", b"file", "goodbye", b"goodbye", "inventory_end", b"inventory_end", "kind", b"kind", "kv_get", b"kv_get", "kv_put", b"kv_put", "log", b"log", "paths", b"paths", "ping", b"ping", "register", b"register", "site", b"site", "transfer", b"transfer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "claim", b"claim", "file", b"file", "goodbye", b"goodbye", "inventory_end", b"inventory_end", "kind", b"kind", "kv_get", b"kv_get", "kv_put", b"kv_put", "log", b"log", "paths", b"paths", "ping", b"ping", "progress", b"progress", "register", b"register", "site", b"site", "transfer", b"transfer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["register", "inventory_end", "claim", "site", "beat", "ping", "transfer", "file", "kv_put", "kv_get", "log", "goodbye", "paths"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["register", "inventory_end", "claim", "site", "beat", "ping", "transfer", "file", "kv_put", "kv_get", "log", "goodbye", "paths", "progress"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -143,6 +147,7 @@ class ToAgent(_message.Message):
     LOG_REQUEST_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
     TRY_PATHS_FIELD_NUMBER: _builtins.int
+    PACE_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
@@ -179,6 +184,8 @@ class ToAgent(_message.Message):
     @_builtins.property
     def try_paths(self) -> Global___TryPaths: ...
     @_builtins.property
+    def pace(self) -> Global___Pace: ...
+    @_builtins.property
     def mark(self) -> Global___Mark:
         """With any kind, from Welcome on: the newest committed row of the journal. What is ordered rests on it and on those before."""
 
@@ -202,13 +209,14 @@ class ToAgent(_message.Message):
         log_request: Global___LogRequest | None = ...,
         goodbye: Global___Goodbye | None = ...,
         try_paths: Global___TryPaths | None = ...,
+        pace: Global___Pace | None = ...,
         mark: Global___Mark | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "mark", b"mark", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "mark", b"mark", "pace", b"pace", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "mark", b"mark", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "arm", b"arm", "beat", b"beat", "cancel_transfer", b"cancel_transfer", "fetch", b"fetch", "goodbye", b"goodbye", "hold", b"hold", "kind", b"kind", "kv_answer", b"kv_answer", "log_request", b"log_request", "mark", b"mark", "pace", b"pace", "pong", b"pong", "reject", b"reject", "release", b"release", "serve", b"serve", "stop", b"stop", "try_paths", b"try_paths", "wanted_end", b"wanted_end", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["welcome", "reject", "wanted_end", "hold", "arm", "release", "stop", "acknowledge", "fetch", "serve", "cancel_transfer", "beat", "pong", "kv_answer", "log_request", "goodbye", "try_paths"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["welcome", "reject", "wanted_end", "hold", "arm", "release", "stop", "acknowledge", "fetch", "serve", "cancel_transfer", "beat", "pong", "kv_answer", "log_request", "goodbye", "try_paths", "pace"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -631,6 +639,7 @@ class Hold(_message.Message):
     CHUNK_BYTES_FIELD_NUMBER: _builtins.int
     STORE_TOKEN_FIELD_NUMBER: _builtins.int
     IS_PREEMPTING_FIELD_NUMBER: _builtins.int
+    PROGRESS_S_FIELD_NUMBER: _builtins.int
     MAY_KILL_FIELD_NUMBER: _builtins.int
     claim: _builtins.str
     ask_number: _builtins.int
@@ -650,6 +659,8 @@ class Hold(_message.Message):
     """shown to the relay with the claim's outputs and logs"""
     is_preempting: _builtins.bool
     """other claims are being stopped for it and may take kill_s to go"""
+    progress_s: _builtins.float
+    """its starter reports the program's progress at every multiple of this after the pass; 0: never"""
     may_kill: _builtins.bool
     """the site's own jobs may be killed for it, the youngest first, if the site allows that"""
     @_builtins.property
@@ -675,11 +686,12 @@ class Hold(_message.Message):
         chunk_bytes: _builtins.int = ...,
         store_token: _builtins.str = ...,
         is_preempting: _builtins.bool = ...,
+        progress_s: _builtins.float = ...,
         may_kill: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_number", b"ask_number", "chunk_bytes", b"chunk_bytes", "chunk_offset", b"chunk_offset", "claim", b"claim", "hold_s", b"hold_s", "inputs", b"inputs", "is_granted", b"is_granted", "is_preempting", b"is_preempting", "local_input", b"local_input", "may_kill", b"may_kill", "no_barrier", b"no_barrier", "owner", b"owner", "processors", b"processors", "program", b"program", "store_token", b"store_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_number", b"ask_number", "chunk_bytes", b"chunk_bytes", "chunk_offset", b"chunk_offset", "claim", b"claim", "hold_s", b"hold_s", "inputs", b"inputs", "is_granted", b"is_granted", "is_preempting", b"is_preempting", "local_input", b"local_input", "may_kill", b"may_kill", "no_barrier", b"no_barrier", "owner", b"owner", "processors", b"processors", "program", b"program", "progress_s", b"progress_s", "store_token", b"store_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1004,6 +1016,69 @@ class Release(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Release: _TypeAlias = Release  # noqa: Y015
+
+@_typing.final
+class ProgressReport(_message.Message):
+    """How far a claim's program is at the end of a cycle since its pass. Lost ones are not said again: the next one says more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLAIM_FIELD_NUMBER: _builtins.int
+    CYCLE_FIELD_NUMBER: _builtins.int
+    WORK_FIELD_NUMBER: _builtins.int
+    IS_TOLD_FIELD_NUMBER: _builtins.int
+    CAN_PACE_FIELD_NUMBER: _builtins.int
+    claim: _builtins.str
+    cycle: _builtins.int
+    work: _builtins.float
+    """processor-seconds, or what the program told"""
+    is_told: _builtins.bool
+    """by the program"""
+    can_pace: _builtins.bool
+    """its starter can slow it down"""
+    def __init__(
+        self,
+        *,
+        claim: _builtins.str = ...,
+        cycle: _builtins.int = ...,
+        work: _builtins.float = ...,
+        is_told: _builtins.bool = ...,
+        can_pace: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["can_pace", b"can_pace", "claim", b"claim", "cycle", b"cycle", "is_told", b"is_told", "work", b"work"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProgressReport: _TypeAlias = ProgressReport  # noqa: Y015
+
+@_typing.final
+class Pace(_message.Message):
+    """The claim's program may run for this share of the time; its starter holds it for the rest. Until told otherwise, or until
+    its starter has heard nothing for long.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLAIM_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    claim: _builtins.str
+    share: _builtins.float
+    """above 0, at most 1"""
+    def __init__(
+        self,
+        *,
+        claim: _builtins.str = ...,
+        share: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "share", b"share"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Pace: _TypeAlias = Pace  # noqa: Y015
 
 @_typing.final
 class Stop(_message.Message):

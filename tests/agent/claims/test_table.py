@@ -30,6 +30,7 @@ from koala_agent.claim_events import (
     StarterLost,
     StarterPassed,
     StarterPinged,
+    StarterProgressed,
     StarterPut,
     StarterTried,
     Submit,
@@ -56,11 +57,13 @@ from koala_agent.values import (
     KvPut,
     Leases,
     Limits,
+    Pace,
     PathsReport,
     Peer,
     Ping,
     Pong,
     Program,
+    Progress,
     Release,
     Report,
     ReportState,
@@ -757,3 +760,21 @@ def test_paths_of_a_claim_that_is_over_are_answered_with_its_end() -> None:
     )
     (told,) = reports(script.tell(unknown))
     assert told.end == End(kind=EndKind.UNKNOWN)
+
+
+# Progress -----------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_and_not_kept_and_a_share_is_said_again_to_who_comes_back() -> None:
+    script = Script()
+    script.held()
+    progressed = StarterProgressed(
+        claim=CLAIM, nonce="n", cycle=3, work=1.5, is_told=False, can_pace=True
+    )
+    report = Progress(claim=CLAIM, cycle=3, work=1.5, is_told=False, can_pace=True)
+    assert script.tell(progressed) == [TellDaemon(message=report)]
+    assert not any(isinstance(said, Progress) for said in script.table.inventory())
+    pace = Pace(claim=CLAIM, share=0.5)
+    told = TellStarter(claim=CLAIM, nonce="n", message=pace)
+    assert script.tell(pace) == [told]
+    assert told in script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=1.0))

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.actions import PathTarget, TryPaths
+from koala.core.actions import PaceClaim, PathTarget, TryPaths
 from koala.core.values import ClaimId as CoreClaimId
 from koala.core.values import SiteName
 from koala.errors import SpecError
@@ -157,6 +157,8 @@ def test_the_session_s_own_messages_arrive() -> None:
         ("hold", link_pb2.Hold(claim=CLAIM, hold_s=1.0), "for 0 processors"),
         ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.nan), "hold_s = nan"),
         ("arm", link_pb2.Arm(claim=CLAIM, late_s=1.0), "do not include it"),
+        ("pace", link_pb2.Pace(claim=CLAIM), "share = 0"),
+        ("pace", link_pb2.Pace(claim=CLAIM, share=1.5), "share = 1.5"),
         ("try_paths", link_pb2.TryPaths(claim=CLAIM, listens=[0], limit_s=1.0), "port = 0"),
         ("try_paths", link_pb2.TryPaths(claim=CLAIM, listens=[70_000], limit_s=1.0), "1 to 65535"),
         ("try_paths", link_pb2.TryPaths(claim=CLAIM, listens=[80]), "limit_s = 0"),
@@ -259,6 +261,20 @@ def test_every_state_of_a_claim_has_its_word_on_the_wire(state: values.ReportSta
 )
 def test_every_report_has_its_message(report: object, kind: str) -> None:
     assert codec.encode(report, FACTS).WhichOneof("kind") == kind
+
+
+def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
+    pace = PaceClaim(claim=CoreClaimId(CLAIM), site=SiteName("a"), share=0.25)
+    order = codec.decode(wire_codec.pace(pace))
+    assert isinstance(order, session.Order)
+    assert order.body == values.Pace(claim=values.ClaimId(CLAIM), share=0.25)
+    report = values.Progress(
+        claim=values.ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
+    )
+    news = wire_codec.read(codec.encode(report, FACTS))
+    assert news == wire_codec.ProgressNews(
+        claim=CoreClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
+    )
 
 
 def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:

@@ -1,0 +1,106 @@
+"""How far the program is, told at the end of each cycle, and the share of the time that it may run.
+
+Pure, and part of the machine. The share is kept by stopping the program and continuing it in turns
+of about a tenth of a second. Only the starter does that, so that no crash of an agent or a daemon
+leaves a program stopped, and it lets the program run before anything else becomes of it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from koala_agent.starter.events import Continue, Halt, Measure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Measured
+
+PERIOD_S = 0.1
+RUN_MIN_S = 0.005
+"""A shorter turn is mostly waking up."""
+HOLD_MAX_S = 1.0
+"""The longest hold: who waits for the program's answer must not take it for dead."""
+
+
+class Pacing:
+    """Of one program, from its pass to its end; `cycle_s` 0: nothing is measured."""
+
+    def __init__(self, cycle_s: float) -> None:
+        self._cycle_s = cycle_s
+        self._passed_at = 0.0
+        self._cycle = 0
+        self._measure_at = math.inf
+        self._share = 1.0
+        self._turn_at = math.inf
+        self._is_held = False
+
+    @property
+    def wake_at(self) -> float:
+        """When `tick` is wanted next."""
+        return min(self._measure_at, self._turn_at)
+
+    def begin(self, passed_at: float, now: float) -> None:
+        """The program has passed the barrier."""
+        self._passed_at = passed_at
+        if self._cycle_s > 0:
+            self._next_cycle(now)
+
+    def set_share(self, share: float, now: float) -> None:
+        """From now on it may run for this share; a turn that has begun is cut short."""
+        if self._passed_at and 0 < share <= 1 and share != self._share:
+            self._share = share
+            self._turn_at = now
+
+    def tick(self, now: float, *, is_alone: bool) -> list[Action]:
+        """What is due. Nobody is there who could take it back: then it runs freely."""
+        actions: list[Action] = []
+        if now >= self._measure_at:
+            self._measure_at = math.inf  # until that is answered
+            actions.append(Measure())
+        if is_alone:
+            self.set_share(1.0, now)
+        if now >= self._turn_at:
+            actions += self._turn(now)
+        return actions
+
+    def measured(self, event: Measured, now: float) -> dict[str, object] | None:
+        """The report of this cycle, unless it comes too late to be of its end."""
+        due_at = self._passed_at + self._cycle * self._cycle_s
+        message: dict[str, object] = {
+            "kind": "progress",
+            "cycle": self._cycle,
+            "work": event.work,
+            "is_told": event.is_told,
+            "can_pace": event.can_pace,
+        }
+        is_in_time = now - due_at < self._cycle_s / 2
+        self._next_cycle(now)
+        return message if is_in_time else None
+
+    def end(self) -> list[Action]:
+        """Nothing is measured any more, and the program runs: held, it hears no signal but KILL."""
+        self._measure_at = self._turn_at = math.inf
+        self._share = 1.0
+        if not self._is_held:
+            return []
+        self._is_held = False
+        return [Continue()]
+
+    def _next_cycle(self, now: float) -> None:
+        """All components of a job measure at the same instants: multiples of the cycle since their
+        pass."""
+        self._cycle = int((now - self._passed_at) / self._cycle_s) + 1
+        self._measure_at = self._passed_at + self._cycle * self._cycle_s
+
+    def _turn(self, now: float) -> list[Action]:
+        if self._share >= 1.0:
+            self._turn_at = math.inf
+            if not self._is_held:
+                return []
+            self._is_held = False
+            return [Continue()]
+        run_s = max(RUN_MIN_S, self._share * PERIOD_S)
+        hold_s = min(HOLD_MAX_S, run_s / self._share - run_s)
+        self._is_held = not self._is_held
+        self._turn_at = now + (hold_s if self._is_held else run_s)
+        return [Halt() if self._is_held else Continue()]

@@ -1,0 +1,157 @@
+"""Synchronous queuing with real processes: measured, slowed down, and never left stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.client import Client
+from tests.live.grid import CALM, Grid, live_grid, until
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("progress")]
+
+BURN = """import sys, time
+rest, until = float(sys.argv[1]), time.monotonic() + float(sys.argv[2])
+while time.monotonic() < until:
+    used = time.process_time()
+    sum(range(20000))
+    time.sleep(rest * (time.process_time() - used))"""
+"""Computes for a while; sleeps so many times as long as it computes, as if others were there."""
+TELL = """import os, sys, time
+for done in range(1, 10000):
+    with open(os.environ["KOALA_PROGRESS"], "w") as file:
+        file.write(str(done * float(sys.argv[1])))
+    time.sleep(0.02)"""
+"""Says that it has done so much in each fiftieth of a second, and uses next to nothing."""
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    folder = tmp_path_factory.mktemp("progress")
+    with live_grid(folder, sites={"near": 2, "far": 2}, parameters=CALM) as grid:
+        yield grid
+
+
+def job(program: str, *arguments: str, more: str) -> str:
+    """The same program at both sites, with these arguments."""
+    text = program.replace('"', '""')
+    parts = "".join(
+        f'(&(executable={sys.executable})(arguments=-c "{text}" {words})(label={site})'
+        f"(resourceManagerContact={site}))"
+        for site, words in zip(("near", "far"), arguments, strict=True)
+    )
+    return f"+{more}{parts}"
+
+
+async def progress(client: Client, job_id: str, *, points: int) -> dict[str, Any]:
+    """What is shown of the job's progress when so many cycles were told of."""
+    while True:
+        found = (await client.show(job_id))["progress"]
+        if found is not None and len(found["skews"]) >= points:
+            return dict(found)
+        with_patience = asyncio.Event()
+        try:
+            async with asyncio.timeout(0.1):
+                await with_patience.wait()
+        except TimeoutError:
+            continue
+
+
+def told_file(pid: int) -> Path:
+    """Where a program of one process writes its progress."""
+    return Path(f"/proc/{pid}/cwd").readlink() / ".koala" / "progress.0"
+
+
+async def test_components_on_unequal_processors_are_kept_together(grid: Grid) -> None:
+    """One of them gets a quarter of what the other one gets: without control their skew would be
+    three quarters of the time, or of what a busy machine leaves of it."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        free = await client.submit(job(BURN, "0 5", "3 5", more="(progress=free)"))
+        assert await client.wait(free.job) == "Finished"
+        shown = await client.show(free.job)
+        assert shown["progress"] is None
+        used = [part["end"]["cpu_s"] for part in shown["parts"]]
+        kept = await client.submit(job(BURN, "0 5", "3 5", more="(progress=sq)(asynchrony=0.1)"))
+        assert await client.wait(kept.job) == "Finished"
+        shown = await client.show(kept.job)
+        told = shown["progress"]
+        assert told["corrections"] > 0
+        last = [skew for _, skew in told["skews"]][-8:]
+        assert sum(last) / len(last) < (used[0] - used[1]) / 4, (used, told)
+        await grid.at_rest(client)
+
+
+async def test_work_that_programs_tell_is_what_counts(grid: Grid) -> None:
+    async with grid.client() as client:
+        await grid.ready(client)
+        submitted = await client.submit(
+            job(TELL, "0.02", "0.06", more="(progress=sq)(asynchrony=0.3)")
+        )
+        told = await progress(client, submitted.job, points=24)
+        assert told["corrections"] > 0
+        assert set(told["shares"]) == {"far"}
+        await client.cancel([submitted.job])
+        await grid.at_rest(client)
+
+
+async def test_nothing_stays_stopped_when_its_agent_or_the_daemon_is_killed(grid: Grid) -> None:
+    """The starter stops and continues its program, so that nobody else is needed for it."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        submitted = await client.submit(
+            job(TELL, "0.02", "0.2", more="(progress=sq)(asynchrony=0.1)")
+        )
+        told = await progress(client, submitted.job, points=8)
+        assert told["shares"]["far"] < 0.5
+        programs = grid.programs(submitted.job)
+        (held,) = [pid for pid, claim in programs.items() if claim.split("/")[2] == "1"]
+        file = told_file(held)
+        grid.kill("far", "daemon")
+        before = float(file.read_text() or 0)
+        await until(lambda: float(file.read_text() or 0) > before + 1)
+        grid.start()
+        await grid.ready(client)
+        await client.cancel([submitted.job])
+        await grid.at_rest(client)
+
+
+async def test_a_stopped_program_hears_that_it_is_to_end(grid: Grid) -> None:
+    """TERM waits for a stopped process until it is continued; it is, before it is sent."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        trap = TELL.replace("import os", "import signal, os").replace(
+            "for done",
+            "signal.signal(signal.SIGTERM, lambda *_: (print('heard', flush=True), sys.exit(0)))"
+            "\nfor done",
+        )
+        submitted = await client.submit(
+            job(trap, "0.001", "0.5", more="(progress=sq)(asynchrony=0.1)")
+        )
+        await progress(client, submitted.job, points=12)
+        await client.cancel([submitted.job])
+        await grid.at_rest(client)
+        said = b""
+        async for part in client.logs(submitted.job, stream="stdout"):
+            said += part.data
+        assert said == b"heard\nheard\n"
+
+
+async def test_a_killed_starter_leaves_no_stopped_process(grid: Grid) -> None:
+    async with grid.client() as client:
+        await grid.ready(client)
+        submitted = await client.submit(
+            job(TELL, "0.001", "0.5", more="(progress=sq)(asynchrony=0.1)(rerun=no)")
+        )
+        await progress(client, submitted.job, points=8)
+        for pid in grid.starters(submitted.job):
+            os.kill(pid, signal.SIGKILL)
+        assert await client.wait(submitted.job) == "Failed"
+        await grid.at_rest(client)
