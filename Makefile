@@ -63,6 +63,10 @@ test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters and a Grid Engine 
 demo: $(STAMP)  ## A whole grid on this machine, with co-allocated jobs
 	@$(BIN)/koala demo $(ARGS)
 
+.PHONY: sq
+sq: $(STAMP)  ## Two components on unequally loaded processors, with and without synchronous queuing
+	@$(BIN)/python examples/sq/demonstrate.py $(ARGS)
+
 .PHONY: swarm
 swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000)
 	@$(BIN)/python -m tests.sim.swarm --seeds $(SEEDS) $(ARGS)

@@ -1,12 +1,13 @@
-"""A component that computes until it has done its work, or its time is up, and says how far it is.
+"""A component that computes until its work is done or its time is up, and says how far it is.
 
-    advance.py WORK SECONDS [PROCESSOR]
+    advance.py --work PROCESSOR-SECONDS --seconds SECONDS [--processor NUMBER]
 
-WORK is in processor-seconds, SECONDS on the clock; with PROCESSOR it runs there and nowhere else.
-Every fifth of a second it prints the instant and its processor-seconds. It does nothing for being
-kept together with others: its starter measures and holds it.
+Every fifth of a second it prints the instant and the processor-seconds that it has used; with
+`--processor` it runs there and nowhere else. It does nothing for being kept together with others:
+its starter measures and holds it.
 """
 
+import argparse
 import os
 import sys
 import time
@@ -16,20 +17,31 @@ CHUNK = 20_000
 
 
 def main() -> None:
-    """Until done."""
-    work, limit_s = float(sys.argv[1]), float(sys.argv[2])
-    if len(sys.argv) > 3:
-        os.sched_setaffinity(0, {int(sys.argv[3])})
-    begun = tell_at = time.time()
-    while True:
-        now, used = time.time(), time.process_time()
-        is_over = used >= work or now - begun >= limit_s
-        if now >= tell_at or is_over:
-            print(f"{now:.3f} {used:.3f}", flush=True)
+    """Until it is done."""
+    options = _options(sys.argv[1:])
+    if options.processor is not None:
+        os.sched_setaffinity(0, {options.processor})
+    end = time.time() + options.seconds
+    tell_at = 0.0
+    while (now := time.time()) < end and time.process_time() < options.work:
+        if now >= tell_at:
+            tell(now)
             tell_at = now + STEP_S
-        if is_over:
-            return
         sum(range(CHUNK))
+    tell(time.time())
+
+
+def tell(now: float) -> None:
+    """A line for who looks at it afterwards."""
+    print(f"{now:.3f} {time.process_time():.3f}", flush=True)
+
+
+def _options(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=float, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--processor", type=int)
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

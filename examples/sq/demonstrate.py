@@ -1,11 +1,11 @@
 """Two components on unequally loaded processors, with and without synchronous queuing.
 
-    python examples/sq/demonstrate.py [--seconds 30] [--out DIR]
+    python examples/sq/demonstrate.py [--work 8] [--seconds 120] [--out DIR]
 
 Brings up the two sites of `two.toml`, gives the processor of the busy one three rivals for each
 process that is there already, runs the job of `sq.rsl` freely and controlled, and compares the
-processor-seconds that the components themselves printed: the skew is the difference at one instant.
-Writes skew.svg and skew.json.
+processor-seconds that the components themselves printed: the skew is the difference at one instant,
+while both run. Writes skew.svg and skew.json.
 """
 
 import argparse
@@ -30,7 +30,8 @@ RIVALS = 3
 def main() -> None:
     """Both runs, the figures, the picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each run")
+    parser.add_argument("--work", type=float, default=8.0, help="processor-seconds of each")
+    parser.add_argument("--seconds", type=float, default=120.0, help="at most, of each run")
     parser.add_argument("--out", type=Path, default=Path("sq"), help="where to write")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -41,10 +42,10 @@ def main() -> None:
         grid(Path(folder)) as address,
         rivals(busy),
     ):
-        skews = asyncio.run(runs(address, asked.seconds, quiet, busy))
+        skews = asyncio.run(runs(address, asked, quiet, busy))
     found = {name: figures(points) for name, points in skews.items()}
     ratio = {key: found["free"][key] / max(found["sq"][key], 0.01) for key in ("mean_s", "last_s")}
-    document = {"seconds": asked.seconds, **found, "reduction": ratio, "skews": skews}
+    document = {"work": asked.work, **found, "reduction": ratio, "skews": skews}
     (asked.out / "skew.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     draw(skews, asked.out / "skew.svg")
     print(f"{'skew, processor-seconds':<28}{'mean':>8}{'largest':>10}{'at the end':>12}")
@@ -93,7 +94,7 @@ def rivals(processor: int):
             process.wait()
 
 
-async def runs(address: str, seconds: float, quiet: int, busy: int):
+async def runs(address: str, asked: argparse.Namespace, quiet: int, busy: int):
     """The skew over time of a run without and with control."""
     rsl = (HERE / "sq.rsl").read_text(encoding="utf-8")
     skews = {}
@@ -102,13 +103,14 @@ async def runs(address: str, seconds: float, quiet: int, busy: int):
             if len([site for site in await client.sites() if site["state"] == "usable"]) == 2:
                 break
         for progress in ("free", "sq"):
-            print(f"running with progress={progress} for {seconds:g} s", file=sys.stderr)
+            print(f"running with progress={progress}", file=sys.stderr)
             submitted = await client.submit(
                 rsl,
                 definitions={
-                    "PROGRAM": str(HERE / "advance.py"),
+                    "EXAMPLES": str(HERE.parent),
                     "PROGRESS": progress,
-                    "SECONDS": f"{seconds:g}",
+                    "WORK": f"{asked.work:g}",
+                    "SECONDS": f"{asked.seconds:g}",
                     "QUIET": str(quiet),
                     "BUSY": str(busy),
                 },
@@ -118,10 +120,10 @@ async def runs(address: str, seconds: float, quiet: int, busy: int):
                 raise SystemExit(
                     f"the job has {phase}: {(await client.show(submitted.job))['reason']}"
                 )
-            lines = {0: b"", 1: b""}
+            lines = {0: b"", 1: b""}  # by component
             async for part in client.logs(submitted.job, stream="stdout"):
                 lines[part.component] += part.data
-            skews[progress] = skew(*(series(lines[component]) for component in (0, 1)))
+            skews[progress] = skew(series(lines[0]), series(lines[1]))
     return skews
 
 

@@ -51,7 +51,7 @@ _MODULES = {
 }
 """Where the classes are of which a state is made."""
 _PACKAGE = "koala.core."
-_NOT_SAVED = frozenset({"policies", "recorder", "actions", "turns"})
+_NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "turns"})
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
 

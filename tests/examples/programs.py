@@ -20,6 +20,7 @@ def _load(name: str, path: str) -> ModuleType:
     return module
 
 
+ADVANCE = _load("advance", "sq/advance.py")
 RENDEZVOUS = _load("rendezvous", "rendezvous.py")
 POISSON = _load("poisson", "poisson/poisson.py")
 ALLREDUCE = _load("allreduce", "allreduce/allreduce.py")

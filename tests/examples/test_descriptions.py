@@ -9,21 +9,35 @@ import pytest
 from koala.rsl.evaluation import canonical_name, evaluate
 from koala.rsl.parser import parse
 from koala.rsl.tree import canonical_json
-from tests.examples.programs import ALLREDUCE, FEDAVG, POISSON
+from tests.examples.programs import ADVANCE, ALLREDUCE, FEDAVG, POISSON
 from tests.examples.stage import EXAMPLES
 
-DEFINITIONS = {"EXAMPLES": str(EXAMPLES), "PROGRAM": "/home/user/sum"}
+DEFINITIONS = {
+    "EXAMPLES": str(EXAMPLES),
+    "PROGRAM": "/home/user/sum",
+    "PROGRESS": "sq",
+    "WORK": "8",
+    "SECONDS": "120",
+    "QUIET": "0",
+    "BUSY": "1",
+}
 DESCRIPTIONS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.rsl"))
 SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
 """The grid that the descriptions are written for (KOALA 2.1): the DAS."""
+TWO = {"quiet": 2, "busy": 2}
+"""That of sq/two.toml."""
 SHELL = ("deadline.rsl", "hello.rsl", "mpi/mpi.rsl")
 """They start programs that every site has, or that their user compiles."""
 PROGRAMS: dict[str, Any] = {
     "allreduce.py": ALLREDUCE,
     "fedavg.py": FEDAVG,
     "poisson.py": POISSON,
+    "advance.py": ADVANCE,
 }
-JOB_WIDE = {"deadline", "priority", "inputfile", "inputmode", "maxhold", "quorum", "retry"}
+JOB_WIDE = {
+    *("asynchrony", "progress", "deadline", "priority", "inputfile", "inputmode", "maxhold"),
+    *("quorum", "retry"),
+}
 OF_A_COMPONENT = {
     *("executable", "arguments", "environment", "count", "jobtype", "maxwalltime", "label"),
     *("resourcemanagercontact", "subjobstarttype", "outputfile"),
@@ -57,6 +71,7 @@ def test_all_descriptions_are_here() -> None:
         "poisson/poisson-five.rsl",
         "poisson/poisson.rsl",
         "quorum.rsl",
+        "sq/sq.rsl",
     ]
 
 
@@ -68,7 +83,7 @@ def test_a_description_uses_known_attributes_and_fits_the_grid(name: str) -> Non
     for component in components:
         assert set(component) <= OF_A_COMPONENT
         (site,) = component.get("resourcemanagercontact", ["delft"])
-        assert 1 <= int(component["count"][0]) <= SITES[site]
+        assert 1 <= int(component["count"][0]) <= {**SITES, **TWO}[site]
         assert component["jobtype"][0] in {"single", "multiple", "mpi"}
         assert int(component["maxwalltime"][0]) >= 1
 
@@ -98,6 +113,7 @@ def test_the_numbers_of_components_are_those_of_the_readme() -> None:
         "poisson/poisson-five.rsl": [2] * 5,
         "poisson/poisson.rsl": [4] * 3,
         "quorum.rsl": [1] * 4,
+        "sq/sq.rsl": [1] * 2,
     }
 
 

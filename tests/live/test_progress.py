@@ -69,23 +69,37 @@ def told_file(pid: int) -> Path:
     return Path(f"/proc/{pid}/cwd").readlink() / ".koala" / "progress.0"
 
 
+def work_of(grid: Grid, job_id: str) -> list[float]:
+    """What the programs of both components have told by now."""
+    pids = {claim.split("/")[2]: pid for pid, claim in grid.programs(job_id).items()}
+    told: list[float] = []
+    for component in ("0", "1"):
+        text = ""
+        while not text:  # it is written anew again and again
+            text = told_file(pids[component]).read_text()
+        told.append(float(text))
+    return told
+
+
 async def test_components_on_unequal_processors_are_kept_together(grid: Grid) -> None:
-    """One of them gets a quarter of what the other one gets: without control their skew would be
-    three quarters of the time, or of what a busy machine leaves of it."""
+    """One of them gets a tenth of what the other one gets: without control their skew would be nine
+    tenths of the time, or of what a busy machine leaves of it."""
     async with grid.client() as client:
         await grid.ready(client)
-        free = await client.submit(job(BURN, "0 5", "3 5", more="(progress=free)"))
+        free = await client.submit(job(BURN, "0 6", "9 6", more="(progress=free)"))
         assert await client.wait(free.job) == "Finished"
         shown = await client.show(free.job)
         assert shown["progress"] is None
         used = [part["end"]["cpu_s"] for part in shown["parts"]]
-        kept = await client.submit(job(BURN, "0 5", "3 5", more="(progress=sq)(asynchrony=0.1)"))
+        kept = await client.submit(job(BURN, "0 6", "9 6", more="(progress=sq)(asynchrony=0.1)"))
         assert await client.wait(kept.job) == "Finished"
         shown = await client.show(kept.job)
         told = shown["progress"]
         assert told["corrections"] > 0
         last = [skew for _, skew in told["skews"]][-8:]
-        assert sum(last) / len(last) < (used[0] - used[1]) / 4, (used, told)
+        # Half, because a busy machine leaves so little of six seconds; the next test is not about
+        # processors, and finds a fifth.
+        assert sum(last) / len(last) < (used[0] - used[1]) / 2, (used, told)
         await grid.at_rest(client)
 
 
@@ -93,11 +107,12 @@ async def test_work_that_programs_tell_is_what_counts(grid: Grid) -> None:
     async with grid.client() as client:
         await grid.ready(client)
         submitted = await client.submit(
-            job(TELL, "0.02", "0.06", more="(progress=sq)(asynchrony=0.3)")
+            job(TELL, "0.02", "0.08", more="(progress=sq)(asynchrony=0.3)")
         )
-        told = await progress(client, submitted.job, points=24)
-        assert told["corrections"] > 0
+        told = await progress(client, submitted.job, points=40)
+        work = work_of(grid, submitted.job)
         assert set(told["shares"]) == {"far"}
+        assert abs(work[0] - work[1]) < 3 * work[0] / 5, "four times as fast: a fifth of the skew"
         await client.cancel([submitted.job])
         await grid.at_rest(client)
 
