@@ -22,6 +22,7 @@ PAPERS: dict[str, str] = {
     "koala": "koala.sim.papers.koala",
     "multiqueue": "koala.sim.papers.multiqueue",
     "deadlines": "koala.sim.papers.deadlines",
+    "hints": "koala.sim.papers.hints",
 }
 """Every paper and the module whose PAPER says what it is."""
 

@@ -75,6 +75,12 @@ class Running:
             return 0.0
         return 8 * step.mb / step.mi * self.mips if self.is_streaming else inf
 
+    @property
+    def sure_mbps(self) -> float:
+        """What of its booking it uses now."""
+        booked = self.booked_mbps or 0.0
+        return booked if self.is_streaming else min(booked, self.wanted_mbps)
+
     def advance(self, now: Instant, since: Instant) -> float:
         """Do what was done since then; the MB moved. What is due now is done, whatever rounding
         has left of it."""
@@ -128,16 +134,18 @@ class Link:
         self.settled_at = now
 
     def share(self, now: Instant) -> list[Running]:
-        """Give each its booked part, and the others max-min fair parts of the rest; the jobs that
-        have a new next instant."""
+        """Give each its booked part, and max-min fair parts of what nobody booked; the jobs that
+        have a new next instant. A stream that booked wants no more than that."""
         jobs = [job for job in self.running.values() if job.steps]
-        free = [job for job in jobs if job.booked_mbps is None]
-        parts = max_min_fair([job.wanted_mbps for job in free], self.free_mbps)
-        fair = {job.job: part for job, part in zip(free, parts, strict=True)}
+        wanted = [
+            0.0 if job.is_streaming and job.booked_mbps else job.wanted_mbps - job.sure_mbps
+            for job in jobs
+        ]
+        parts = max_min_fair(wanted, self.free_mbps)
         return [
             job
-            for job in jobs
-            if job.set_rates(fair[job.job] if job.booked_mbps is None else job.booked_mbps, now)
+            for job, part in zip(jobs, parts, strict=True)
+            if job.set_rates(job.sure_mbps + part, now)
         ]
 
 

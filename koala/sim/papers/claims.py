@@ -152,16 +152,31 @@ class ClaimFinding:
     claim: Claim
     levels: tuple[LevelFinding, ...]
     verdict: Verdict
+    readings: tuple[LevelFinding, ...] = ()
+    """Under other readings of the paper, which have no say."""
 
 
-def judge(claim: Claim, levels: Sequence[Level], results: Results) -> ClaimFinding:
+def judge(
+    claim: Claim, levels: Sequence[Level], results: Results, readings: Sequence[Level] = ()
+) -> ClaimFinding:
     """The verdict of a claim."""
-    found = tuple(
+    found = _judge_levels(claim, levels, results)
+    return ClaimFinding(
+        claim=claim,
+        levels=found,
+        verdict=over_levels(found),
+        readings=_judge_levels(claim, readings, results),
+    )
+
+
+def _judge_levels(
+    claim: Claim, levels: Sequence[Level], results: Results
+) -> tuple[LevelFinding, ...]:
+    return tuple(
         _judge_level(claim, level, comparisons, results)
         for level in levels
         if (comparisons := tuple(claim.test(level)))
     )
-    return ClaimFinding(claim=claim, levels=found, verdict=over_levels(found))
 
 
 def over_levels(found: Sequence[LevelFinding]) -> Verdict:

@@ -141,5 +141,8 @@ class Paper:
     """Prefixes of metrics that have no finite mean in a saturated system."""
     saturation: Callable[[Sequence[Outcome]], bool] = most_are_saturated
     """Whether a setting is saturated, from all its replications."""
+    readings: tuple[Level, ...] = ()
+    """Other ways to read what the paper leaves open. Claims are judged at them, too, without a say
+    in their verdicts: it shows what these depend on."""
     untestable: tuple[Untestable, ...] = ()
     """What the text says and is not tested, so that the list of claims is whole."""

@@ -23,6 +23,7 @@ from koala.sim.papers.claims import (
     Rule,
     Verdict,
     judge,
+    over_levels,
 )
 from koala.sim.papers.paper import Panel, Paper, Quantity
 from koala.sim.papers.results import Results
@@ -61,7 +62,10 @@ def report(swept: Swept) -> Report:
     return Report(
         plan=wanted,
         results=swept.results,
-        claims=tuple(judge(one, wanted.effort.levels, swept.results) for one in wanted.claims),
+        claims=tuple(
+            judge(one, wanted.effort.levels, swept.results, wanted.paper.readings)
+            for one in wanted.claims
+        ),
         wanted=len(wanted.runs()),
         finished=swept.finished,
         is_interrupted=swept.is_interrupted,
@@ -93,7 +97,14 @@ def summary(found: Report) -> str:
 
 def as_markdown(found: Report) -> str:
     """The report, for a person."""
-    parts = (_head(found), _claims(found), _untestable(found), _figures(found), _method(found))
+    parts = (
+        _head(found),
+        _claims(found),
+        _readings(found),
+        _untestable(found),
+        _figures(found),
+        _method(found),
+    )
     return "\n".join(line for part in parts for line in part)
 
 
@@ -156,6 +167,36 @@ def _claims(found: Report) -> Iterator[str]:
         for one in claims:
             yield _row(one)
     yield ""
+
+
+def _readings(found: Report) -> Iterator[str]:
+    """A verdict for each claim under each reading; those that differ from the first column are
+    bold."""
+    readings = found.plan.paper.readings
+    told = [one for one in found.claims if one.readings]
+    if not told:
+        return
+    yield "### What the verdicts depend on"
+    yield ""
+    yield (
+        "The same claims under other readings of what the paper leaves open, one changed at a "
+        "time. They have no say in the verdicts above; bold is what differs from them."
+    )
+    yield ""
+    yield "| claim | as read | " + " | ".join(map(str, readings)) + " |"
+    yield "| --- |" + " --- |" * (1 + len(readings))
+    for one in told:
+        usual = over_levels([level for level in one.levels if level.level.is_near])
+        by_level = {reading.level: reading for reading in one.readings}
+        cells = [_read(by_level.get(reading), usual) for reading in readings]
+        yield f"| {one.claim.id}. {_cell(one.claim.text)} | {usual} | " + " | ".join(cells) + " |"
+    yield ""
+
+
+def _read(found: LevelFinding | None, usual: Verdict) -> str:
+    if found is None or found.is_void:
+        return ""
+    return f"**{found.verdict}**" if found.verdict is not usual else str(found.verdict)
 
 
 def _untestable(found: Report) -> Iterator[str]:
@@ -310,7 +351,7 @@ def as_csv(found: Report) -> str:
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
     for one in found.claims:
-        for level in one.levels:
+        for level in (*one.levels, *one.readings):
             for finding in level.findings:
                 lines.writerow(_line(one, level, finding))
     return text.getvalue()
@@ -361,6 +402,7 @@ def _claim_document(found: ClaimFinding, results: Results) -> dict[str, Any]:
         "reading": found.claim.reading,
         "figures": list(found.claim.figures),
         "verdict": str(found.verdict),
+        "readings": {str(one.level): str(one.verdict) for one in found.readings},
         "levels": [
             {
                 "level": str(level.level),

@@ -39,7 +39,7 @@ class Plan:
         for figure in self.figures:
             yield from figure.quantities()
         for claim in self.claims:
-            for comparison in claim.comparisons(self.effort.levels):
+            for comparison in claim.comparisons((*self.effort.levels, *self.paper.readings)):
                 yield from comparison.of
 
 

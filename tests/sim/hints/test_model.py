@@ -76,6 +76,14 @@ def test_a_job_is_suspended_until_its_next_block_is_there() -> None:
     assert response_s(setting) == [pytest.approx(500 + 3 * 500 + 250)]
 
 
+def test_a_block_takes_what_nobody_booked_beside_what_its_job_did() -> None:
+    """8 Mb/s are booked of 80: the first block is there in a tenth of the time. Two share the rest,
+    and each keeps what it booked."""
+    wide = replace(ONE, blocks=4, sites=(replace(ONE.sites[0], mips=2000, link_mbps=80),))
+    assert response_s(wide) == [pytest.approx(25 + 1000)]
+    assert response_s(wide, READER, READER) == [pytest.approx(50 + 1000)] * 2
+
+
 def test_many_blocks_are_a_stream() -> None:
     for policy in ("NoNetwork", "PreferLocal", "Service"):
         setting = Setting(policy=policy, io_fraction=0.4, rate=0.0002, jobs=20)
