@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import socket
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -155,7 +154,8 @@ def _runtime_folder() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_dir():
         return private_folder(Path(runtime) / "koala")
-    return private_folder(Path(tempfile.gettempdir()) / f"koala-{os.geteuid()}")
+    # Not TMPDIR: a grid of one command gives its processes one of their own.
+    return private_folder(Path("/tmp") / f"koala-{os.geteuid()}")
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -21,8 +21,6 @@ from koala.credentials import (
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, USER_KEY
 from koala.wire.tls import DAEMON_HOST, Identity, Options, is_loopback, secure_channel
-from koala.wire.v1.identity_pb2 import WhereRequest
-from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 
 CONNECT_S = 2.0
 TRIES = 5  # of a connection on which nothing is found to be wrong: a machine that is busy
@@ -95,6 +93,10 @@ class Door:
         channel = self._secure(self._address, with_certificate=False)
         if found.identity is None:
             return channel
+        # Not imported for a token: a command should be quick.
+        from koala.wire.v1.identity_pb2 import WhereRequest  # noqa: PLC0415
+        from koala.wire.v1.identity_pb2_grpc import EnrolmentStub  # noqa: PLC0415
+
         async with channel:
             await self._until_ready(channel)
             try:

@@ -8,7 +8,6 @@ allowed: a key that others could read is no key any more, and mending the mode w
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def read_private(path: Path) -> bytes:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file whole: beside, made durable, renamed. Raises OSError."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
         with os.fdopen(descriptor, "wb") as file:

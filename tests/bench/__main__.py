@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from tests.bench import core, live, multiqueue, references, traces
+from tests.bench import core, identity, live, multiqueue, references, traces
 from tests.bench.figures import Figure, Measurement, document, machine, table
 
 MEASUREMENTS: dict[str, Measurement] = {
     "references": references.measure,
     "scan": core.measure,
     "submissions": live.submissions,
+    "identity": identity.measure,
     "launches": live.launches,
     "latency": live.latency,
     "thousand": live.thousand,

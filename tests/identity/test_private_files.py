@@ -202,3 +202,23 @@ def test_credentials_are_looked_for_in_order(
     monkeypatch.setenv("KOALA_CREDENTIALS", str(left))
     with pytest.raises(ConfigError, match="mode 0644"):
         find_credentials("127.0.0.1:7740")
+
+
+def test_word_is_left_where_clients_look_whatever_their_folder_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes of `koala up` have a folder of their own; the terminal beside it has not."""
+    for name in ("KOALA_RUNTIME_DIR", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "administrator.toml"
+    write_private(path, credentials_text(some(tmp_path / "daemon", "127.0.0.1:1")).encode())
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    told = announce("127.0.0.1:1", credentials=path)
+    assert told is not None
+    monkeypatch.delenv("TMPDIR")
+    try:
+        found = find_credentials("127.0.0.1:1")
+        assert found is not None
+        assert found.user == "ann"
+    finally:
+        told.unlink()
