@@ -34,7 +34,7 @@ from koala_agent.starter.events import (
     WriteEnd,
 )
 from koala_agent.starter.ground import Driver, Ground, errand
-from koala_agent.starter.line import Line
+from koala_agent.starter.line import Line, Watch
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_number, to_object
 from koala_agent.starter.program import STATE_FOLDER, Program
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.paths import Paths
 
 
-class Carrier(Driver):
+class Carrier:
     """The world around the machine: carries its actions out and tells it what comes of them."""
 
     def __init__(self, spec: dict[str, object], nonce: str) -> None:
@@ -58,7 +58,8 @@ class Carrier(Driver):
         self._machine = StarterMachine(
             _settings(spec, nonce, self._program), now=now, wall_offset_s=time.time() - now
         )
-        super().__init__(self._machine)
+        self.watch = Watch()
+        self.is_over = False
         agents = [to_list(agent) for agent in to_list(spec["agents"])]
         addresses = [(str(host), to_count(port)) for host, port in agents]
         self._line = Line(addresses, self.watch)
@@ -78,19 +79,20 @@ class Carrier(Driver):
         """Until nothing is left to do."""
         self._ground.catch_signals()
         problem = self._program.problem()
-        self.drive(Unexecutable(reason=problem) if problem else Woken())
+        driver = Driver(self._machine, self)
+        driver.drive(Unexecutable(reason=problem) if problem else Woken())
         self._line.close()
         if self._nodes is not None:
             self._nodes.close()
         self._ground.close()
 
     def wake_at(self) -> float | None:
-        """See Driver."""
+        """See World."""
         dues = [self._machine.wake_at, None if self._paths is None else self._paths.wake_at]
         return min((due for due in dues if due is not None), default=None)
 
     def gather(self) -> list[Event]:
-        """See Driver."""
+        """See World."""
         events = self._ground.gather()
         if self._paths is not None:
             self._paths.tick()
@@ -120,7 +122,7 @@ class Carrier(Driver):
         return event
 
     def carry_out(self, action: Action) -> list[Event]:
-        """See Driver."""
+        """See World."""
         if isinstance(action, Send):
             self._line.send(action.message)
         elif isinstance(action, Dial):
@@ -216,7 +218,7 @@ class Carrier(Driver):
         return [*self._ground.spared, *launchers]
 
     def look(self) -> list[Event]:
-        """See Driver."""
+        """See World."""
         used = self._ground.processes
         # First: what ends between the two is then counted as left, and looked for again.
         nodes = self._nodes

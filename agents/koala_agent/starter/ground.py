@@ -42,39 +42,35 @@ if TYPE_CHECKING:
 
         def handle(self, event: Event, now: float) -> list[Action]: ...
 
+    class World(Protocol):
+        """What is around a machine: all that happened meanwhile, what follows at once from carrying
+        out an action, what a look at what is left shows, and when to do so though nothing
+        happened."""
+
+        watch: Watch
+        is_over: bool
+
+        def gather(self) -> list[Event]: ...
+        def carry_out(self, action: Action) -> list[Event]: ...
+        def look(self) -> list[Event]: ...
+        def wake_at(self) -> float | None: ...
+
 
 class Driver:
-    """Tells a machine what happens and carries out what it wants, until `is_over`."""
+    """Tells a machine what happens and carries out what it wants, until its world is over."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.watch = Watch()
-        self.is_over = False
+    def __init__(self, machine: Machine, world: World) -> None:
+        self._machine = machine
+        self._world = world
         self._is_look_due = False
-        self._driven = machine
-
-    def gather(self) -> list[Event]:
-        """All that happened meanwhile."""
-        raise NotImplementedError
-
-    def carry_out(self, action: Action) -> list[Event]:
-        """Does it; what is known of it at once."""
-        raise NotImplementedError
-
-    def look(self) -> list[Event]:
-        """Looks for what is left."""
-        raise NotImplementedError
-
-    def wake_at(self) -> float | None:
-        """When there is something to do though nothing happened."""
-        return self._driven.wake_at
 
     def drive(self, first: Event) -> None:
         """Until nothing is left to do."""
         self._handle([first])
-        while not self.is_over:
-            wake_at = self.wake_at()
-            self.watch.wait(None if wake_at is None else wake_at - boot_now())
-            self._handle([*self.gather(), Woken()])
+        while not self._world.is_over:
+            wake_at = self._world.wake_at()
+            self._world.watch.wait(None if wake_at is None else wake_at - boot_now())
+            self._handle([*self._world.gather(), Woken()])
 
     def _handle(self, events: list[Event]) -> None:
         """What happened, and then a look at what is left if one is wanted: an end that is known
@@ -83,7 +79,7 @@ class Driver:
             self._handle_one(event)
         while self._is_look_due:
             self._is_look_due = False
-            for event in self.look():
+            for event in self._world.look():
                 self._handle_one(event)
 
     def _handle_one(self, event: Event) -> None:
@@ -92,7 +88,7 @@ class Driver:
         while events:
             event = events.pop(0)
             try:
-                actions = self._driven.handle(event, boot_now())
+                actions = self._machine.handle(event, boot_now())
             except ValueError as error:
                 assert isinstance(event, Received), event
                 log(f"the other end said what cannot be meant: {error}")
@@ -101,7 +97,7 @@ class Driver:
                 if isinstance(action, Look):
                     self._is_look_due = True
                     continue
-                followed = self.carry_out(action)
+                followed = self._world.carry_out(action)
                 events += followed
                 if any(isinstance(one, Unexecutable) for one in followed):
                     break  # what this turn wanted of the processes cannot be had any more

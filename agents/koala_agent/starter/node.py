@@ -27,7 +27,7 @@ from koala_agent.starter.events import (
     Woken,
 )
 from koala_agent.starter.ground import Driver, Ground, errand
-from koala_agent.starter.line import Line
+from koala_agent.starter.line import Line, Watch
 from koala_agent.starter.node_machine import NodeMachine
 from koala_agent.starter.plain import boot_now, to_count, to_list, to_object, to_texts
 from koala_agent.starter.program import Program
@@ -41,7 +41,7 @@ OWN_VARIABLES = ("SLURM_", "SLURMD_", "PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME",
 """What the batch system says of this machine, and not of the starter's."""
 
 
-class NodeCarrier(Driver):
+class NodeCarrier:
     """The world around the helper's machine."""
 
     def __init__(self, given: dict[str, object], folder: str = "") -> None:
@@ -49,7 +49,9 @@ class NodeCarrier(Driver):
         if machine < 0:
             machine = _own_number(to_texts(given["hosts"]))
         secret = str(given["secret"])
-        super().__init__(NodeMachine(secret=secret, machine=machine, now=boot_now()))
+        self.watch = Watch()
+        self.is_over = False
+        self._machine = NodeMachine(secret=secret, machine=machine, now=boot_now())
         starters = [to_list(starter) for starter in to_list(given["addresses"])]
         self._line = Line([(str(host), to_count(port)) for host, port in starters], self.watch)
         self._folder = folder
@@ -57,19 +59,23 @@ class NodeCarrier(Driver):
 
     def run(self) -> None:
         """Until nothing is left to do."""
-        self.drive(Woken())
+        Driver(self._machine, self).drive(Woken())
         self._line.close()
         if self._ground is not None:
             self._ground.close()
 
+    def wake_at(self) -> float | None:
+        """See World."""
+        return self._machine.wake_at
+
     def gather(self) -> list[Event]:
-        """See Driver."""
+        """See World."""
         events = [*self._line.events]
         self._line.events.clear()
         return events if self._ground is None else [*self._ground.gather(), *events]
 
     def carry_out(self, action: Action) -> list[Event]:
-        """See Driver."""
+        """See World."""
         if isinstance(action, Send):
             self._line.send(action.message)
         elif isinstance(action, Dial):
@@ -102,7 +108,7 @@ class NodeCarrier(Driver):
         return []
 
     def look(self) -> list[Event]:
-        """See Driver."""
+        """See World."""
         if self._ground is None:
             return []
         used = self._ground.processes
