@@ -114,9 +114,13 @@ class System:
 
 
 @contextmanager
-def slurm_clusters(folder: Path, clusters: str) -> Iterator[dict[str, System]]:
-    """Clusters by name; `clusters` as in "alpha:2x8 beta:2x16"."""
-    with _up("slurm-clusters.sh", folder, {"KOALA_DEV_CLUSTERS": clusters}):
+def slurm_clusters(
+    folder: Path, clusters: str, *, hidden: Path | None = None
+) -> Iterator[dict[str, System]]:
+    """Clusters by name; `clusters` as in "alpha:2x8 beta:2x16". Their jobs do not see what is in
+    the folder `hidden`."""
+    variables = {"KOALA_DEV_CLUSTERS": clusters}
+    with _up("slurm-clusters.sh", folder, variables, hidden=hidden):
         yield {
             name: System(
                 kind="slurm",
@@ -131,12 +135,12 @@ def slurm_clusters(folder: Path, clusters: str) -> Iterator[dict[str, System]]:
 
 @contextmanager
 def grid_engine_cells(
-    folder: Path, cells: str, *, first_group: int = 65_000
+    folder: Path, cells: str, *, first_group: int = 65_000, hidden: Path | None = None
 ) -> Iterator[dict[str, System]]:
     """Cells by name; `cells` as in "gamma:1x16". Needs root. Cells that are up at the same time
     need group ids of their own."""
     variables = {"KOALA_DEV_CELLS": cells, "KOALA_DEV_GID_BASE": str(first_group)}
-    with _up("gridengine-cells.sh", folder, variables):
+    with _up("gridengine-cells.sh", folder, variables, hidden=hidden):
         yield {
             name: System(
                 kind="gridengine",
@@ -180,10 +184,16 @@ def grid_over(
 
 
 @contextmanager
-def _up(script: str, folder: Path, variables: dict[str, str]) -> Iterator[None]:
+def _up(
+    script: str, folder: Path, variables: dict[str, str], *, hidden: Path | None = None
+) -> Iterator[None]:
+    """With `hidden` in a mount namespace of its own, in which an empty folder lies over it."""
+    over = 'mount -t tmpfs none "$0" && exec "$@"'
+    alone = [] if hidden is None else ["unshare", "--mount", "sh", "-c", over, str(hidden)]
+
     def call(verb: str) -> None:
         subprocess.run(
-            [DEV / script, verb, str(folder)],
+            [*alone, DEV / script, verb, str(folder)],
             env={**os.environ, **variables},
             check=True,
             timeout=UP_S,

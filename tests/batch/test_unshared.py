@@ -1,23 +1,186 @@
 """Nodes that share no file system with their agent, in front of real batch systems.
 
-The agent's state is hidden from them: the batch scripts run in a mount namespace of their own, in
-which an empty folder lies over it.
+Their batch systems run in a mount namespace of their own, in which an empty folder lies over all
+that agents and daemon have.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import SkipTest
 
 import pytest
 
 from koala.client import Client
-from tests.agent.watching import Ear, process_ended
-from tests.batch.systems import System, grid_over
+from tests.agent.watching import Ear
+from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
+from tests.batch.test_runners import mpi_program, ranks
 from tests.live.grid import Grid, until
 
 pytestmark = pytest.mark.lrm
+
+__all__ = ["mpi_program"]  # a fixture
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What nodes do not see."""
+    if os.geteuid() != 0:
+        raise SkipTest("mount namespaces need root here")
+    return tmp_path_factory.mktemp("hidden")
+
+
+@pytest.fixture(scope="module")
+def far(
+    tmp_path_factory: pytest.TempPathFactory, hidden: Path, slurm: object, cell: object
+) -> Iterator[dict[str, System]]:
+    """epsilon, a Slurm cluster, and zeta, a cell, two machines of 4 each. (The fixtures that are
+    not used know what there has to be installed.)"""
+    folder = tmp_path_factory.mktemp("far")
+    with (
+        slurm_clusters(folder / "slurm", "epsilon:2x4", hidden=hidden) as clusters,
+        grid_engine_cells(folder / "cell", "zeta:2x4", first_group=68_000, hidden=hidden) as cells,
+    ):
+        yield {**clusters, **cells}
+
+
+@pytest.fixture
+def grid(tmp_path: Path, hidden: Path, far: dict[str, System]) -> Iterator[tuple[Grid, Path]]:
+    """Daemon and agents, hidden from the nodes, and where these make their folders; in the end
+    nothing is left there."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    starter = f'[starter]\nshared = false\nscratch = "{scratch}"\n'
+    more = dict.fromkeys(far, starter)
+    with grid_over(hidden / tmp_path.name, far, more=more) as grid:
+        store = grid.store("epsilon")
+        store.mkdir(parents=True, exist_ok=True)
+        (store / "numbers").write_bytes(NUMBERS)
+        yield grid, scratch
+    assert list(scratch.iterdir()) == []
+
+
+NUMBERS = b"".join(b"%d\n" % number for number in range(200_000))
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Iterator[Ear]:
+    ear = Ear(tmp_path / "ear")
+    yield ear
+    ear.close()
+
+
+def job(program: str, *, sites: tuple[str, ...] = ("epsilon", "zeta"), more: str = "") -> str:
+    """Six processes on two machines at each site."""
+    parts = (
+        f'(&(executable=/bin/bash)(arguments=-c "{program}")(count=6)(maxWallTime=5)'
+        f"(label={site})(resourceManagerContact={site}){more})"
+        for site in sites
+    )
+    return "+" + "".join(parts)
+
+
+async def finished(client: Client, text: str) -> dict[str, Any]:
+    submitted = await client.submit(text)
+    assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+    return await client.show(submitted.job)
+
+
+async def log_of(client: Client, job: str, **chosen: Any) -> str:
+    """What there is of a log."""
+    return b"".join([chunk.data async for chunk in client.logs(job, **chosen)]).decode()
+
+
+async def test_inputs_outputs_and_logs_of_several_machines(grid: tuple[Grid, Path]) -> None:
+    """The last process, on the second machine, writes the output; each has the whole input."""
+    live, scratch = grid
+    program = (
+        f"test ! -e {live.state} || exit 3; case $PWD in {scratch}/*) ;; *) exit 4;; esac; "
+        "if test $KOALA_PROCESS = 5; then sort -rn $KOALA_INPUT > result; fi; "
+        "sha256sum < $KOALA_INPUT"
+    )
+    more = "(inputFile=numbers)(outputFile=result)"
+    async with live.client() as client:
+        await live.ready(client)
+        shown = await finished(client, job(program, more=more))
+        assert shown["timeline"]["start_skew_s"] < 1.0
+        folder = live.spool / shown["job"] / "output"
+        for site in ("epsilon", "zeta"):
+            await until((folder / site / "result").exists)
+            lines = (folder / site / "result").read_bytes().splitlines(keepends=True)
+            assert sorted(lines) == sorted(NUMBERS.splitlines(keepends=True))
+        said = {
+            await log_of(client, shown["job"], component=component, process=process)
+            for component in range(2)
+            for process in range(6)
+        }
+        assert len(said) == 1, said
+        await live.at_rest(client)
+
+
+async def test_logs_are_followed_while_agents_are_killed_and_started_again(
+    grid: tuple[Grid, Path], tmp_path: Path, ear: Ear
+) -> None:
+    live, _ = grid
+    program = (
+        f"echo before; echo $RANK > {ear.path}; "
+        f"until test -e {tmp_path}/end; do sleep 0.1; done; echo after"
+    )
+    async with live.client() as client:
+        await live.ready(client)
+        submitted = await client.submit(job(program))
+        assert sorted([int(await ear.line()) for _ in range(12)]) == list(range(12))
+
+        async def first_line() -> str:
+            async for chunk in client.logs(submitted.job, component=1, process=5, follow=True):
+                if chunk.data:
+                    return chunk.data.decode()
+            return ""
+
+        assert await asyncio.wait_for(first_line(), 30.0) == "before\n"
+        live.kill("epsilon", "zeta")
+        (tmp_path / "end").touch()
+        live.start()
+        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+        for process in (0, 5):
+            said = await log_of(client, submitted.job, component=1, process=process)
+            assert said == "before\nafter\n"
+        assert (await client.show(submitted.job))["attempts"] == 1
+        await live.at_rest(client)
+
+
+async def test_a_job_that_is_cancelled_leaves_its_logs(grid: tuple[Grid, Path], ear: Ear) -> None:
+    live, _ = grid
+    program = f"echo said; echo > {ear.path}; sleep 600"
+    async with live.client() as client:
+        await live.ready(client)
+        submitted = await client.submit(job(program))
+        for _ in range(12):
+            await ear.line()
+        await client.cancel([submitted.job])
+        assert await client.wait(submitted.job) == "Cancelled"
+        await live.at_rest(client)
+
+
+async def test_one_mpi_world_of_nodes_that_share_nothing(
+    grid: tuple[Grid, Path], mpi_program: Path
+) -> None:
+    live, _ = grid
+    parts = (
+        ranks(site, mpi_program, count=6).replace(f"(stdout={mpi_program.parent}/out-{site})", "")
+        for site in ("epsilon", "zeta")
+    )
+    async with live.client() as client:
+        await live.ready(client)
+        shown = await finished(client, "+" + "".join(parts))
+        for component in range(2):
+            for process in range(6):
+                said = await log_of(client, shown["job"], component=component, process=process)
+                rank = rf"rank {6 * component + process} of 12 on \S+: the sum is 66\n"
+                assert re.fullmatch(rank, said), said
+        await live.at_rest(client)

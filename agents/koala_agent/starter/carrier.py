@@ -228,7 +228,13 @@ class Carrier:
             left += nodes.left
             cpu_s += nodes.cpu_s
             memory_bytes = max(memory_bytes, nodes.memory_bytes)
-        return [*self._ground.reap(), Looked(left=left, cpu_s=cpu_s, memory_bytes=memory_bytes)]
+        looked = Looked(
+            left=left,
+            is_known=nodes is None or nodes.is_known(),
+            cpu_s=cpu_s,
+            memory_bytes=memory_bytes,
+        )
+        return [*self._ground.reap(), looked]
 
 
 LOG_FILE = "placeholder.out"

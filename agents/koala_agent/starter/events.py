@@ -139,9 +139,11 @@ class SiteSignalled:
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """How many processes are left of all that was started, and what they used together so far."""
+    """How many processes are left of all that was started, and what they used together so far.
+    Unless `is_known` another machine has not said yet what is left there."""
 
     left: int
+    is_known: bool = True
     cpu_s: float = 0.0
     memory_bytes: int = 0
 

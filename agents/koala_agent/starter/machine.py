@@ -545,6 +545,8 @@ class StarterMachine:
             if self._now >= self._settled_at:
                 self._deliver(phase, event)
         elif phase.kill_at is None:
+            if not event.is_known:
+                return
             self._begin_end(phase.kind, phase.reason, is_dismissed=phase.is_dismissed)
         elif self._now >= phase.kill_at:
             self._say(Signal(number=signal.SIGKILL))

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from koala_agent.starter.line import Watch
     from koala_agent.starter.program import Program
 
+TELL_S = 2.0
+"""How long the word of what is left on another machine is waited for before all is ended."""
 KILLS_MAX = 40
 """How often KILL goes by the lines before what started the helpers is killed itself."""
 END_S = 10.0
@@ -57,6 +59,7 @@ class Node:
         self.wire: Wire | None = None
         self.is_ready = False
         self.is_lost = False
+        self.has_told = False
         self.opened_at: float | None = None
         self.cpu_s = 0.0
         self.memory_bytes = 0
@@ -83,6 +86,7 @@ class Nodes:
         }
         self._launchers: dict[int, list[Node]] = {}
         self._listener: socket.socket | None = None
+        self._untold_since: float | None = None
         self._kills = 0
         self._opened_at = 0.0
 
@@ -102,6 +106,13 @@ class Nodes:
     def present(self) -> int:
         """Machines that are there."""
         return sum(node.wire is not None for node in self._nodes.values())
+
+    def is_known(self) -> bool:
+        """Whether all have said what is left since their main processes ended, or had the time."""
+        if all(node.has_told or node.is_lost for node in self._nodes.values()):
+            return True
+        self._untold_since = self._untold_since or boot_now()
+        return boot_now() > self._untold_since + TELL_S
 
     @property
     def memory_bytes(self) -> int:
@@ -309,6 +320,7 @@ class Nodes:
             self._events.append(MachineLost(kind="late", reason=reason))
         elif kind == "left":
             node.left = to_count(message.get("left"))
+            node.has_told = True
             node.cpu_s = to_number(message, "cpu_s")
             node.memory_bytes = to_count(message.get("memory_bytes"))
             self.cpu_s = sum(other.cpu_s for other in self._nodes.values())
