@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
+from typing import TypeVar
 
 from koala.core.grid import Assignment, GridView, Part, Placement, PlacementRequest, Unplaceable
-from koala.core.slots import PlacementPolicy, Policies
+from koala.core.progress import Correction, ProgressQuestion
+from koala.core.slots import PlacementPolicy, Policies, ProgressPolicy
 from koala.policies import BUILT_IN, DEFAULT_PLACEMENT
 
 LIMIT_S = 0.5
@@ -24,6 +26,7 @@ LIMIT_S = 0.5
 AGAIN_S = 0.1
 """A policy that lets no exception out is interrupted again after this."""
 ROUNDING = 1e-6
+T = TypeVar("T")
 
 
 class TooLongError(BaseException):
@@ -31,49 +34,51 @@ class TooLongError(BaseException):
 
 
 def contained(policies: Policies, names: Mapping[str, str]) -> Policies:
-    """The same policies, with a placement policy of another package in a guard."""
+    """The same policies, with placement and progress policies of other packages in guards."""
     name = names.get("placement", DEFAULT_PLACEMENT)
-    if name in BUILT_IN["placement"]:
-        return policies
-    return replace(policies, place=Guard(policies.place, name=name))
+    place = policies.place
+    if name not in BUILT_IN["placement"]:
+        place = Guard(place, name=name)
+    ours = [name.lower() for name in BUILT_IN["progress"]]
+    progress = {
+        name: policy if name in ours else ProgressGuard(policy, name=name)
+        for name, policy in policies.progress.items()
+    }
+    return replace(policies, place=place, progress=progress)
 
 
 def troubles(policies: Policies) -> dict[str, str]:
     """Policies that were replaced, by slot and name, and why."""
-    place = policies.place
-    if isinstance(place, Guard) and place.trouble:
-        return {f"placement.{place.name}": place.trouble}
-    return {}
+    asked: tuple[object, ...] = (policies.place, *policies.progress.values())
+    return {
+        f"{guard.slot}.{guard.name}": guard.trouble
+        for guard in asked
+        if isinstance(guard, Guard | ProgressGuard) and guard.trouble
+    }
 
 
-class Guard:
-    """A placement policy that is one as long as it behaves; `trouble` says why it no longer is."""
+class _Watched:
+    """A policy of another package as long as it behaves; `trouble` says why it no longer is."""
 
-    def __init__(self, policy: PlacementPolicy, *, name: str, limit_s: float = LIMIT_S) -> None:
+    slot = ""
+    default = ""
+
+    def __init__(self, *, name: str, limit_s: float) -> None:
         self.name = name
         self.trouble = ""
-        self._policy = policy
         self._limit_s = limit_s
-        self._default: PlacementPolicy = BUILT_IN["placement"][DEFAULT_PLACEMENT]
 
-    def __call__(self, request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-        """The policy's answer, or that of the default in its place."""
-        if not self.trouble:
-            answer = self._ask(request, view)
-            if answer is not None:
-                return answer
-        return self._default(request, view)
-
-    def _ask(self, request: PlacementRequest, view: GridView) -> Placement | Unplaceable | None:
+    def _ask(self, ask: Callable[[], T], objection_to: Callable[[T], str]) -> T | None:
         """The policy's answer, unless it is replaced for what it did."""
+        answer: T | None = None
         try:
             with _limited(self._limit_s):
-                answer: Placement | Unplaceable | None = self._policy(request, view.copy())
-            wrong = objection(answer, request, view)
+                answer = ask()
+            wrong = objection_to(answer)
         except TooLongError:
-            wrong, answer = f"no answer in {self._limit_s:g} s", None
+            wrong = f"no answer in {self._limit_s:g} s"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever others wrote
-            wrong, answer = f"{type(error).__name__}: {error}", None
+            wrong = f"{type(error).__name__}: {error}"
         if not wrong:
             return answer
         self._replace(wrong)
@@ -85,11 +90,76 @@ class Guard:
         self.trouble = trouble
         get_logger(__name__).error(
             "policy.replaced",
-            slot="placement",
+            slot=self.slot,
             policy=self.name,
-            by=DEFAULT_PLACEMENT,
+            by=self.default,
             reason=trouble,
         )
+
+
+class Guard(_Watched):
+    """A placement policy, with Close-to-Files in its place when it misbehaves."""
+
+    slot = "placement"
+    default = DEFAULT_PLACEMENT
+
+    def __init__(self, policy: PlacementPolicy, *, name: str, limit_s: float = LIMIT_S) -> None:
+        super().__init__(name=name, limit_s=limit_s)
+        self._policy = policy
+        self._default: PlacementPolicy = BUILT_IN[self.slot][self.default]
+
+    def __call__(self, request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+        """The policy's answer, or that of the default in its place."""
+        if not self.trouble:
+            answer = self._ask(
+                lambda: self._policy(request, view.copy()),
+                lambda answer: objection(answer, request, view),
+            )
+            if answer is not None:
+                return answer
+        return self._default(request, view)
+
+
+class ProgressGuard(_Watched):
+    """A progress policy; when it misbehaves, all components run freely."""
+
+    slot = "progress"
+    default = "free"
+
+    def __init__(self, policy: ProgressPolicy, *, name: str, limit_s: float = LIMIT_S) -> None:
+        super().__init__(name=name, limit_s=limit_s)
+        self._policy = policy
+
+    def __call__(self, question: ProgressQuestion) -> tuple[Correction, ...]:
+        """The policy's corrections; all that was held back is given back when it is replaced."""
+        if not self.trouble:
+            answer = self._ask(
+                lambda: self._policy(question), lambda answer: no_corrections(answer, question)
+            )
+            if answer is not None:
+                return answer
+        return tuple(
+            Correction(component=member.component, weight=member.spare)
+            for member in question.members
+            if member.spare
+        )
+
+
+def no_corrections(answer: object, question: ProgressQuestion) -> str:
+    """What is wrong with the corrections, or nothing."""
+    if not isinstance(answer, tuple):
+        return f"answered {type(answer).__name__}: allowed is a tuple of Correction"
+    left = {member.component: member for member in question.members}
+    for one in answer:
+        if not isinstance(one, Correction):
+            return f"{type(one).__name__} among the answers: allowed are Correction"
+        member = left.pop(one.component, None)
+        if member is None:
+            return f"component {one.component} was not asked about, or is corrected twice"
+        if not -member.weight - ROUNDING <= one.weight <= member.spare + ROUNDING:
+            text = f"allowed is from {-member.weight:g} to {member.spare:g}"
+            return f"component {one.component} is given {one.weight:g}: {text}"
+    return ""
 
 
 def objection(answer: object, request: PlacementRequest, view: GridView) -> str:

@@ -18,8 +18,9 @@ from koala.core.grid import (
     SiteView,
     Unplaceable,
 )
+from koala.core.progress import Correction, MemberProgress, ProgressQuestion
 from koala.core.values import FileName, SiteName
-from koala.daemon.guard import Guard, contained, troubles
+from koala.daemon.guard import Guard, ProgressGuard, contained, troubles
 from koala.policies import chosen
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
@@ -164,9 +165,61 @@ def test_what_a_policy_does_to_its_view_is_lost() -> None:
     assert picture.idle_at(DELFT) == 8
 
 
+def a_question() -> ProgressQuestion:
+    members = tuple(
+        MemberProgress(component=n, virtual_s=n, weight=0.75, admitted=1.0, spare=0.25)
+        for n in range(2)
+    )
+    return ProgressQuestion(real_s=2.0, members=members, asynchrony_s=1.0)
+
+
+FREE = (Correction(component=0, weight=0.25), Correction(component=1, weight=0.25))
+
+
+def test_corrections_of_a_progress_policy_that_behaves_are_its_own() -> None:
+    answer = (Correction(component=1, weight=-0.75), Correction(component=0, weight=0.25))
+    guard = ProgressGuard(lambda _question: answer, name="theirs")
+    assert guard(a_question()) == answer
+    assert not guard.trouble
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble"),
+    [
+        (None, "answered NoneType"),
+        ((0,), "int among the answers"),
+        ((Correction(component=2, weight=0.1),), "component 2 was not asked about"),
+        ((Correction(component=0, weight=0.1),) * 2, "corrected twice"),
+        ((Correction(component=0, weight=0.5),), "allowed is from -0.75 to 0.25"),
+        ((Correction(component=0, weight=-0.8),), "is given -0.8"),
+        ((Correction(component=0, weight=float("nan")),), "is given nan"),
+    ],
+)
+def test_corrections_that_cannot_be_are_not_believed(answer: Any, trouble: str) -> None:
+    guard = ProgressGuard(lambda _question: answer, name="theirs")
+    assert guard(a_question()) == FREE
+    assert trouble in guard.trouble
+    assert guard(a_question()) == FREE
+
+
+def test_a_progress_policy_that_errs_or_hangs_is_replaced() -> None:
+    def errs(_question: ProgressQuestion) -> tuple[Correction, ...]:
+        raise ValueError("no idea")
+
+    def hangs_there(_question: ProgressQuestion) -> tuple[Correction, ...]:
+        while True:
+            pass
+
+    for policy, trouble in ((errs, "ValueError: no idea"), (hangs_there, "no answer in 0.05 s")):
+        guard = ProgressGuard(policy, name="theirs", limit_s=0.05)
+        assert guard(a_question()) == FREE
+        assert guard.trouble == trouble
+
+
 def test_only_policies_of_others_are_guarded() -> None:
     ours = chosen(placement="WF")
-    assert contained(ours, {"placement": "WF"}) is ours
+    same = contained(ours, {"placement": "WF"})
+    assert (same.place, same.progress) == (ours.place, ours.progress)
     theirs = contained(ours, {"placement": "theirs"})
     assert isinstance(theirs.place, Guard)
     assert troubles(theirs) == {}

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from koala.core.progress import Correction, MemberProgress, ProgressQuestion
 from koala.daemon.config import parse_config
-from koala.daemon.guard import Guard
+from koala.daemon.guard import Guard, ProgressGuard
 from koala.errors import ConfigError
 from tests.examples.stage import EXAMPLES
 from tests.live.grid import live_grid
@@ -55,6 +56,23 @@ def test_a_daemon_finds_it_by_name_and_guards_it(tmp_path: Path) -> None:
     config = parse_config(DAEMON.format("best-fit"), source="test.toml", folder=tmp_path)
     assert isinstance(config.policies.place, Guard)
     assert ("placement", "best-fit") in config.policy_names
+
+
+@pytest.mark.usefixtures("installed")
+def test_jobs_find_its_progress_policy_by_name(tmp_path: Path) -> None:
+    config = parse_config(DAEMON.format("CF"), source="test.toml", folder=tmp_path)
+    policy = config.policies.progress["wait-for-the-last"]
+    assert isinstance(policy, ProgressGuard)
+    members = tuple(
+        MemberProgress(component=n, virtual_s=at, weight=weight, admitted=1.0, spare=1.0 - weight)
+        for n, (at, weight) in enumerate(((9.0, 1.0), (5.0, 0.5), (4.5, 1.0)))
+    )
+    question = ProgressQuestion(real_s=10.0, members=members, asynchrony_s=1.0)
+    assert policy(question) == (
+        Correction(component=0, weight=-1.0),
+        Correction(component=1, weight=0.5),
+    )
+    assert not policy.trouble
 
 
 @pytest.mark.usefixtures("installed")
@@ -108,3 +126,31 @@ async def test_a_live_grid_places_by_it_and_goes_on_when_it_errs(
             if policy == "best-fit"
             else {"placement.errs": "ZeroDivisionError: division by zero"}
         )
+
+
+@pytest.mark.live
+@pytest.mark.slow
+async def test_a_live_job_is_controlled_by_it_and_runs_freely_when_it_errs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both programs tell their progress, one of them faster; the policy is the job's own choice."""
+    errs = tmp_path / "errs.py"
+    errs.write_text("def correct(question):\n    return 1 / 0\n", encoding="utf-8")
+    (tmp_path / "found").mkdir()
+    paths = install(tmp_path / "found", {"progress.errs": "errs:correct"})
+    monkeypatch.setenv("KOALA_TEST_PATH", os.pathsep.join((paths, str(tmp_path))))
+    script = "for i in `seq 100`; do echo $(($i * $1)) > $KOALA_PROGRESS; sleep 0.03; done"
+    part = f"(executable=/bin/sh)(arguments=-c '{script}' tell"
+    parts = f"(&(label=slow){part} 1))(&(label=fast){part} 4))"
+    with live_grid(tmp_path / "grid", sites={"one": 2, "other": 2}) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            for policy in ("wait-for-the-last", "errs"):
+                rsl = f"+(progress={policy})(asynchrony=3){parts}"
+                job = (await client.submit(rsl)).job
+                assert await client.wait(job) == "Finished"
+                told = (await client.show(job))["progress"]
+                assert (told["corrections"] > 0) == (policy != "errs"), told
+            assert (await client.metrics())["replaced_policies"] == {
+                "progress.errs": "ZeroDivisionError: division by zero"
+            }
