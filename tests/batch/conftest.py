@@ -18,7 +18,7 @@ PACKAGES = {
 }
 
 
-def _need(kind: str) -> None:
+def need(kind: str) -> None:
     path, packages = PACKAGES[kind]
     program = Path(path).name
     if not Path(path).exists() and shutil.which(program) is None:
@@ -30,7 +30,7 @@ def _need(kind: str) -> None:
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
     """alpha (2 nodes of 8) and beta (2 nodes of 16)."""
-    _need("slurm")
+    need("slurm")
     folder = tmp_path_factory.mktemp("slurm")
     with slurm_clusters(folder, "alpha:2x8 beta:2x16") as systems:
         yield systems
@@ -39,7 +39,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System
 @pytest.fixture(scope="session")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
     """gamma, one cell of 16 slots."""
-    _need("gridengine")
+    need("gridengine")
     folder = tmp_path_factory.mktemp("cell")
     with grid_engine_cells(folder, "gamma:1x16") as systems:
         yield systems
@@ -48,7 +48,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]
 @pytest.fixture(scope="session")
 def wide_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
     """delta, a cell in which a job of more than 4 slots has two machines."""
-    _need("gridengine")
+    need("gridengine")
     folder = tmp_path_factory.mktemp("wide")
     with grid_engine_cells(folder, "delta:2x4", first_group=66_000) as systems:
         yield systems

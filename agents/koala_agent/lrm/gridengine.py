@@ -82,6 +82,8 @@ class GridEngine:
         argv += ["-pe", self.parallel_environment, str(placeholder.processors)]
         out = "/dev/null" if placeholder.body else str(placeholder.directory / OUTPUT_FILE)
         argv += ["-o", out]
+        if placeholder.body:
+            argv += ["-wd", "/"]  # the account's home, where it would begin, need not be there
         if placeholder.time_limit_s < math.inf:
             argv += ["-l", f"h_rt={math.ceil(placeholder.time_limit_s)}"]
         for option, value in (

@@ -1,0 +1,162 @@
+"""An agent in site mode in front of real batch systems: claims are jobs of users' accounts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koala.wire.v1 import link_pb2
+from tests.agent.accounts import ANN, BOB, a_scratch, need_root, owners, python
+from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, until
+from tests.agent.live.fake_daemon import GONE, PASSED, FakeDaemon, FakeSession, fake_daemon, hold
+from tests.batch.conftest import need
+from tests.batch.systems import System, grid_engine_cells, slurm_clusters
+
+pytestmark = pytest.mark.lrm
+
+BECOME = {
+    "root itself": "",
+    "runuser": 'become = ["runuser", "-u", "{account}", "--"]',
+}
+
+
+@pytest.fixture(scope="module")
+def open_folder() -> Iterator[Path]:
+    """Where every account can read the configuration of a batch system."""
+    need_root()
+    with tempfile.TemporaryDirectory(prefix="koala-open-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module", params=["slurm", "gridengine"])
+def site(request: pytest.FixtureRequest, open_folder: Path) -> Iterator[System]:
+    """A cluster or cell of 4 processors that all accounts may use."""
+    need(request.param)
+    if request.param == "slurm":
+        with slurm_clusters(open_folder / "slurm", "epsilon:1x4") as systems:
+            yield systems["epsilon"]
+    else:
+        folder = open_folder / "cell"
+        with grid_engine_cells(folder, "zeta:1x4", first_group=67_000) as systems:
+            yield systems["zeta"]
+
+
+@asynccontextmanager
+async def an_agent(
+    tmp_path: Path, daemon: FakeDaemon, site: System, scratch: Path, *, job: str, become: str
+) -> AsyncIterator[AgentProcess]:
+    """anna and bert have accounts."""
+    accounts = f"""mode = "site"
+map = {{ anna = "{ANN}", bert = "{BOB}" }}
+system = ["{ANN}"]
+{become}
+"""
+    rest = f"""grace_s = 30
+{site.lrm_table("KOALA_TEST=accounts")}
+[starter]
+python = "{python()}"
+scratch = "{scratch}"
+"""
+    async with agent_process(
+        tmp_path, daemon.target, job=job, accounts=accounts, rest=rest
+    ) as agent:
+        try:
+            yield agent
+        finally:
+            site.clear()
+
+
+def jobs(site: System) -> dict[str, tuple[str, str]]:
+    """Number to account and name of all jobs that have not ended."""
+    if site.kind == "slurm":
+        rows = [line.split() for line in site.run("squeue", "-h", "-o", "%i %u %j").splitlines()]
+        return {number: (user, name) for number, user, name in rows}
+    from xml.etree import ElementTree
+
+    tree = ElementTree.fromstring(site.run("qstat", "-u", "*", "-xml"))
+    found = {}
+    for row in tree.iter("job_list"):
+        number, owner, name = (
+            row.findtext(tag) or "" for tag in ("JB_job_number", "JB_owner", "JB_name")
+        )
+        found[number] = (owner, name)
+    return found
+
+
+def submit_as(site: System, account: str, name: str) -> None:
+    """A job of the account's own, under a name of its choice."""
+    entry = pwd.getpwnam(account)
+    words = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
+    if site.kind == "slurm":
+        command = ["sbatch", "-n", "1", "-J", name, "-o", "/dev/null", "-D", "/"]
+    else:
+        command = ["qsub", "-N", name, "-pe", "grid", "1", "-j", "y", "-o", "/dev/null"]
+        command += ["-S", "/bin/sh"]
+    subprocess.run(
+        [*words, "--", *command],
+        input="#!/bin/sh\nsleep 600\n",
+        text=True,
+        env={**os.environ, **site.environment, "USER": account, "HOME": "/"},
+        cwd="/",
+        check=True,
+        capture_output=True,
+    )
+
+
+async def said(session: FakeSession, claim: str) -> list[str]:
+    """What the program wrote, as soon as that has come to the agent."""
+    while True:
+        session.say(log_request=link_pb2.LogRequest(claim=claim, request=1, stream="stdout"))
+        chunk = await session.next("log")
+        assert not chunk.error, chunk.error
+        if chunk.data:
+            return str(bytes(chunk.data).decode()).split()
+
+
+@pytest.mark.parametrize("become", BECOME.values(), ids=BECOME.keys())
+async def test_claims_are_jobs_of_their_users_accounts_whatever_others_call_theirs(
+    tmp_path: Path, site: System, become: str
+) -> None:
+    job = a_job()
+    first, second = f"{job}/1/0/1", f"{job}/1/1/1"
+    script = "id -un; echo made > made; exec sleep 1000"
+    async with fake_daemon() as daemon:
+        with a_scratch() as scratch:
+            async with an_agent(tmp_path, daemon, site, scratch, job=job, become=become) as agent:
+                session = await daemon.live(
+                    hold(first, "-c", script, owner="anna", no_barrier=True),
+                    hold(second, "-c", script, owner="bert", no_barrier=True, ask_number=2),
+                )
+                for claim, account in ((first, ANN), (second, BOB)):
+                    await session.claim(claim, PASSED)
+                    assert await said(session, claim) == [account]
+                found = await asyncio.to_thread(jobs, site)
+                names = dict(found.values())
+                assert sorted(names) == sorted([ANN, BOB])
+                for folder in await asyncio.to_thread(lambda: list(scratch.iterdir())):
+                    uid = (await asyncio.to_thread(folder.stat)).st_uid
+                    assert await asyncio.to_thread(owners, folder) == {(uid, 0)}
+
+                # bert's account takes the name of anna's job for one of its own.
+                await asyncio.to_thread(submit_as, site, BOB, names[ANN])
+                await agent.kill()
+                await agent.start()
+                session = await daemon.session()
+                inventory = await session.inventory()
+                assert {inventory[claim].state for claim in (first, second)} == {PASSED}
+                session.welcome()
+                session.want()
+                for claim in (first, second):
+                    assert (await session.claim(claim, GONE)).end.kind == "stopped"
+                left = await asyncio.to_thread(jobs, site)
+                assert list(left.values()) == [(BOB, names[ANN])], "it is bert's own affair"
+                await until(lambda: not any(scratch.iterdir()))
