@@ -22,6 +22,7 @@ from pathlib import Path
 import structlog
 
 from koala.errors import ConfigError, KoalaError
+from koala.logstream import log_stream
 from koala.systemd import ServiceManager
 from koala.wire.tls import JoinToken
 from koala_agent.config import Config, read_config
@@ -137,7 +138,7 @@ def configure_logging(level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(log_stream(sys.stderr)),
         cache_logger_on_first_use=True,
     )
 

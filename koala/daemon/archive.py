@@ -34,6 +34,7 @@ CREATE UNIQUE INDEX job_key ON job (key) WHERE key != '';
 CREATE INDEX job_ended_at ON job (ended_at);
 CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
+REMOVED_MAX = 50_000  # at each snapshot
 _LEVEL = 1  # of compression: the quickest is a fortieth of the text already
 
 
@@ -103,6 +104,12 @@ def write_jobs(connection: sqlite3.Connection, forgotten: Sequence[Forgotten]) -
         facts = (job.id, job.spec.owner, job.submitted_at, one.ended_at, one.key, one.digest)
         rows.append((*facts, body, _sum(*facts, body)))
     connection.executemany("INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def remove_jobs(connection: sqlite3.Connection, *, before: Instant) -> None:
+    """Remove a lot of those that ended before, within the writer's transaction."""
+    chosen = "SELECT id FROM job WHERE ended_at < ? ORDER BY ended_at LIMIT ?"
+    connection.execute(f"DELETE FROM job WHERE id IN ({chosen})", (before, REMOVED_MAX))
 
 
 def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None:

@@ -12,7 +12,8 @@ in use:
     [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed;
                     bookable.FROM.TO: what of them placement policies may book
     [relay]         listen, address (as agents reach it), bytes_per_s
-    [journal]       keep_days (0: for ever), keep_jobs, keep_jobs_hours, snapshot_events
+    [journal]       keep_days and keep_past_jobs_days (0: for ever), keep_jobs, keep_jobs_hours,
+                    snapshot_events
     [bus]           url
 """
 
@@ -104,10 +105,12 @@ class RelayTable(Table, frozen=True):
 
 
 class JournalTable(Table, frozen=True):
-    """How long events are kept that no start needs (0: for ever); how many jobs that are over stay
-    in memory, and for how long; after how many events the state is saved."""
+    """How long events are kept that no start needs, and jobs that have left the memory (0: for
+    ever); how many jobs that are over stay in memory, and for how long; after how many events the
+    state is saved."""
 
     keep_days: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
+    keep_past_jobs_days: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
     keep_jobs: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 20_000
     keep_jobs_hours: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 24.0
     snapshot_events: Annotated[int, msgspec.Meta(ge=100, le=1_000_000_000)] = 50_000

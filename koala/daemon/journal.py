@@ -86,6 +86,7 @@ class Journal:
         self._has_failed = False
         self.first_event = _first_event(connection, place.path)
         self.keep_s: Seconds = FOREVER  # how long events are kept that no start needs
+        self.keep_jobs_s: Seconds = FOREVER  # how long jobs are kept that have left the state
         self._remove_to = 0
         self.make_room: Callable[[], bool] = lambda: False  # asked when a commit finds none
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
@@ -265,6 +266,7 @@ class Journal:
         ).fetchall()
         (oldest,) = kept[-1]
         self._connection.execute("DELETE FROM snapshot WHERE seq < ?", (oldest,))
+        archive.remove_jobs(self._connection, before=now - self.keep_jobs_s)
         if len(kept) == SNAPSHOTS_KEPT and self.keep_s < FOREVER:
             self._remove_to = self._last_before(now - self.keep_s, oldest)
 

@@ -54,6 +54,7 @@ from koala.daemon.spool import Spool
 from koala.daemon.streams import Streams
 from koala.daemon.turns import Upkeep
 from koala.errors import ConfigError, DiskError, KoalaError, RejectedError, SpecError
+from koala.logstream import log_stream
 from koala.systemd import ServiceManager
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
@@ -95,8 +96,7 @@ def run(config_path: Path, *, accept_loss: bool = False) -> int:
         asyncio.run(until_signal())
     except DiskError as error:
         log.error("journal.failed", reason=str(error))  # noqa: TRY400 - the reason says it all
-        sys.stderr.write(f"koala daemon: {error}\n")
-        sys.stderr.flush()
+        log_stream(sys.stderr).write(f"koala daemon: {error}\n")
         # Closing the database would write to a disk that has just failed.
         os._exit(DISK_FAILED)
     return 0
@@ -117,7 +117,7 @@ def configure_logging(level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(log_stream(sys.stderr)),
         cache_logger_on_first_use=False,
     )
 
@@ -180,6 +180,8 @@ class Daemon:
         )
         if config.journal.keep_days:
             journal.keep_s = config.journal.keep_days * 86_400.0
+        if config.journal.keep_past_jobs_days:
+            journal.keep_jobs_s = config.journal.keep_past_jobs_days * 86_400.0
         secret = read_secret(config.state_dir)
         marks = Marks(
             secret=secret,
@@ -480,7 +482,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(Path(paths[0]), accept_loss=accept_loss)
     except KoalaError as error:
-        sys.stderr.write(f"koala daemon: {error}\n")
+        log_stream(sys.stderr).write(f"koala daemon: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
 
 

@@ -11,11 +11,16 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import Client
+from koala.core.forgetting import Forgotten
+from koala.core.job import Finished, Job
+from koala.core.values import JobId
+from koala.daemon import archive
 from koala.daemon.folder import FILE
 from koala.daemon.main import Daemon
 from koala.errors import JournalError, RejectedError, UnknownJobError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
+from tests.harness.builders import a_spec
 
 pytestmark = pytest.mark.live
 
@@ -123,3 +128,29 @@ async def test_old_events_go_when_there_are_snapshots(
     assert main(["replay", state]) == 0
     assert main(["replay", state, "--with", "hold_s=100"]) == 1
     assert "--with needs a journal from its begin" in capsys.readouterr().err
+
+
+def test_past_jobs_go_after_their_time() -> None:
+    jobs = [
+        Forgotten(
+            job=Job(
+                id=JobId(f"j{number}"),
+                spec=a_spec(1),
+                submitted_at=number,
+                phase=Finished(at=number + 10.0),
+                claim_fraction=0.75,
+            ),
+            ended_at=number + 10.0,
+            key=f"ann\0{number}",
+        )
+        for number in range(5)
+    ]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(archive.TABLES)
+        archive.write_jobs(connection, jobs)
+        archive.write_jobs(connection, jobs[:2])  # by a replay, once more
+        archive.remove_jobs(connection, before=12.0)
+        left = archive.read_jobs(connection, Path("x"), since=0.0, until=99.0, most=9)
+        assert [job.id for job in left] == ["j2", "j3", "j4"]
+        assert archive.read_key(connection, Path("x"), "ann\x000") is None
+        assert archive.read_key(connection, Path("x"), "ann\x004") == ("j4", "")
