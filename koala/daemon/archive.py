@@ -56,7 +56,7 @@ def write_snapshot(
 ) -> None:
     """Add it, within the writer's transaction."""
     body = _packed([snapshot.plain, snapshot.jobs, snapshot.settings, snapshot.digest])
-    checksum = _sum(mark.seq, at, mark.chain, CORE, body)
+    checksum = _sum(mark.seq, float(at), mark.chain, CORE, body)
     connection.execute(
         "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?, ?)",
         (mark.seq, at, mark.chain, CORE, body, checksum),
@@ -101,7 +101,8 @@ def write_jobs(connection: sqlite3.Connection, forgotten: Sequence[Forgotten]) -
     for one in forgotten:
         job = one.job
         body = _packed(save_object(job))
-        facts = (job.id, job.spec.owner, job.submitted_at, one.ended_at, one.key, one.digest)
+        instants = (float(job.submitted_at), float(one.ended_at))  # as they are read back
+        facts = (job.id, job.spec.owner, *instants, one.key, one.digest)
         rows.append((*facts, body, _sum(*facts, body)))
     connection.executemany("INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
