@@ -166,6 +166,18 @@ async def test_a_daemon_that_says_nothing_is_left_for_another_try() -> None:
         await patiently(first.is_over.wait())
 
 
+async def test_a_link_that_dials_anew_says_goodbye_and_tells_everything_again() -> None:
+    agent = NotedAgent()
+    async with fake_daemon() as daemon, linked(daemon, agent) as link:
+        first = await daemon.live()
+        await agent.until(lambda: len(agent.named) == 1)
+        link.redial("the certificate was renewed")
+        second = await daemon.live()
+        assert second is not first
+        await patiently(first.is_over.wait())
+        await agent.until(lambda: len(agent.named) == 2)
+
+
 async def test_a_daemon_of_an_older_epoch_is_told_why_it_is_left() -> None:
     agent = NotedAgent()
     async with fake_daemon(epoch=3) as daemon, linked(daemon, agent, epoch=5):
