@@ -65,7 +65,7 @@ def sites_text(
             str(site["claimed"]),
             str(site["errors"]),
             milliseconds(site["rtt_s"]),
-            site["owner"] or "everybody",
+            _whose(site),
         ]
         for site in sites
     ]
@@ -73,6 +73,13 @@ def sites_text(
         "SITE", "STATE", ">PROCESSORS", ">IDLE", ">CLAIMED", ">ERRORS", ">ROUND TRIP", "FOR"
     )
     return table(heads, rows, width=width, coloured=coloured)
+
+
+def _whose(site: Document) -> str:
+    """Whose jobs a site is there for."""
+    users = site["users"]
+    some = f"{users} users" if users > 1 else "one user"
+    return site["owner"] or (some if users else "everybody")
 
 
 def files_text(files: Sequence[Document], *, width: int | None = None) -> str:

@@ -232,6 +232,7 @@ def _site(site: Site, held: int, now: Instant) -> dict[str, Any]:
         "errors": site.errors,
         "unusable_until": None if site.unusable_until == float("inf") else site.unusable_until,
         "owner": site.facts.owner,
+        "users": len(site.facts.users),
         "grace_s": site.facts.grace_s,
         "may_kill_local": site.facts.may_kill_local,
         "mips": site.facts.mips,

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
@@ -319,8 +319,14 @@ class Service(KoalaServicer):
 
     @_answering
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
-        sites = await self._pump.ask(lambda turn: sites_picture(turn.scheduler, turn.now))
-        return _document({"sites": sites})
+        caller = caller_of_call()
+
+        def pictures(turn: Turn) -> list[dict[str, Any]]:
+            shown = _shown(turn, caller)
+            found = sites_picture(turn.scheduler, turn.now)
+            return [picture for picture in found if picture["site"] in shown]
+
+        return _document({"sites": await self._pump.ask(pictures)})
 
     @_answering
     async def ChangeSite(self, request: pb.SiteRequest, _: Context) -> pb.Document:  # noqa: N802
@@ -333,7 +339,17 @@ class Service(KoalaServicer):
 
     @_answering
     async def ListFiles(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
-        return _document({"files": await self._pump.ask(lambda t: files_picture(t.scheduler))})
+        caller = caller_of_call()
+
+        def pictures(turn: Turn) -> list[dict[str, Any]]:
+            shown = _shown(turn, caller)
+            found = [
+                picture | {"sites": [site for site in picture["sites"] if site in shown]}
+                for picture in files_picture(turn.scheduler)
+            ]
+            return [picture for picture in found if picture["sites"] or caller.sees("")]
+
+        return _document({"files": await self._pump.ask(pictures)})
 
     @_answering
     async def Metrics(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
@@ -342,7 +358,8 @@ class Service(KoalaServicer):
     @_answering
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
-        most, sees = REPORT_JOBS_MAX, caller_of_call().sees
+        caller = caller_of_call()
+        most, sees = REPORT_JOBS_MAX, caller.sees
         while True:
             forgotten = await self._pump.ask(_forgotten)
             past = await self._journal.jobs(period.since, period.until, most + 1)
@@ -355,8 +372,9 @@ class Service(KoalaServicer):
             def sum_up(
                 turn: Turn, past: Sequence[Job] = past, forgotten: int = forgotten
             ) -> dict[str, Any] | None:
-                if period.site is not None and period.site not in turn.scheduler.sites:
-                    raise _unknown_site(turn, period.site)
+                shown = _shown(turn, caller)
+                if period.site is not None and period.site not in shown:
+                    raise _unknown_site(shown, period.site)
                 if _forgotten(turn) != forgotten:
                     return None  # one of them may be in neither
                 return report(turn.scheduler, by, period, turn.now, past, sees)
@@ -442,9 +460,13 @@ class Service(KoalaServicer):
             await abort(context, error)
 
     async def _may_see(self, caller: Caller, notice: Notice) -> bool:
-        """What is told of sites is for all, what is told of a job for who sees the job."""
-        if not notice.job or caller.sees(""):
+        """What is told of a site is for those who may use it, what is told of a job for who sees
+        the job."""
+        if caller.sees(""):
             return True
+        if not notice.job:
+            site = self._scheduler.sites.get(SiteName(notice.site))
+            return site is None or site.facts.admits(UserName(caller.name))
         job = self._scheduler.jobs.get(JobId(notice.job)) or await self._journal.job(notice.job)
         return job is not None and caller.sees(job.spec.owner)
 
@@ -508,7 +530,7 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
     if verb not in SITE_VERBS:
         raise SpecError(f"verb = {verb[:40]!r}: allowed are {', '.join(SITE_VERBS)}")
     if site not in turn.scheduler.sites:
-        raise _unknown_site(turn, site)
+        raise _unknown_site(turn.scheduler.sites, site)
     if verb == "drain":
         turn.tell(SiteDrained(site=site, by=by))
     elif verb == "resume":
@@ -542,8 +564,16 @@ def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
     return by, Period(since=since, until=until, user=user, site=site)
 
 
-def _unknown_site(turn: Turn, site: SiteName) -> UnknownSiteError:
-    known = ", ".join(turn.scheduler.sites) or "none"
+def _shown(turn: Turn, caller: Caller) -> list[SiteName]:
+    """The sites that are there for the caller: those that the caller's jobs may use, and all for an
+    operator."""
+    user = UserName(caller.name)
+    sites = turn.scheduler.sites.values()
+    return [site.name for site in sites if caller.sees("") or site.facts.admits(user)]
+
+
+def _unknown_site(sites: Iterable[SiteName], site: SiteName) -> UnknownSiteError:
+    known = ", ".join(sites) or "none"
     return UnknownSiteError(f"no site {str(site)[:80]!r}: known are {known}")
 
 

@@ -139,6 +139,7 @@ def a_site(**changes: Any) -> dict[str, Any]:
         "errors": 0,
         "unusable_until": None,
         "owner": None,
+        "users": 0,
         "grace_s": 5.0,
         "rtt_s": 0.0012,
         "address": "127.0.0.1",

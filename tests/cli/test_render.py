@@ -132,11 +132,16 @@ def test_a_list_has_a_line_for_each_job() -> None:
 
 
 def test_sites_show_state_and_idle_processors() -> None:
-    sites = [a_site(), a_site(site="vu", state="drained", owner="ann", rtt_s=0.0)]
+    sites = [
+        a_site(),
+        a_site(site="vu", state="drained", owner="ann", rtt_s=0.0),
+        a_site(site="uva", users=3),
+    ]
     assert sites_text(sites).splitlines() == [
         "SITE   STATE    PROCESSORS  IDLE  CLAIMED  ERRORS  ROUND TRIP  FOR",
         "delft  usable           64    12       24       0      1.2 ms  everybody",
         "vu     drained          64    12       24       0        0 ms  ann",
+        "uva    usable           64    12       24       0      1.2 ms  3 users",
     ]
 
 

@@ -108,7 +108,7 @@ async def test_a_job_under_another_account_s_name_is_neither_believed_nor_ended(
         cluster.jobs["9"].state = "COMPLETED"
         cluster.add("10", job_name(FIRST, scope="ab"), "bert1")
         assert await manager.listing() == (Running(claim=FIRST), Queued(claim=SECOND))
-        await cluster.polls()
+        await cluster.polls(30)
         assert cluster.cancelled() == []
         assert manager.number(FIRST) == "1"
 
