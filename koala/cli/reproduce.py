@@ -23,6 +23,7 @@ PAPERS: dict[str, str] = {
     "multiqueue": "koala.sim.papers.multiqueue",
     "deadlines": "koala.sim.papers.deadlines",
     "hints": "koala.sim.papers.hints",
+    "sq": "koala.sim.papers.synchronous",
 }
 """Every paper and the module whose PAPER says what it is."""
 
