@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from koala.cli.simulating import shared
-from koala.errors import ConfigError
+from koala.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
     from koala.sim.papers.paper import Effort, Paper
@@ -35,11 +35,10 @@ def reproduce(
         int | None,
         typer.Option(metavar="N", help="This figure of the paper and the claims about it alone."),
     ] = None,
-    full: Annotated[
+    full: Annotated[bool, typer.Option("--full", help="Publication quality; takes hours.")] = False,
+    quick: Annotated[
         bool,
-        typer.Option(
-            "--full/--quick", help="Publication quality, or within minutes: then much is undecided."
-        ),
+        typer.Option("--quick", help="Within minutes, and much undecided; the default."),
     ] = False,
     out: Annotated[
         Path | None,
@@ -66,6 +65,8 @@ def reproduce(
     from koala.sim.papers.report import document, report, summary, write
     from koala.sim.papers.sweep import plan, sweep
 
+    if full and quick:
+        raise SpecError("--quick and --full: allowed is one of them")
     found = _paper(paper)
     effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
     wanted = plan(found, effort, figure=figure, seed=seed)

@@ -193,7 +193,7 @@ class Service(KoalaServicer):
 
     async def _past_keys(self, request: pb.SubmitRequest, owner: str) -> PastKeys:
         """Which keys were used by jobs that have left the state."""
-        forgotten = await self._pump.ask(lambda turn: turn.scheduler.keys_forgotten)
+        forgotten = self._pump.keys_archived
         jobs = {}
         if forgotten:
             for submission in request.submissions:

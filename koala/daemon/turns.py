@@ -163,6 +163,8 @@ class Turns:
         self._snapshot_seq = journal.seq - (upkeep.replayed if upkeep is not None else 0)
         self._snapshot_due_at: Instant = 0.0
         self._begun_at: Instant = 0.0  # the batch
+        self.keys_archived = scheduler.keys_forgotten
+        """How many idempotency keys have left the state and are durable in the archive."""
         self._digest_due_at: Instant = 0.0
         self._wake_not_before: Instant = 0.0
         self._committing_since: Instant | None = None
@@ -260,6 +262,7 @@ class Turns:
         """The batch is durable."""
         since, self._committing_since = self._committing_since, None
         assert since is not None
+        self.keys_archived = self._scheduler.keys_forgotten  # of this batch: the next has not begun
         self.counters.commits += 1
         self.counters.events += len(batch.records)
         self.counters.notices += len(batch.notices)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import BufferedReader
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Protocol
 
 from koala.errors import WorkloadError
 
@@ -27,6 +28,7 @@ WHOLE_AT = (NUMBER_AT, ALLOCATED_AT, REQUESTED_AT)
 SECONDS_AT = (SUBMIT_AT, RUN_AT, ESTIMATE_AT)
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
 WHOLE = re.compile(r"[+-]?[0-9]{1,300}")  # longer ones are no finite number
 
 
@@ -161,22 +163,65 @@ class Log:
         raise WorkloadError(f"{self.path}, line {line}: {text}")
 
 
-def _opened(raw: BufferedReader) -> BufferedReader | gzip.GzipFile:
-    """Gzipped is what begins so, whatever it is called."""
-    return gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
+class Lines(Protocol):
+    """A file of lines."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so much."""
+
+    def readline(self) -> bytes:
+        """A line with its end; at the end of the file what is left."""
 
 
-def _blocks(file: BufferedReader | gzip.GzipFile, comment: bytes) -> Iterator[bytes]:
+def _opened(raw: BufferedReader) -> Lines:
+    """Gzipped is what begins so, whatever it is called; and lines end as the first ones do."""
+    file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
+    begin = file.peek(BLOCK_BYTES)
+    return _ReturnedLines(file) if b"\r" in begin and b"\n" not in begin else file
+
+
+class _ReturnedLines:
+    """A file whose lines end with a carriage return, as if they ended as elsewhere."""
+
+    def __init__(self, file: Lines) -> None:
+        self._file = file
+        self._ahead = b""
+
+    def read(self, size: int, /) -> bytes:
+        """See Lines."""
+        found, self._ahead = self._ahead, b""
+        return (found + self._file.read(size)).replace(b"\r", b"\n")
+
+    def readline(self) -> bytes:
+        """See Lines."""
+        while b"\r" not in self._ahead:
+            more = self._file.read(BLOCK_BYTES)
+            if not more:
+                found, self._ahead = self._ahead, b""
+                return found
+            self._ahead += more
+        line, _, self._ahead = self._ahead.partition(b"\r")
+        return line + b"\n"
+
+
+def _ended(block: bytes) -> bytes:
+    """The block with each of its lines ended, also those that end with a carriage return alone."""
+    if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
+        block = _LONE_RETURN.sub(b"\n", block)
+    return block if block.endswith(b"\n") else block + b"\n"
+
+
+def _blocks(file: Lines, comment: bytes) -> Iterator[bytes]:
     """Whole lines; the comments at the beginning are a block of their own, so that they need not
-    slow down the first jobs."""
+    slow down the first jobs. What some editors put before the first line is passed over."""
     comments = []
-    first = file.readline()
+    first = file.readline().removeprefix(BOM_UTF8)
     while first and (not first.strip() or first.lstrip().startswith(comment)):
-        comments.append(first if first.endswith(b"\n") else first + b"\n")
+        comments.append(_ended(first))
         first = file.readline()
     if comments:
         yield b"".join(comments)
     while block := first + file.read(BLOCK_BYTES):
         first = b""
         block += file.readline()
-        yield block if block.endswith(b"\n") else block + b"\n"
+        yield _ended(block)

@@ -4,9 +4,12 @@ same."""
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import io
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -204,3 +207,27 @@ def test_columns_are_parallel() -> None:
     assert Columns._fields[:6] == (
         "numbers", "submits", "runs", "allocated", "requested", "estimates",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("header", [(), HEADER])
+@pytest.mark.parametrize("opener", [Path.open, gzip.open])
+def test_lines_may_end_as_they_do_anywhere_and_begin_with_a_mark(
+    tmp_path: Path, end: str, begin: bytes, header: tuple[str, ...], opener: Callable[..., Any]
+) -> None:
+    jobs = [line(number, number, 5) for number in range(1, 8000)]  # more than a block
+    path = tmp_path / "log.swf"
+    with opener(path, "wb") as file:
+        file.write(begin + end.join([*header, *jobs, ""]).encode())
+    log = Log(path, swf.FORMAT)
+    assert [row[0] for row in read(log)] == list(range(1, 8000))
+    assert log.header().whole("MaxProcs") == (100 if header else None)
+
+
+def test_a_line_that_ends_with_a_return_alone_counts_as_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    path.write_text("\r".join([line(1, 0, 1), line(2, 0, 1)]) + "\n" + line(3, 0, 1) + "\nx\n")
+    log = Log(path, swf.FORMAT)
+    with pytest.raises(WorkloadError, match="line 4: 1 fields"):
+        read(log)
