@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from unittest import SkipTest
 
 import pytest
 
+from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.port import Placeholder, serving
+from koala_agent.lrm.shell import Shell, plain_environment
 from tests.batch.systems import System, grid_engine_cells, slurm_clusters
+from tests.lrm.harness import Ask, Pipe, Witness, boot_clock
 
 PACKAGES = {
     "slurm": ("/usr/sbin/slurmctld", "slurm-wlm"),
@@ -37,12 +44,14 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System
 
 
 @pytest.fixture(scope="session")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
+def cell() -> Iterator[dict[str, System]]:
     """gamma, one cell of 16 slots."""
     need("gridengine")
-    folder = tmp_path_factory.mktemp("cell")
-    with grid_engine_cells(folder, "gamma:1x16") as systems:
-        yield systems
+    with tempfile.TemporaryDirectory(prefix="koala-cell-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # for users of all accounts, unlike pytest's folders
+        with grid_engine_cells(folder, "gamma:1x16") as systems:
+            yield systems
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +72,56 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
         system = request.getfixturevalue("cell")["gamma"]
     yield system
     system.clear()
+
+
+Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
+
+
+@pytest.fixture
+def serve(system: System, tmp_path: Path) -> Serve:
+    """Runs a manager in front of the system; at its end all its jobs are ended, unless the block
+    asks for something else."""
+
+    @asynccontextmanager
+    async def run(
+        *, kill: bool = True, processors: int = 16
+    ) -> AsyncIterator[tuple[BatchManager, Witness]]:
+        settings = BatchSettings(
+            processors=processors,
+            state_directory=tmp_path / "state",
+            scope=f"{abs(hash(str(tmp_path))) % 16**8:08x}",
+            poll_s=0.2,
+            figures_s=0.5,
+            missing_s=8.0,
+            account=pwd.getpwuid(os.geteuid()).pw_name,
+        )
+        witness = Witness()
+        shell = Shell(environment=plain_environment(system.environment), limit_s=4.0)
+        manager = BatchManager(settings, system.dialect, shell, tell=witness, clock=boot_clock)
+        async with serving(manager, kill=kill):
+            yield manager, witness
+
+    return run
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Ask:
+    """Builds a placeholder; unless told otherwise it asks for one processor and runs for ever."""
+
+    def build(
+        claim: str, *argv: str, processors: int = 1, time_limit_s: float = 600.0
+    ) -> Placeholder:
+        return Placeholder(
+            claim=claim,
+            processors=processors,
+            time_limit_s=time_limit_s,
+            argv=argv or ("sleep", "1000"),
+            directory=tmp_path / "work" / claim.replace("/", "-"),
+        )
+
+    return build
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Pipe:
+    return Pipe(tmp_path / "pipe")

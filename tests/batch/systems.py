@@ -19,6 +19,8 @@ from tests.live.grid import CALM, MARK, Grid
 DEV = Path(__file__).parents[2] / "deploy" / "dev"
 UP_S = 90.0
 CLEAR_S = 30.0
+SLOW_BPS = 1_000_000.0
+SLOW_S = 12.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +52,77 @@ class System:
         assert done.returncode == 0, (argv, done.stderr, done.stdout)
         return done.stdout.strip()
 
-    def submit(self, script: str, *, processors: int = 1) -> str:
+    def submit(self, script: str, *, processors: int = 1, name: str = "other") -> str:
         """A job of somebody else; its number."""
         script = f"#!/bin/sh\n{script}"
+        common = ("-o", "/dev/null")
         if self.kind == "slurm":
-            return self.run(
-                "sbatch", "--parsable", "-n", str(processors), "-o", "/dev/null", text=script
-            )
-        grid = ("-pe", "grid", str(processors), "-j", "y", "-o", "/dev/null", "-S", "/bin/sh")
-        return self.run("qsub", "-terse", *grid, text=script)
+            size = ("-n", str(processors), "-J", name)
+            return self.run("sbatch", "--parsable", *size, *common, text=script)
+        grid = ("-pe", "grid", str(processors), "-N", name, "-j", "y", "-S", "/bin/sh")
+        return self.run("qsub", "-terse", *grid, *common, text=script)
+
+    # What an administrator does ------------------------------------------------------------------
 
     def cancel(self, number: str) -> None:
-        """What an administrator does to any job."""
+        """Ends any job."""
         self.run("scancel" if self.kind == "slurm" else "qdel", number)
+
+    def suspend(self, number: str, *, is_over: bool = False) -> None:
+        """Takes a job's processors away for a while, or gives them back."""
+        if self.kind == "slurm":
+            self.run("scontrol", "resume" if is_over else "suspend", number)
+        else:
+            self.run("qmod", "-usj" if is_over else "-sj", number)
+
+    @contextmanager
+    def drained(self) -> Iterator[None]:
+        """Half of the nodes, or the queue, take no new jobs."""
+        node = f"NodeName={self.name}1"
+        if self.kind == "slurm":
+            self.run("scontrol", "update", node, "State=DRAIN", "Reason=a fan; with blanks")
+        else:
+            self.run("qmod", "-d", "*")
+        try:
+            yield
+        finally:
+            if self.kind == "slurm":
+                self.run("scontrol", "update", node, "State=RESUME")
+            else:
+                self.run("qmod", "-e", "*")
+
+    @contextmanager
+    def without_daemon_on(self, node: str) -> Iterator[None]:
+        """SIGKILL for the daemon of a node; jobs are none of its children. It is started again."""
+        file = f"slurmd-{node}.pid" if self.kind == "slurm" else "execd.pid"
+        os.kill(int((self.folder / file).read_text()), signal.SIGKILL)
+        try:
+            yield
+        finally:
+            if self.kind == "slurm":
+                self.run("slurmd", "-f", str(self.folder / "slurm.conf"), "-N", node)
+            else:
+                self.run("env", f"SGE_EXECD_PIDFILE={self.folder / file}", "sge_execd")
+
+    def has_saved(self) -> bool:
+        """Whether its controller has written down all jobs that it has: Slurm's takes seconds."""
+        if self.kind != "slurm":
+            return True
+        state = (self.folder / "state" / "job_state").read_bytes()
+        return all(name.encode() in state for name in self._names())
+
+    def _names(self) -> list[str]:
+        return self.run("squeue", "-h", "-o", "%j").splitlines()
+
+    def restart_controller(self) -> None:
+        """SIGKILL, and another one with the state that it has saved."""
+        os.kill(self._controller(), signal.SIGKILL)
+        if self.kind == "slurm":
+            self.run("slurmctld", "-f", str(self.folder / "slurm.conf"))
+        else:
+            self.run("env", f"SGE_QMASTER_PIDFILE={self.folder / 'qmaster.pid'}", "sge_qmaster")
+
+    # ---------------------------------------------------------------------------------------------
 
     def numbers(self, name: str = "") -> list[str]:
         """Numbers of the jobs that have not ended and whose name begins like this."""
@@ -161,14 +221,21 @@ def grid_over(
     more: Mapping[str, str] | None = None,
     keep_s: float = 3600.0,
     grace_s: float = 8.0,
+    slow_file: str = "",
 ) -> Iterator[Grid]:
     """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
-    their tables `[lrm]`."""
+    their tables `[lrm]`; `slow_file` is at the first of them, and takes `SLOW_S` to another."""
     sizes = {name: system.processors for name, system in systems.items()}
-    grid = Grid(folder, sites=sizes, parameters={**CALM, "hold_s": 60.0}, grace_s=grace_s)
+    parameters = {**CALM, "hold_s": 60.0, "bandwidth_default_bps": SLOW_BPS}
+    grid = Grid(folder, sites=sizes, parameters=parameters, grace_s=grace_s)
+    if slow_file:
+        store = grid.store(grid.sites[0])
+        store.mkdir(parents=True)
+        (store / slow_file).write_bytes(b"\0" * int(SLOW_S * SLOW_BPS))
     for name, system in systems.items():
         text = grid.config(name).read_text(encoding="utf-8")
         text = text.replace("[agent]\n", f"[agent]\nkeep_s = {keep_s}\n")
+        text = text.replace("[files]\n", f"[files]\nrate = {SLOW_BPS}\n")
         lrm = system.lrm_table(f"{MARK}={grid.mark}") + (more or {}).get(name, "")
         grid.config(name).write_text(text + lrm, encoding="utf-8")
     try:

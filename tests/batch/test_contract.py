@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,72 +12,21 @@ from typing import Any
 import pytest
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.batch import BatchManager
 from koala_agent.lrm.dialect import job_name
 from koala_agent.lrm.port import (
     OUTPUT_FILE,
     EndCause,
     Ended,
     Idle,
-    Placeholder,
     Queued,
     Running,
-    serving,
 )
-from koala_agent.lrm.shell import Shell, plain_environment
+from tests.batch.conftest import Serve
 from tests.batch.systems import System
-from tests.lrm.harness import Ask, Pipe, Witness, boot_clock
+from tests.lrm.harness import Ask, Pipe
 
 pytestmark = pytest.mark.lrm
-
-Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
-
-
-@pytest.fixture
-def serve(system: System, tmp_path: Path) -> Serve:
-    """Runs a manager in front of the system; at its end all its jobs are ended, unless the block
-    asks for something else."""
-
-    @asynccontextmanager
-    async def run(*, kill: bool = True) -> AsyncIterator[tuple[BatchManager, Witness]]:
-        settings = BatchSettings(
-            processors=16,
-            state_directory=tmp_path / "state",
-            scope=f"{abs(hash(str(tmp_path))) % 16**8:08x}",
-            poll_s=0.2,
-            figures_s=0.5,
-            missing_s=8.0,
-        )
-        witness = Witness()
-        shell = Shell(environment=plain_environment(system.environment), limit_s=4.0)
-        manager = BatchManager(settings, system.dialect, shell, tell=witness, clock=boot_clock)
-        async with serving(manager, kill=kill):
-            yield manager, witness
-
-    return run
-
-
-@pytest.fixture
-def ask(tmp_path: Path) -> Ask:
-    """Builds a placeholder; unless told otherwise it asks for one processor and runs for ever."""
-
-    def build(
-        claim: str, *argv: str, processors: int = 1, time_limit_s: float = 600.0
-    ) -> Placeholder:
-        return Placeholder(
-            claim=claim,
-            processors=processors,
-            time_limit_s=time_limit_s,
-            argv=argv or ("sleep", "1000"),
-            directory=tmp_path / "work" / claim.replace("/", "-"),
-        )
-
-    return build
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Pipe:
-    return Pipe(tmp_path / "pipe")
 
 
 async def test_a_job_runs_where_it_was_told_with_what_it_was_given(serve: Serve, ask: Ask) -> None:

@@ -1,0 +1,241 @@
+"""Faults of real batch systems under co-allocated jobs, and one job that takes another's place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from koala.client import Client
+from tests.batch.systems import System, grid_over
+from tests.live.grid import Grid, until
+
+pytestmark = pytest.mark.lrm
+
+FILE = "field.dat"
+# Two forks from the shell that is waited for, in a session of its own, deaf to TERM.
+ESCAPE = "(setsid sh -c 'trap : TERM; echo $$ >> {ear}; while :; do sleep 1; done' &) "
+
+
+@pytest.fixture(scope="module")
+def systems(slurm: dict[str, System], cell: dict[str, System]) -> dict[str, System]:
+    """alpha, beta and gamma."""
+    return {**slurm, **cell}
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory, systems: dict[str, System]) -> Iterator[Grid]:
+    """Daemon and agents in front of them; alpha has a file that takes long to the others."""
+    with grid_over(tmp_path_factory.mktemp("faults"), systems, slow_file=FILE) as grid:
+        yield grid
+
+
+@pytest_asyncio.fixture
+async def client(grid: Grid) -> AsyncIterator[Client]:
+    async with grid.client() as client:
+        await grid.ready(client)
+        yield client
+        await grid.at_rest(client)
+
+
+def shell(program: str, *sites: str, more: str = "") -> str:
+    """A component at each of these sites."""
+    quoted = program.replace('"', '""')
+    parts = (
+        f'(&(executable=/bin/sh)(arguments="-c" "{quoted}")(count=2)(jobType=single)'
+        f"(maxWallTime=10)(resourceManagerContact={site}))"
+        for site in sites
+    )
+    return f"+{more}" + "".join(parts)
+
+
+def alive(ear: Path) -> list[int]:
+    """Those that told their pid and have not ended."""
+    pids = [int(line) for line in ear.read_text().split()] if ear.exists() else []
+    return [pid for pid in pids if (Path("/proc") / str(pid)).exists()]
+
+
+async def running(grid: Grid, client: Client, job: str) -> str:
+    """The job's name, once it runs."""
+    name = (await client.submit(job)).job
+    await grid.phase(client, name, "Running")
+    return name
+
+
+@pytest.mark.parametrize("way", ["end", "cancel", "foreign"])
+async def test_no_daemon_escapes_from_a_batch_job(
+    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path, way: str
+) -> None:
+    """What setsid and a second fork take out of a batch system's sight dies with its claim, whether
+    the program ends, the job is cancelled, or the site's people end the batch jobs."""
+    ear, end = tmp_path / "ear", tmp_path / "end"
+    program = ESCAPE.format(ear=ear) + f"; while ! test -e {end}; do sleep 0.1; done"
+    name = await running(grid, client, shell(program, *systems))
+    await until(lambda: len(alive(ear)) == 3)
+    match way:
+        case "end":
+            end.touch()
+            assert await client.wait(name) == "Finished", await client.show(name)
+        case "cancel":
+            await client.cancel([name])
+            assert await client.wait(name) == "Cancelled"
+        case _:
+            for system in systems.values():
+                (number,) = system.numbers("koala-")
+                system.cancel(number)
+            await grid.phase(client, name, "Stopping", "Placing", "Claiming", "Starting")
+            await client.cancel([name])
+            assert await client.wait(name) == "Cancelled"
+    await until(lambda: not alive(ear))
+    assert {site["errors"] for site in await client.sites()} == {0}
+
+
+@pytest.mark.parametrize("status", [99, 100])
+async def test_a_programs_status_is_no_word_for_its_batch_system(
+    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path, status: int
+) -> None:
+    """99 would have Grid Engine run the job again, 100 keep it as an error."""
+    ran = tmp_path / "ran"
+    program = f"echo ran >> {ran}; exit {status}"
+    name = (await client.submit(shell(program, "gamma"))).job
+    assert await client.wait(name) == "Failed"
+    (part,) = (await client.show(name))["parts"]
+    assert part["end"]["statuses"] == [status]
+    await grid.at_rest(client)
+    assert ran.read_text() == "ran\n"
+    assert systems["gamma"].numbers("koala-") == []
+
+
+async def test_a_suspended_program_stands_still_and_goes_on(
+    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path
+) -> None:
+    """Grid Engine stops the process group of its job only, in which the program is not."""
+    end = tmp_path / "end"
+    program = f"while ! test -e {end}; do sleep 0.1; done"
+    name = await running(grid, client, shell(program, "alpha", "gamma"))
+    numbers = {site: systems[site].numbers("koala-")[0] for site in ("alpha", "gamma")}
+    for site, number in numbers.items():
+        systems[site].suspend(number)
+    shells = [pid for pid in grid.programs(name) if _command(pid).startswith("/bin/sh")]
+    assert len(shells) == 2
+    await until(lambda: [_state(pid) for pid in shells] == ["T", "T"])
+    for site, number in numbers.items():
+        systems[site].suspend(number, is_over=True)
+    await until(lambda: "T" not in [_state(pid) for pid in shells])
+    end.touch()
+    assert await client.wait(name) == "Finished", await client.show(name)
+    assert (await client.show(name))["attempts"] == 1
+
+
+def _command(pid: int) -> str:
+    return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def _state(pid: int) -> str:
+    try:
+        text = (Path("/proc") / str(pid) / "stat").read_text()
+    except OSError:
+        return ""
+    return text.rpartition(") ")[2].split()[0]
+
+
+async def test_a_node_that_does_not_answer_lets_no_two_attempts_live(
+    grid: Grid, client: Client, systems: dict[str, System]
+) -> None:
+    """Slurm counts the job as ended some 30 s after its slurmd was killed; steps outlive it."""
+    evidence = grid.evidence
+    parts = (
+        evidence.component(site=site, seconds=600, gate="node", more="(maxWallTime=10)")
+        for site in ("alpha", "beta")
+    )
+    name = await running(grid, client, evidence.job(*parts))
+    (number,) = systems["alpha"].numbers("koala-")
+    node = systems["alpha"].run("squeue", "-h", "-j", number, "-o", "%B")
+    with systems["alpha"].without_daemon_on(node):
+        async with asyncio.timeout(120):
+            async for notice in client.watch(after=0, job=name):
+                if notice["phase"] == "Stopping":
+                    break
+    await grid.phase(client, name, "Running")
+    evidence.open_gate("node")
+    assert await client.wait(name) == "Finished", await client.show(name)
+    evidence.check()
+    assert evidence.finished(name, processes=2) > 1
+
+
+async def test_a_job_ends_well_on_a_host_whose_daemon_was_killed(
+    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path
+) -> None:
+    """Grid Engine hears of the end when its execution daemon is back."""
+    end = tmp_path / "end"
+    program = f"while ! test -e {end}; do sleep 0.1; done"
+    name = await running(grid, client, shell(program, "beta", "gamma"))
+    with systems["gamma"].without_daemon_on("gamma"):
+        end.touch()
+        await grid.nothing_left(name)
+    assert await client.wait(name) == "Finished", await client.show(name)
+    assert (await client.show(name))["attempts"] == 1
+
+
+# Preemption --------------------------------------------------------------------------------------
+
+
+async def _low_and_high(grid: Grid, client: Client, gate: str) -> tuple[str, str]:
+    """A high-priority job that waits for its file, and a low one that took all processors of all
+    sites meanwhile."""
+    evidence = grid.evidence
+    limit = "(maxWallTime=10)"
+    parts = [evidence.component(site=site, count=2, more=limit) for site in grid.sites]
+    job = evidence.job(*parts, more=f"(priority=high)(inputFile={FILE})")
+    high = (await client.submit(job)).job
+    await grid.phase(client, high, "Claiming")
+    sizes = {site["site"]: site["processors"] for site in await client.sites()}
+    low = await running(
+        grid,
+        client,
+        evidence.job(
+            *(
+                evidence.component(site=site, count=sizes[site], seconds=600, gate=gate, more=limit)
+                for site in grid.sites
+            )
+        ),
+    )
+    return low, high
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_high_priority_job_takes_the_place_of_a_low_one(
+    grid: Grid, client: Client, systems: dict[str, System], *, is_killed: bool
+) -> None:
+    """Its claims are in the queues before the low one is stopped; agents are killed amid it."""
+    gate = f"low-{is_killed}"
+    low, high = await _low_and_high(grid, client, gate)
+    victims = {name: system.numbers("koala-") for name, system in systems.items()}
+    await grid.phase(client, low, "Stopping")
+    if is_killed:
+        grid.kill("alpha", "gamma")
+        grid.start()
+    assert await client.wait(high) == "Finished", await client.show(high)
+    grid.evidence.check()
+    grid.evidence.finished(high, processes=6)
+    assert [line for line in grid.evidence.lines(low) if line.word == "end"] == []
+    if not is_killed:
+        for charge in (await client.show(high))["charges"]:
+            system = systems[charge["site"]]
+            if system.kind == "slurm":
+                (victim,) = victims[system.name]
+                queued_at = _told(system, charge["batch_job"], "%V")
+                assert queued_at <= _told(system, victim, "%e")  # both ISO 8601, in one zone
+    grid.evidence.open_gate(gate)
+    assert await client.wait(low) == "Finished", await client.show(low)
+    processors = sum(system.processors for system in systems.values())
+    assert grid.evidence.finished(low, processes=processors) > 1
+    assert {site["errors"] for site in await client.sites()} == {0}
+
+
+def _told(system: System, number: str, field: str) -> str:
+    """What Slurm says of a job, ended ones included."""
+    return system.run("squeue", "-h", "-t", "all", "-j", number, "-o", field)

@@ -1,0 +1,255 @@
+"""What batch systems do that a manager must not take for something else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.dialect import job_name
+from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Queued, RequestRefusedError, Running
+from tests.batch.conftest import Serve
+from tests.batch.systems import System
+from tests.live.grid import until
+from tests.lrm.harness import Ask, Pipe
+
+pytestmark = pytest.mark.lrm
+
+
+async def test_our_jobs_are_not_put_back_into_the_queue(
+    serve: Serve, ask: Ask, system: System, pipe: Pipe
+) -> None:
+    """Slurm's administrators cannot, unless they allow it first; a status of 99 makes Grid Engine
+    run a job again in spite of `-r n`. Either way it is taken out."""
+    is_slurm = system.kind == "slurm"
+    script = f"echo ran > {pipe.path}; " + ("sleep 1000" if is_slurm else "exit 99")
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1", "sh", "-c", script))
+        assert await pipe.line() == "ran"
+        if is_slurm:
+            await witness.running("j1/1/0/1")
+            (number,) = system.numbers("koala-")
+            with pytest.raises(AssertionError, match="disabled"):
+                system.run("scontrol", "requeue", number)
+            system.run("scontrol", "update", f"JobId={number}", "Requeue=1")
+            system.run("scontrol", "requeue", number)
+        end = await witness.ended("j1/1/0/1")
+    assert end.cause is EndCause.CANCELLED_BY_SITE
+    assert end.reason == "the batch system put it back into its queue"
+
+
+async def test_an_output_that_cannot_be_written_is_the_sites_error(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """Slurm ends the job with 0:53; Grid Engine keeps it in the queue, in state E."""
+    placeholder = ask("j1/1/0/1")
+    system.submit("sleep 1000\n", processors=16)
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.idle == 0)
+        await manager.submit(placeholder)
+        assert await manager.listing() == (Queued(claim="j1/1/0/1"),)
+        shutil.rmtree(placeholder.directory)
+        (other,) = system.numbers("other")
+        system.cancel(other)
+        end = await witness.ended("j1/1/0/1")
+        if system.kind == "slurm":
+            assert (end.cause, end.exit_status) == (EndCause.EXITED, -53)
+        else:
+            assert (end.cause, end.reason) == (
+                EndCause.LOST,
+                "it would never start: Grid Engine: state Eqw",
+            )
+
+
+async def test_a_status_of_100_leaves_nothing_in_the_queue(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """With it Grid Engine puts a job into state E."""
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1", "sh", "-c", "exit 100"))
+        end = await witness.ended("j1/1/0/1")
+        expected = EndCause.EXITED if system.kind == "slurm" else EndCause.LOST
+        assert end.cause is expected
+    assert system.numbers("koala-") == []
+
+
+async def test_a_time_limit_is_told_as_one(serve: Serve, ask: Ask, system: System) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1", time_limit_s=2.0))
+        await witness.running("j1/1/0/1")
+        if system.kind == "slurm":  # whose limits are minutes, and are looked at now and then
+            (number,) = system.numbers("koala-")
+            system.run("scontrol", "update", f"JobId={number}", "TimeLimit=0")
+        assert (await witness.ended("j1/1/0/1")).cause is EndCause.TIME_LIMIT
+
+
+async def test_a_suspended_job_runs(serve: Serve, ask: Ask, system: System) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(
+            ask("j1/1/0/1", "sh", "-c", "trap : USR1; while :; do sleep 0.1; done")
+        )
+        await witness.running("j1/1/0/1")
+        (number,) = system.numbers("koala-")
+        system.suspend(number)
+        assert await manager.listing() == (Running(claim="j1/1/0/1"),)
+        system.suspend(number, is_over=True)
+        assert await manager.listing() == (Running(claim="j1/1/0/1"),)
+
+
+async def test_drained_processors_are_not_there_and_a_reason_with_blanks_hurts_nobody(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    is_slurm = system.kind == "slurm"
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.idle == 16)
+        with system.drained():
+            left = 8 if is_slurm else 0
+            await witness.until(Idle, lambda idle: (idle.idle, idle.processors) == (left, left))
+            if is_slurm:  # `ReqNodeNotAvail, UnavailableNodes:alpha1` or more words than that
+                system.run(
+                    *("sbatch", "-J", "other", "-w", "alpha1", "-n", "1", "-o", "/dev/null"),
+                    text="#!/bin/sh\ntrue\n",
+                )
+                with pytest.raises(RequestRefusedError, match="not available"):
+                    await manager.submit(ask("j1/1/0/1", processors=16))
+                await manager.submit(ask("j1/1/1/1", processors=8))
+                await witness.running("j1/1/1/1")
+        system.clear()
+
+
+async def test_a_reservation_of_others_leaves_nothing_startable(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    if system.kind != "slurm":
+        pytest.skip("advance reservations of Grid Engine take slots that are then not available")
+    async with serve() as (_, witness):
+        await witness.until(Idle, lambda idle: idle.startable == 16)
+        reservation = ("ReservationName=theirs", "Users=nobody", "Nodes=alpha1")
+        system.run(
+            *("scontrol", "create", "reservation", *reservation, "StartTime=now", "Duration=9")
+        )
+        try:
+            await witness.until(Idle, lambda idle: idle.startable == 8)
+        finally:
+            system.run("scontrol", "delete", "ReservationName=theirs")
+
+
+async def test_unknown_jobs_are_no_trouble(serve: Serve, ask: Ask, system: System) -> None:
+    """scancel has no objection to a number that was never given, qdel has one."""
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1", "true"))
+        await witness.ended("j1/1/0/1")
+        for number in (manager.number("j1/1/0/1"), "99999"):
+            answer = await manager._ask(system.dialect.withdraw(number))
+            system.dialect.read_withdrawn(answer)
+            answer = await manager._ask(system.dialect.record("99999"))
+            assert system.dialect.read_record(answer, number="99999", name="x") is None
+        await manager.withdraw("j1/1/0/1")
+        await manager.withdraw("j9/1/0/1")
+
+
+async def test_jobs_with_names_like_ours_are_left_alone(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """Those of another agent, those that only look like ours, and where anybody may end any job,
+    one of another account under our very name."""
+    async with serve() as (manager, witness):
+        scope = manager._table.scope
+        ours = job_name("j1/1/0/1", scope=scope)
+        names = (ours.replace(scope, "0" * 8), ours.removesuffix(".1"), f"my-{ours}")
+        others = {system.submit("sleep 1000\n", name=name) for name in names}
+        if system.kind == "gridengine":
+            others.add(_submit_as_nobody(system, ours))
+        await manager.submit(ask("j1/1/0/1"))
+        await witness.running("j1/1/0/1")
+        assert await manager.listing() == (Running(claim="j1/1/0/1"),)
+        own = manager.number("j1/1/0/1")
+        assert set(system.numbers()) == {own, *others}
+        await manager.withdraw("j1/1/0/1")
+        await witness.ended("j1/1/0/1")
+        async with asyncio.timeout(30):
+            while own in system.numbers():
+                await manager.listing()
+        assert set(system.numbers()) == others
+
+
+def _submit_as_nobody(system: System, name: str) -> str:
+    words = ("qsub", "-terse", "-N", name, "-pe", "grid", "1", "-o", "/dev/null", "-j", "y")
+    nobody = pwd.getpwnam("nobody")
+    return subprocess.run(
+        [*words, "-S", "/bin/sh"],
+        input="sleep 1000\n",
+        env={**os.environ, **system.environment, "HOME": "/", "USER": "nobody"},
+        cwd="/",
+        user=nobody.pw_uid,
+        group=nobody.pw_gid,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+async def test_a_limit_that_only_slurm_knows_of_is_no_fault_of_the_site(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """A wall time beyond the partition's is taken, and would be kept for ever."""
+    if system.kind != "slurm":
+        pytest.skip("Grid Engine refuses what no queue allows at submission")
+    system.run("scontrol", "update", "PartitionName=batch", "MaxTime=5")
+    try:
+        async with serve() as (manager, witness):
+            placeholder = replace(ask("j1/1/0/1"), time_limit_s=600.0)
+            try:
+                await manager.submit(placeholder)
+            except LocalManagerError as error:
+                assert isinstance(error, RequestRefusedError)  # noqa: PT017 - others keep it
+            else:
+                end = await witness.ended("j1/1/0/1")
+                assert (end.cause, end.reason) == (
+                    EndCause.WITHDRAWN,
+                    "it would never start: PartitionTimeLimit",
+                )
+            assert system.numbers("koala-") == []
+    finally:
+        system.run("scontrol", "update", "PartitionName=batch", "MaxTime=INFINITE")
+
+
+async def test_more_than_the_cell_has_is_refused_at_submission(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """As when an agent's `site.processors` is more than its batch system has."""
+    async with serve(processors=64) as (manager, _):
+        with pytest.raises(RequestRefusedError):
+            await manager.submit(ask("j1/1/0/1", processors=40))
+        assert await manager.listing() == ()
+    assert system.numbers("koala-") == []
+
+
+async def test_a_controller_that_starts_again_knows_all_jobs(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1", processors=16))
+        await witness.running("j1/1/0/1")
+        await manager.submit(ask("j1/1/1/1"))
+        await until(system.has_saved)
+        system.restart_controller()
+        listed: tuple[Listed, ...] | None = None
+        async with asyncio.timeout(60):
+            while listed is None:
+                try:
+                    listed = await manager.listing()
+                except LocalManagerError as error:
+                    assert error.transient  # noqa: PT017 - it is tried again
+        assert not any(isinstance(entry, Ended) for entry in listed), listed
+        await manager.withdraw("j1/1/0/1")
+        async with asyncio.timeout(90):  # Grid Engine's execution daemon looks for its master anew
+            while Running(claim="j1/1/1/1") not in await manager.listing():
+                await asyncio.to_thread(system.numbers)
