@@ -59,6 +59,10 @@ test: $(STAMP)  ## Run all tests, lint and types among them (ARGS="-k name" narr
 test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters and a Grid Engine cell
 	@PYTHON=$(BIN)/python deploy/dev/test-lrm.sh $(ARGS)
 
+.PHONY: chaos-lrm
+chaos-lrm: $(STAMP)  ## 200 jobs over real batch systems while agents, daemon and controllers fail (ARGS="--kills 60")
+	@PATH="$$PATH:/usr/sbin" $(BIN)/python -m tests.batch.campaign $(ARGS)
+
 .PHONY: demo
 demo: $(STAMP)  ## A whole grid on this machine, with co-allocated jobs
 	@$(BIN)/koala demo $(ARGS)
@@ -66,6 +70,10 @@ demo: $(STAMP)  ## A whole grid on this machine, with co-allocated jobs
 .PHONY: sq
 sq: $(STAMP)  ## Two components on unequally loaded processors, with and without synchronous queuing
 	@$(BIN)/python examples/sq/demonstrate.py $(ARGS)
+
+.PHONY: demo-slurm
+demo-slurm: $(STAMP)  ## Jobs over two real Slurm clusters and a Grid Engine cell on this machine
+	@$(BIN)/python deploy/dev/demo_slurm.py
 
 .PHONY: swarm
 swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000)
