@@ -61,6 +61,7 @@ test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters and a Grid Engine 
 
 .PHONY: chaos-lrm
 chaos-lrm: $(STAMP)  ## 200 jobs over real batch systems while agents, daemon and controllers fail (ARGS="--kills 60")
+	@PYTHON=$(BIN)/python KOALA_LRM_TESTS="lrm and slow" deploy/dev/test-lrm.sh
 	@PATH="$$PATH:/usr/sbin" $(BIN)/python -m tests.batch.campaign $(ARGS)
 
 .PHONY: demo

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,8 @@ CELL_VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_E
 def main() -> int:
     """The command; answers its exit status."""
     os.environ["PATH"] = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: all is ended and removed
     if not has("slurmctld"):
         return 1
     sizes = dict(CLUSTERS)
@@ -93,24 +96,37 @@ def has(program: str) -> bool:
 
 @contextmanager
 def up(script: str, folder: Path) -> Iterator[None]:
-    """Batch systems for as long as the block lasts. The script has a session of its own: a Ctrl-C
-    must not end it half-way."""
-
-    def call(verb: str) -> None:
-        subprocess.run(
-            [HERE / script, verb, folder],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
+    """Batch systems for as long as the block lasts."""
     folder.mkdir()
     try:
-        call("up")
+        with unbroken():
+            call(script, "up", folder)
         yield
     finally:
         say(f"demo-slurm: stopping what {script} has started")
-        call("down")
+        with unbroken():
+            call(script, "down", folder)
+
+
+def call(script: str, verb: str, folder: Path) -> None:
+    """In a session of its own, which a Ctrl-C of the terminal does not reach."""
+    command = [HERE / script, verb, folder]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Puts a Ctrl-C off to the end of the block: half a cluster is harder to remove."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    came: list[int] = []
+    before = [signal.signal(number, lambda sent, _frame: came.append(sent)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def settings(path: Path) -> dict[str, str]:
@@ -145,7 +161,7 @@ def show(sizes: Mapping[str, int], environments: Mapping[str, Mapping[str, str]]
             place.keep(say)
             say(f"demo-slurm: {error}")
             return 1
-        print(summary_text(rows))
+        sys.stdout.write(f"{summary_text(rows)}\n")
         if all(row["phase"] == "Finished" for row in rows):
             return 0
         place.keep(say)
@@ -161,7 +177,7 @@ def plan(sites: tuple[str, ...]) -> list[Planned]:
         planned.append(job(f"everywhere {number + 1}", *(everywhere.format(site=s) for s in sites)))
         planned.append(
             job(
-                f"two nodes and one {number + 1}",
+                f"two nodes {number + 1}",
                 wide.format(site="alpha"),
                 everywhere.format(site="beta"),
             )

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests in front of real batch systems (tests/batch). Debian's packages are installed when this runs
 # as root on a Debian; otherwise the tests of what is missing are skipped, and say what they need.
+# KOALA_LRM_TESTS chooses by marks: "lrm and slow" are those that wait for minutes.
 set -euo pipefail
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -28,4 +29,4 @@ if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null || !
     say "slurmctld, sge_qmaster or mpicc.mpich is missing, and only root on a Debian can install them here"
   fi
 fi
-exec "$python" -m pytest -q -m lrm -n 0 tests/batch "$@"
+exec "$python" -m pytest -q -m "${KOALA_LRM_TESTS:-lrm and not slow}" -n 0 tests/batch "$@"

@@ -26,6 +26,7 @@ PACKAGES = {
 
 
 def need(kind: str) -> None:
+    """Skips the test where a batch system is not installed."""
     path, packages = PACKAGES[kind]
     program = Path(path).name
     if not Path(path).exists() and shutil.which(program) is None:

@@ -29,7 +29,9 @@ def systems(slurm: dict[str, System], cell: dict[str, System]) -> dict[str, Syst
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory, systems: dict[str, System]) -> Iterator[Grid]:
     """Daemon and agents in front of them; alpha has a file that takes long to the others."""
-    with grid_over(tmp_path_factory.mktemp("faults"), systems, slow_file=FILE) as grid:
+    # A long grace: what is preempted takes its time on a busy machine.
+    folder = tmp_path_factory.mktemp("faults")
+    with grid_over(folder, systems, slow_file=FILE, grace_s=30.0) as grid:
         yield grid
 
 
@@ -142,6 +144,7 @@ def _state(pid: int) -> str:
     return text.rpartition(") ")[2].split()[0]
 
 
+@pytest.mark.slow
 async def test_a_node_that_does_not_answer_lets_no_two_attempts_live(
     grid: Grid, client: Client, systems: dict[str, System]
 ) -> None:
@@ -185,7 +188,7 @@ async def test_a_job_ends_well_on_a_host_whose_daemon_was_killed(
 
 async def _low_and_high(grid: Grid, client: Client, gate: str) -> tuple[str, str]:
     """A high-priority job that waits for its file, and a low one that took all processors of all
-    sites meanwhile."""
+    sites meanwhile, with a process at each."""
     evidence = grid.evidence
     limit = "(maxWallTime=10)"
     parts = [evidence.component(site=site, count=2, more=limit) for site in grid.sites]
@@ -198,7 +201,13 @@ async def _low_and_high(grid: Grid, client: Client, gate: str) -> tuple[str, str
         client,
         evidence.job(
             *(
-                evidence.component(site=site, count=sizes[site], seconds=600, gate=gate, more=limit)
+                evidence.component(
+                    site=site,
+                    count=sizes[site],
+                    seconds=600,
+                    gate=gate,
+                    more=f"{limit}(jobType=single)",
+                )
                 for site in grid.sites
             )
         ),
@@ -231,8 +240,7 @@ async def test_a_high_priority_job_takes_the_place_of_a_low_one(
                 assert queued_at <= _told(system, victim, "%e")  # both ISO 8601, in one zone
     grid.evidence.open_gate(gate)
     assert await client.wait(low) == "Finished", await client.show(low)
-    processors = sum(system.processors for system in systems.values())
-    assert grid.evidence.finished(low, processes=processors) > 1
+    assert grid.evidence.finished(low, processes=len(systems)) > 1
     assert {site["errors"] for site in await client.sites()} == {0}
 
 

@@ -232,6 +232,9 @@ async def test_more_than_the_cell_has_is_refused_at_submission(
     assert system.numbers("koala-") == []
 
 
+@pytest.mark.parametrize(
+    "system", ["slurm", pytest.param("gridengine", marks=pytest.mark.slow)], indirect=True
+)
 async def test_a_controller_that_starts_again_knows_all_jobs(
     serve: Serve, ask: Ask, system: System
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -551,6 +552,18 @@ async def test_an_agent_ends_at_once_while_a_huge_file_is_being_read(tmp_path: P
     async with asyncio.timeout(LIMIT_S):
         async with running(settings) as delft:
             await delft.reports.found("small")
+
+
+async def test_any_port_is_the_same_one_in_the_next_life(tmp_path: Path) -> None:
+    """Targets of copies that are under way know no other."""
+    settings = a_site(tmp_path, "delft")
+    async with running(settings) as delft:
+        address = delft.address
+    async with running(settings) as delft:
+        assert delft.address == address
+    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
+        async with running(settings) as delft:
+            assert delft.address != address
 
 
 async def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -99,15 +99,15 @@ def figures(
         ("idle+cloud", (8, 6)),
         ("idle+completing", (8, 6)),
         ("idle+maintenance+reserved", (2, 0)),
-        ("mixed+planned", (2, 0)),
-        ("idle-", (2, 0)),
-        ("idle+cloud+powered_down", (2, 0)),
-        ("IDLE+CLOUD+POWERING_UP", (2, 0)),
-        ("idle~", (2, 0)),
+        ("mixed+planned", (8, 6)),
+        ("idle-", (8, 6)),
+        ("idle+cloud+powered_down", (8, 0)),
+        ("IDLE+CLOUD+POWERING_UP", (8, 0)),
+        ("idle~", (8, 0)),
         ("mixed+drain", (2, 0)),
         ("idle+not_responding", (2, 0)),
         ("idle*", (2, 0)),
-        ("idle+reboot_requested", (2, 0)),
+        ("idle+reboot_requested", (8, 0)),
         ("idle+blocked", (2, 0)),
     ],
 )
@@ -121,7 +121,7 @@ def test_idle_processors_of_a_node_count_where_a_job_could_start(
 def test_a_partition_that_takes_no_jobs_has_nothing_idle() -> None:
     for word in ("down", "drain", "inact"):
         row = ("n1", "batch*", word, "2/6/0/8", "mixed", "64000", "0")
-        assert figures(row) == (2, 0)
+        assert figures(row) == (8, 0)
 
 
 def test_a_node_of_several_partitions_counts_once_and_in_the_default_one_only() -> None:

@@ -209,17 +209,39 @@ class Files:
             return None
         server = aio.server(options=SERVER_OPTIONS)
         files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
-        identity = self._settings.identity
+        kept = self._kept_address(address)
         try:
-            if identity is None:
-                self.port = server.add_insecure_port(address)
-            else:
-                credentials = server_credentials(identity.read, is_mutual=True)
-                self.port = server.add_secure_port(address, credentials)
+            self.port = self._listen(server, kept)
         except RuntimeError as error:
-            message = f"files.serve = {address!r}: cannot listen there: {error}"
-            raise ConfigError(message) from error
+            if kept == address:
+                message = f"files.serve = {address!r}: cannot listen there: {error}"
+                raise ConfigError(message) from error
+            log.warning("files.port_taken", site=self._settings.site, address=kept)
+            self._port_file.unlink(missing_ok=True)
+            return self._server()
+        self._port_file.write_text(f"{self.port}\n", encoding="ascii")
         return server
+
+    def _listen(self, server: aio.Server, address: str) -> int:
+        """Raises RuntimeError."""
+        identity = self._settings.identity
+        if identity is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, server_credentials(identity.read, is_mutual=True))
+
+    @property
+    def _port_file(self) -> Path:
+        return self._settings.state / "port"
+
+    def _kept_address(self, address: str) -> str:
+        """With the port of the agent before, where any will do: copies that are under way know no
+        other, and their targets are not told twice where to read."""
+        host, _, port = address.rpartition(":")
+        try:
+            kept = self._port_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return address
+        return f"{host}:{kept}" if port == "0" and kept.isdigit() else address
 
     async def _run(self, transfer: str, fetch: Fetch) -> None:
         """A transfer that was cancelled and is ordered again begins when the old one is gone."""

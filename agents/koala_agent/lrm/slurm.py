@@ -115,12 +115,16 @@ NO_RIGHT = (
 )
 """How reasons begin of jobs that wait for something else than the processors that are idle."""
 
-NOT_STARTABLE = re.compile(
+NOT_THERE = re.compile(
     r"\b(?:down|drain|drained|draining|fail|failing|error|unknown|future|inval|invalid_reg|blocked"
-    r"|maint|maintenance|reserved|planned|reboot\w*|not_responding|no_respond|power\w*)\b|[*#!%$^@~-]"
+    r"|maint|maintenance|reserved|not_responding|no_respond)\b|[*$]"
 )
-"""Words and marks in a node's state with which no job starts there soon (sinfo(1), NODE STATE
-CODES). A mark follows the state: * does not answer, # powering up, - planned for another."""
+"""Words and marks in the state of a node whose idle processors are not to be had (sinfo(1), NODE
+STATE CODES)."""
+
+NOT_YET = re.compile(r"\b(?:reboot\w*|power\w*)\b|[#!%^@~]")
+"""Those of a node that jobs can have, though not soon. (A node that is planned for somebody counts
+as any other: who waits has a right to what is idle anyway, and it may be planned for a claim.)"""
 
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
@@ -312,6 +316,7 @@ class _Node:
     name: str
     partition: str
     is_default: bool
+    is_there: bool
     is_startable: bool
     is_partly_used: bool
     idle: int
@@ -327,12 +332,14 @@ class _Node:
             message = f"sinfo: {line.strip()[:200]!r} has no count of processors"
             raise LocalManagerError(message, transient=True)
         allocated, idle, other, total = (int(count) for count in counts.groups())
+        is_there = NOT_THERE.search(state.lower()) is None
         is_known = memory.isdigit() and used.isdigit()
         return cls(
             name=name,
             partition=partition.removesuffix("*"),
             is_default=partition.endswith("*"),
-            is_startable=available == "up" and NOT_STARTABLE.search(state.lower()) is None,
+            is_there=is_there,
+            is_startable=is_there and available == "up" and NOT_YET.search(state.lower()) is None,
             is_partly_used=allocated > 0,
             idle=idle,
             total=total - other,
@@ -341,7 +348,7 @@ class _Node:
 
     def processors(self) -> int:
         """Those that are there: in use, or to be had."""
-        return self.total if self.is_startable else self.total - self.idle
+        return self.total if self.is_there else self.total - self.idle
 
     def idle_for(self, rules: _Rules) -> int:
         """Those that a job could have now."""
