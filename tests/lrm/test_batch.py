@@ -263,6 +263,43 @@ async def test_a_submission_whose_answer_was_lost_is_found_by_its_name_and_not_r
         await witness.running(CLAIM)
 
 
+async def test_a_submission_that_never_arrived_was_none(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """The agent was killed after it had written the claim down, before the batch system heard."""
+    async with serve() as (manager, _):
+        cluster.is_deaf_to_submissions = True
+        with pytest.raises(LocalManagerError):
+            await manager.submit(placeholder)
+    cluster.jobs.clear()
+    cluster.is_deaf_to_submissions = False
+    async with serve() as (manager, witness):
+        assert await manager.listing() == ()
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+
+
+async def test_a_submission_that_arrives_after_its_repetition_is_cancelled(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, _):
+        cluster.is_deaf_to_submissions = True
+        with pytest.raises(LocalManagerError):
+            await manager.submit(placeholder)
+        late = cluster.jobs.pop("1")
+        cluster.is_deaf_to_submissions = False
+        await cluster.polls()
+        cluster.jobs["9"] = Job("other")  # so that the numbers differ
+        await manager.submit(placeholder)
+        assert manager.number(CLAIM) == "2"
+        cluster.jobs["1"] = late
+        async with asyncio.timeout(10):
+            while late.state == "PENDING":
+                await cluster.polls(1)
+        assert set(cluster.cancelled()) == {"1"}
+
+
 async def test_a_request_that_is_refused_when_asked_is_never_queued(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:

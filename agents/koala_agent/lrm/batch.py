@@ -188,16 +188,15 @@ class BatchManager:
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
         known = self._known.get(claim)
+        if known is not None and not known.is_settled():
+            await self._look()  # sent before, and never answered: a listing knows
+            known = self._known.get(claim)
         if known is None:
             row = Row(claim=claim, processors=placeholder.processors, account=placeholder.account)
             known = _Known(row=row)
             self._known[claim] = known
         elif known.is_settled():
             return
-        else:  # sent before, and never answered: a listing knows
-            await self._look()
-            if known.is_settled():
-                return
         known.is_asked = True
         try:
             await self._send(known, placeholder)
@@ -338,8 +337,14 @@ class BatchManager:
                 self._unwanted[job.number] = account
 
     async def _miss_job(self, known: _Known, now: float) -> None:
-        """A claim that is in no listing: a record says how it ended, or time does."""
+        """A claim that is in no listing: a record says how it ended, or time does. A submission
+        that did not arrive (the agent was killed, the controller was away) was none: whoever wants
+        the claim finds it unlisted and submits it again."""
         row = known.row
+        if not row.number and not row.is_unwanted:
+            del self._known[row.claim]
+            self._table.forget(row.claim)
+            return
         if known.missing_since is None:
             known.missing_since = now
         record = None
