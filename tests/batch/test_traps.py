@@ -123,11 +123,11 @@ async def test_drained_processors_are_not_there_and_a_reason_with_blanks_hurts_n
         system.clear()
 
 
+@pytest.mark.parametrize("system", ["slurm"], indirect=True)
 async def test_a_reservation_of_others_leaves_nothing_startable(
     serve: Serve, ask: Ask, system: System
 ) -> None:
-    if system.kind != "slurm":
-        pytest.skip("advance reservations of Grid Engine take slots that are then not available")
+    """(Grid Engine's take slots, which are then not available.)"""
     async with serve() as (_, witness):
         await witness.until(Idle, lambda idle: idle.startable == 16)
         reservation = ("ReservationName=theirs", "Users=nobody", "Nodes=alpha1")
@@ -196,12 +196,12 @@ def _submit_as_nobody(system: System, name: str) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.parametrize("system", ["slurm"], indirect=True)
 async def test_a_limit_that_only_slurm_knows_of_is_no_fault_of_the_site(
     serve: Serve, ask: Ask, system: System
 ) -> None:
-    """A wall time beyond the partition's is taken, and would be kept for ever."""
-    if system.kind != "slurm":
-        pytest.skip("Grid Engine refuses what no queue allows at submission")
+    """A wall time beyond the partition's is taken, and would be kept for ever. (Grid Engine refuses
+    at submission what no queue allows.)"""
     system.run("scontrol", "update", "PartitionName=batch", "MaxTime=5")
     try:
         async with serve() as (manager, witness):
