@@ -31,6 +31,20 @@ QUANTA_A_CYCLE = 4.0
 for tasks of half an hour; a job of a minute would be over before that has settled."""
 
 
+STEADY_CYCLES = 1200
+REST_MAX = 8
+"""The policy is asked in every cycle at first, later in every second, fourth and eighth: a job of
+days must not write a correction every quarter of a second, and what drifts then drifts slowly."""
+
+
+def rest(cycle: int) -> int:
+    """In which of the cycles the policy is asked, when the job is so old."""
+    cycles, every = STEADY_CYCLES, 1
+    while cycle >= cycles and every < REST_MAX:
+        cycles, every = 4 * cycles, 2 * every
+    return every
+
+
 def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
     """All components have told how far they are: correct those that drift apart."""
     state.is_changed = False
@@ -46,10 +60,12 @@ def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
     if course is None or course.attempt != event.attempt:
         course = Course(attempt=event.attempt, policy=job.spec.progress or "")
     question = asked(state, job, course, event.cycle, reports)
-    recorded = state.recorder.ask(lambda: () if policy is None else policy(question))
-    assert isinstance(recorded, tuple), recorded
-    able = {report.component for report in reports if report.can_pace}
-    shares = changed(course, [one for one in recorded if one.component in able])
+    shares: dict[int, float] = {}
+    if event.cycle % rest(event.cycle) == 0:
+        recorded = state.recorder.ask(lambda: () if policy is None else policy(question))
+        assert isinstance(recorded, tuple), recorded
+        able = {report.component for report in reports if report.can_pace}
+        shares = changed(course, [one for one in recorded if one.component in able])
     if not shares and not course.is_due(event.cycle):
         return
     state.is_changed = True
@@ -96,7 +112,7 @@ def asked(
         members=tuple(members),
         asynchrony_s=ASYNCHRONY_S if spec.asynchrony_s is None else spec.asynchrony_s,
         deviation_s=inf if spec.deviation_s is None else spec.deviation_s,
-        quanta=QUANTA_A_CYCLE * cycle_s,
+        quanta=QUANTA_A_CYCLE * cycle_s * rest(cycle),
     )
 
 

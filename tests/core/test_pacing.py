@@ -8,6 +8,7 @@ import pytest
 
 from koala.core.actions import ClaimProcessors, PaceClaim
 from koala.core.events import ProgressReported
+from koala.core.pacing import rest
 from koala.core.progress import POINTS_MAX, Course, MemberReport
 from koala.core.slots import Policies
 from koala.core.values import JobId, SiteName
@@ -102,6 +103,20 @@ def test_a_report_that_changes_nothing_is_not_journaled(script: Script) -> None:
     assert course is not None
     assert len(course.points) <= POINTS_MAX
     assert kept < 5 * POINTS_MAX
+
+
+def test_an_old_job_is_corrected_less_often_and_as_much_in_the_same_time(script: Script) -> None:
+    """What a job writes into the journal is bounded, however far apart its components are."""
+    assert [rest(cycle) for cycle in (0, 1199, 1200, 4800, 19_200, 10**9)] == [1, 1, 2, 4, 8, 8]
+    begun(script, asynchrony_s=0.1)
+    told_of = 0
+    for cycle in range(20_000, 20_800):
+        swing = 1.0 if cycle // 40 % 2 else -1.0
+        told(script, cycle, cycle / 4 + swing, cycle / 4)
+        told_of += len(script.take(PaceClaim))
+    course = script.job("j1").course
+    assert course is not None
+    assert 20 < course.corrections == told_of <= 2 * 800 / 8
 
 
 def test_points_of_a_long_run_reach_from_its_beginning_to_its_end() -> None:

@@ -134,6 +134,8 @@ async def test_nothing_stays_stopped_when_its_agent_or_the_daemon_is_killed(grid
         await until(lambda: float(file.read_text() or 0) > before + 1)
         grid.start()
         await grid.ready(client)
+        again = (await client.show(submitted.job))["progress"]
+        assert again["corrections"] >= told["corrections"], "what was corrected is durable"
         await client.cancel([submitted.job])
         await grid.at_rest(client)
 
