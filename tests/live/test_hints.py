@@ -33,6 +33,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
         sites={"delft": 4, "home": 4},
         parameters={**CALM, "preferred_mips": 1000.0, "bandwidth_default_bps": 1e6},
         replicas={"data": (b"\0" * SIZE_BYTES, ("home",))},
+        grace_s=6.0,
         speeds={"delft": 2000.0, "home": 600.0},
         more={"daemon": CONFIG, "delft": "rate = 450000.0\n"},
     ) as grid:
@@ -114,6 +115,26 @@ async def test_two_bookings_share_a_link_and_keep_their_rates(grid: Grid) -> Non
     fast, slow = (one["timeline"]["transfer_s"] for one in shown)
     assert 1.7 <= fast <= 5.5
     assert 5.5 <= slow <= 30.0
+
+
+async def test_a_booking_outlives_the_daemon(grid: Grid) -> None:
+    """Of 400 kB/s, 40 are booked for fifteen seconds; the daemon is killed meanwhile, and knows it:
+    who needs 375 waits."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        first = (await client.submit(job("(hint=cpu)(length=30000)"))).job
+        await grid.phase(client, first, "Claiming", "Starting")
+        before = (await client.show(first))["parts"][0]["booked_bps"]
+        grid.kill("daemon")
+        grid.start("daemon")
+        await grid.ready(client)
+        after = (await client.show(first))["parts"][0]["booked_bps"]
+        second = (await client.submit(job("(hint=cpu 0)(length=1600)"))).job
+        reasons = " ".join((await client.why(second))["why"])
+        await client.cancel([first])
+        assert await client.wait(second) == "Finished"
+    assert before == after == pytest.approx(40_000)
+    assert "the best rate now is 960 MIPS" in reasons
 
 
 async def test_a_policy_that_heeds_no_length_says_so(tmp_path: Path) -> None:
