@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[2]
 LIMIT_S = 120.0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_the_demo_removes_all_that_it_has_started_when_it_is_interrupted(
     number: signal.Signals,
 ) -> None:

@@ -1,0 +1,24 @@
+"""The short form of `make chaos-lrm`: jobs in a row, kills, and controllers that stand still."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from tests.batch.campaign import KEEP_S, Plan, campaign
+from tests.batch.systems import System, grid_over
+
+pytestmark = pytest.mark.lrm
+
+
+async def test_jobs_in_a_row_are_neither_lost_nor_alive_twice_and_leave_nothing(
+    tmp_path: Path, slurm: dict[str, System], cell: dict[str, System]
+) -> None:
+    systems = {**slurm, **cell}
+    with grid_over(tmp_path, systems, keep_s=KEEP_S) as grid:
+        plan = Plan(jobs=20, calm=8, kills=6, away_s=12.0, seed=1)
+        course = await campaign(grid, systems, plan)
+    assert len(course.processes) == plan.jobs
+    assert statistics.median(course.calm_skews) < 0.05, course.calm_skews
