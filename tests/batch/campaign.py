@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -93,10 +93,12 @@ async def run_jobs(
     sites = list(grid.sites)
 
     async def see_it_through(job: str) -> None:
-        try:
-            await client.wait(job)
-        finally:
-            places.release()
+        while True:
+            with suppress(UnreachableError):  # killed just now
+                await client.wait(job)
+                break
+            await moment(0.1)
+        places.release()
         if sys.stderr.isatty():
             print(f"\r{len(course.processes)}/{plan.jobs} jobs", end="", file=sys.stderr)
 
