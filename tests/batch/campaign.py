@@ -22,6 +22,7 @@ from pathlib import Path
 from random import Random
 
 from koala.client import Client
+from koala.errors import UnreachableError
 from koala_agent.placeholders import STARTERS
 from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
 from tests.live.chaos import moment, submit_surely
