@@ -353,7 +353,7 @@ def bundle(claim: ClaimId, peers: tuple[Peer, ...]) -> dict[str, object]:
     """The rendezvous bundle that a component reads: who the members are, and which one it is.
 
     The master's port is a function of job and attempt, so that all sites name the same one and two
-    jobs on one machine rarely do.
+    jobs on one machine rarely do; the daemon has it tried for an MPI world (koala.core.paths).
     """
     job, attempt, _component, _number = claim.rsplit("/", 3)
     index = next(i for i, peer in enumerate(peers) if peer.claim == claim)

@@ -20,6 +20,7 @@ from koala.core.job import (
     StartType,
     Stopping,
 )
+from koala.core.paths import has_paths
 from koala.core.state import State
 from koala.core.values import Instant
 
@@ -111,7 +112,7 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
 
 def _check_paths(job: Job, attempt: Attempt) -> None:
     """Who is armed has tried the paths that the job needs."""
-    armed = () if attempt.arming is None or not job.spec.connect else attempt.arming.waiting
+    armed = () if attempt.arming is None or not has_paths(job.spec) else attempt.arming.waiting
     assert not armed or attempt.untried is not None, f"{job.id} is armed untried: {job.story}"
     untried = [claim for claim in armed if claim in (attempt.untried or ())]
     assert not untried, f"{untried} are armed before their paths were tried: {job.story}"

@@ -1,11 +1,17 @@
-"""The TCP paths that a job declares, as ports between components."""
+"""The TCP paths that a job needs, as ports between components: those that it declares, and the one
+by which the launcher of an MPI world over several components is reached.
+"""
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
-from koala.core.job import JobSpec, StartType
-from koala.core.values import ALL
+from koala.core.job import JobSpec, JobType, StartType
+from koala.core.values import ALL, JobId
+
+WORLD_PORTS = (20_000, 32_768)
+"""Below the range from which Linux gives ports to clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,30 @@ def paths_of(spec: JobSpec) -> Paths:
             for path in spec.connect
         )
     )
+
+
+def has_paths(spec: JobSpec) -> bool:
+    """Whether anything is to be tried before its barrier is armed."""
+    return bool(spec.connect) or is_one_world(spec)
+
+
+def is_one_world(spec: JobSpec) -> bool:
+    """Whether several components form one MPI world: the first of them has its launcher, and all
+    others must reach it."""
+    return (
+        sum(
+            component.job_type is JobType.MPI and component.start_type is not StartType.NONE
+            for component in spec.components
+        )
+        > 1
+    )
+
+
+def world_port(job: JobId, attempt: int) -> int:
+    """Where the launcher of an attempt's MPI world listens: the `MASTER_PORT` that agents work out
+    in the same way."""
+    low, high = WORLD_PORTS
+    return low + zlib.crc32(f"{job}/{attempt}".encode()) % (high - low)
 
 
 def names_of(spec: JobSpec) -> dict[str, int]:

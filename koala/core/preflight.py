@@ -12,6 +12,7 @@ from koala.core import events as ev
 from koala.core.ending import fail, set_back
 from koala.core.facts import barrier_members, member_of
 from koala.core.job import Job, Member, Starting
+from koala.core.paths import has_paths
 from koala.core.state import State
 from koala.core.timers import Bell
 from koala.core.values import Instant
@@ -23,7 +24,7 @@ def paths_are_open(state: State, job: Job, now: Instant) -> bool:
     job back.
     """
     attempt = job.attempt
-    if attempt is None or not job.spec.connect:
+    if attempt is None or not has_paths(job.spec):
         return True
     if attempt.untried is None:
         _begin(state, job, now)

@@ -19,10 +19,12 @@ from koala.core.job import (
     Claim,
     ClaimPhase,
     InputMode,
+    Job,
+    JobType,
     StartType,
 )
 from koala.core.pacing import paces
-from koala.core.paths import paths_of
+from koala.core.paths import paths_of, world_port
 from koala.core.state import State
 from koala.core.values import (
     Instant,
@@ -102,10 +104,17 @@ def try_paths(state: State, claim: Claim) -> TryPaths:
     """Which ports the claim's component listens on, and whom it connects to."""
     job = state.jobs[claim.job]
     reached = paths_of(job.spec)
+    listens = reached.listens(claim.component)
+    world = _world_port(state, job, claim)
+    if world is not None and world[0] == claim.component:
+        listens = tuple(dict.fromkeys((*listens, world[1])))
     targets = []
     for member in barrier_members(state, job):
         if member.site is None or member.claim is None:
             continue
+        ports = reached.targets(claim.component, member.component)
+        if world is not None and world[0] == member.component != claim.component:
+            ports = tuple(dict.fromkeys((*ports, world[1])))
         targets += [
             PathTarget(
                 label=job.spec.label(member.component),
@@ -113,17 +122,31 @@ def try_paths(state: State, claim: Claim) -> TryPaths:
                 port=port,
                 claim=member.claim,
             )
-            for port in reached.targets(claim.component, member.component)
+            for port in ports
         ]
     return TryPaths(
         claim=claim.id,
         site=claim.site,
         label=job.spec.label(claim.component),
         address=address_of(state, claim),
-        listens=reached.listens(claim.component),
+        listens=listens,
         targets=tuple(targets),
         limit_s=state.parameters.paths_limit_s,
     )
+
+
+def _world_port(state: State, job: Job, claim: Claim) -> tuple[int, int] | None:
+    """Who has the launcher of the MPI world that this component is part of, and where it listens;
+    None when it is part of none."""
+    components = job.spec.components
+    world = [
+        member.component
+        for member in barrier_members(state, job)
+        if components[member.component].job_type is JobType.MPI
+    ]
+    if claim.component not in world or len(world) < 2:
+        return None
+    return world[0], world_port(job.id, claim.attempt)
 
 
 def start_transfer(transfer: Transfer) -> StartTransfer:

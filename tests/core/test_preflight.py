@@ -7,7 +7,10 @@ import pytest
 from koala.core.actions import ArmClaim, PathTarget, StartTransfer, StopClaim, TryPaths
 from koala.core.events import ClaimGranted, DaemonStarted, PathsTried
 from koala.core.explain import why
+from koala.core.job import JobType
+from koala.core.paths import world_port
 from koala.core.values import ClaimId, JobId, SiteName, TcpPath
+from koala_agent import values
 from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
 from tests.harness.script import Script
 
@@ -183,3 +186,58 @@ def test_a_job_that_names_no_paths_tries_none(script: Script) -> None:
     begun(script)
     assert script.kinds() == ["ArmClaim"] * 3
     script.drop()
+
+
+# One MPI world over several components ------------------------------------------------------------
+
+
+def world(script: Script, *types: JobType) -> list[TryPaths]:
+    """A job of components of these types; what its members are told to try."""
+    sites = ("a", "b", "c")[: len(types)]
+    for site in sites:
+        script.tell(a_site(site, 4, address=f"{site}.org"))
+    parts = [
+        a_component(4, site, label=f"{site}1", job_type=job_type)
+        for site, job_type in zip(sites, types, strict=True)
+    ]
+    script.tell(a_job("j1", *parts))
+    script.grant(*script.claimed("j1"))
+    return script.take(TryPaths)
+
+
+def test_components_of_an_mpi_world_try_to_reach_its_launcher(script: Script) -> None:
+    """The first of them has it; who is no part of the world tries nothing."""
+    lead, other = world(script, JobType.MULTIPLE, JobType.MPI, JobType.MPI)
+    assert (lead.claim, lead.targets, other.claim, other.listens) == (B, (), C, ())
+    (port,) = lead.listens
+    (target,) = other.targets
+    assert (target.label, target.address, target.port) == ("b1", "b.org", port)
+    script.tell(tried(B), tried(C))
+    assert len(script.take(ArmClaim)) == 3
+
+
+def test_a_world_of_one_component_tries_nothing(script: Script) -> None:
+    assert world(script, JobType.MULTIPLE, JobType.MPI) == []
+    assert len(script.take(ArmClaim)) == 2
+
+
+def test_a_launcher_that_cannot_be_reached_ends_the_attempt(script: Script) -> None:
+    world(script, JobType.MPI, JobType.MPI)
+    script.tell(tried(B, "b1 -> a1:29500 refused"))
+    assert {action.claim for action in script.take(StopClaim)} == {A, B}
+    assert "pre-flight: b1 -> a1:29500 refused" in script.story("j1")
+
+
+def test_the_launchers_port_is_the_one_that_agents_tell_programs() -> None:
+    claim = values.ClaimId("j12/3/0/1")
+    peer = values.Peer(
+        component=0,
+        label="",
+        site="a",
+        processors=1,
+        processes=1,
+        address="a.org",
+        claim=claim,
+    )
+    master = values.bundle(claim, (peer,))["master"]
+    assert master == {"address": "a.org", "port": world_port(JobId("j12"), 3)}

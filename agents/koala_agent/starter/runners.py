@@ -193,6 +193,9 @@ def lead(place: Place) -> int:
         for node, count in enumerate(machines(place.members[i]))
     ]
     ranks = sum(to_count(place.members[i]["processes"]) for i in place.world)
+    port = to_count(to_object(place.bundle["master"])["port"])
+    if len(place.world) > 1:  # the one that the others have tried
+        os.environ["MPIEXEC_PORT_RANGE"] = f"{port}:{port}"
     mpiexec = subprocess.Popen(
         [
             *(_mpiexec(place), "-launcher", "manual", "-rmk", "user", "-genvnone", "-wdir", "/"),
