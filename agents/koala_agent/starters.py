@@ -1,10 +1,10 @@
 """The port at which starters check in: TCP, JSON lines, a secret for each claim.
 
-A connection begins with a hello that names the claim and shows its secret; until then nothing it
-says is heard, and it is closed after a while. What comes afterwards is translated into events of
-the claim table; what cannot be meant closes the connection, and a starter that means well comes
-back. A hello of a courier begins questions about the claim's files instead (`mirror`). Nothing here
-keeps state that matters: a starter says all it knows in its next hello.
+A connection begins with a hello that names the claim and proves to know its secret (`proof`); until
+then nothing it says is heard, and it is closed after a while. What comes afterwards is translated
+into events of the claim table; what cannot be meant closes the connection, and a starter that means
+well comes back. A hello of a courier begins questions about the claim's files instead (`mirror`).
+Nothing here keeps state that matters: a starter says all it knows in its next hello.
 
 Protocols with callbacks, not streams: asyncio's stream server makes tasks that nobody owns.
 """
@@ -40,6 +40,7 @@ from koala_agent.claim_events import (
     ToStarter,
 )
 from koala_agent.placeholders import end_of
+from koala_agent.starter.proof import AGENT, STARTER, challenge, is_proof, proof
 from koala_agent.values import ArmNumber, ClaimId
 
 LINE_MAX_BYTES = 256 * 1024
@@ -130,8 +131,7 @@ class Starters:
         """Who a connection is; None when the secret is not the claim's. Raises ValueError."""
         event = replace(_checked_in(message), address=connection.address())
         known = self._secret(event.claim)
-        shown = _text(message, "secret", most=256)
-        if known is not None and not hmac.compare_digest(known.encode(), shown.encode()):
+        if known is not None and not connection.is_proved(message, known):
             log.warning("starter.refused", claim=event.claim, reason="wrong secret")
             return None
         key = (event.claim, event.nonce)
@@ -143,11 +143,21 @@ class Starters:
         self._tell(event)
         return event.claim, event.nonce
 
-    def courier(self, message: Message) -> tuple[ClaimId, str] | None:
+    def answer(self, message: Message, challenge: str) -> Message:
+        """To a starter that wants to know whom it speaks with. Raises ValueError."""
+        claim = ClaimId(_text(message, "claim", most=256))
+        theirs = _text(message, "challenge", most=64)
+        answer: Message = {"kind": "challenge", "challenge": challenge}
+        known = self._secret(claim)
+        if known is not None:
+            answer["proof"] = proof(known, AGENT, claim, theirs)
+        return answer
+
+    def courier(self, connection: Connection, message: Message) -> tuple[ClaimId, str] | None:
         """Whose files are brought; None when the secret is not the claim's. Raises ValueError."""
         claim = ClaimId(_text(message, "claim", most=256))
-        known, shown = self._secret(claim), _text(message, "secret", most=256)
-        if known is None or not hmac.compare_digest(known.encode(), shown.encode()):
+        known = self._secret(claim)
+        if known is None or not connection.is_proved(message, known):
             log.warning("courier.refused", claim=claim)
             return None
         return claim, _text(message, "nonce", most=64)
@@ -181,6 +191,7 @@ class Connection(asyncio.Protocol):
         self._starters = starters
         self._identity: tuple[ClaimId, str] | None = None
         self._bringer: tuple[ClaimId, str] | None = None
+        self._challenge = ""
         self._unread = b""
         self._transport: asyncio.Transport | None = None
         self._limit: Timer | None = None
@@ -218,6 +229,15 @@ class Connection(asyncio.Protocol):
             if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
                 self._refuse("it does not read")
 
+    def is_proved(self, message: Message, secret: str) -> bool:
+        """Whether the other end knows the secret. Starters of an earlier version say it."""
+        if "secret" in message:
+            shown = _text(message, "secret", most=256)
+            return hmac.compare_digest(secret.encode(), shown.encode())
+        said = (_text(message, "claim", most=256), _text(message, "nonce", most=64))
+        asked = self._challenge
+        return bool(asked) and is_proof(message.get("proof"), secret, STARTER, *said, asked)
+
     def address(self) -> str:
         """Where the other end is."""
         if self._transport is None:
@@ -245,6 +265,10 @@ class Connection(asyncio.Protocol):
         if self._bringer is not None:
             self._starters.ask(self._bringer, message, self.send)
             return
+        if message.get("kind") == "prove" and not self._challenge:
+            self._challenge = challenge()
+            self.send(self._starters.answer(message, self._challenge))
+            return
         if message.get("kind") == "courier":
             self._take_courier(message)
             return
@@ -255,7 +279,7 @@ class Connection(asyncio.Protocol):
             self._limit.cancel()
 
     def _take_courier(self, message: Message) -> None:
-        self._bringer = self._starters.courier(message)
+        self._bringer = self._starters.courier(self, message)
         if self._bringer is None:
             self.abort()
             return

@@ -62,7 +62,8 @@ class Carrier:
         self.is_over = False
         agents = [to_list(agent) for agent in to_list(spec["agents"])]
         addresses = [(str(host), to_count(port)) for host, port in agents]
-        self._line = Line(addresses, self.watch)
+        identity = (self._claim, str(spec["secret"]))
+        self._line = Line(addresses, self.watch, identity=identity)
         self._program.environment[MARK] = nonce
         carried = errand(spec, self._program, nonce, own=(LOG_FILE,))
         self._ground = Ground(self._program, nonce, self.watch, errand=carried)

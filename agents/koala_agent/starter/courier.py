@@ -17,6 +17,7 @@ import signal
 import socket
 
 from koala_agent.starter.plain import dataclass, log
+from koala_agent.starter.proof import Prover
 from koala_agent.starter.trees import die_with_parent
 
 TYPE_CHECKING = False
@@ -251,7 +252,12 @@ class _Worker:
             self._connection = socket.create_connection(address, timeout=3.0)
             self._connection.settimeout(ANSWER_S)
             self._unread = b""
-            self._exchange({"kind": "courier", **self._errand.identity})
+            identity = self._errand.identity
+            prover = Prover(str(identity["claim"]), str(identity["secret"]))
+            prover.hear(self._exchange(prover.question()))
+            if not prover.is_trusted:
+                raise ValueError("the agent does not know this claim, or it is somebody else")
+            self._exchange(prover.seal({"kind": "courier", **identity}))
         return self._exchange(question)
 
     def _exchange(self, question: dict[str, object]) -> dict[str, object]:

@@ -10,6 +10,7 @@ import time
 
 from koala_agent.starter.events import Connected, Disconnected, Received
 from koala_agent.starter.plain import log
+from koala_agent.starter.proof import Prover
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,12 +146,23 @@ class Wire:
 
 
 class Line:
-    """The connection to who gives orders: one at a time, addresses in turn, nothing ever blocks."""
+    """The connection to who gives orders: one at a time, addresses in turn, nothing ever blocks.
 
-    def __init__(self, addresses: list[tuple[str, int]], watch: Watch) -> None:
+    With `identity` (claim and secret) both ends prove themselves before it counts as connected.
+    """
+
+    def __init__(
+        self,
+        addresses: list[tuple[str, int]],
+        watch: Watch,
+        *,
+        identity: tuple[str, str] | None = None,
+    ) -> None:
         self.events: list[Event] = []
         self.address = ""
         self._addresses = addresses
+        self._identity = identity
+        self._prover: Prover | None = None
         self._next = 0
         self._watch = watch
         self._dialled: socket.socket | None = None
@@ -178,8 +190,11 @@ class Line:
 
     def send(self, message: dict[str, object]) -> None:
         """Says this, if there is somebody."""
-        if self._wire is not None:
-            self._wire.send(message)
+        if self._wire is None:
+            return
+        if self._prover is not None and "secret" in message:
+            message = self._prover.seal(message)
+        self._wire.send(message)
 
     def close(self) -> None:
         """Hangs up, without an event."""
@@ -201,10 +216,24 @@ class Line:
         self._dialled = None
         self._wire = Wire(dialled, self._watch, hear=self._heard, lose=self._lost)
         self.address = self._wire.address
-        self.events.append(Connected())
+        if self._identity is None:
+            self.events.append(Connected())
+            return
+        self._prover = Prover(*self._identity)
+        self._wire.send(self._prover.question())
 
     def _heard(self, message: dict[str, object]) -> None:
-        self.events.append(Received(message=message))
+        prover = self._prover
+        if prover is None or prover.is_trusted:
+            self.events.append(Received(message=message))
+        elif prover.hear(message):
+            if not prover.is_trusted:
+                log("the agent does not know this claim, or somebody else has its port")
+            self.events.append(Connected())
+        elif message.get("kind") == "dismissed":
+            # An agent that does not know the claim cannot prove anything, and sends its starter
+            # home. Who has taken the agent's port could do no more than that.
+            self.events.append(Received(message=message))
 
     def _lost(self, reason: str) -> None:
         log(f"line lost: {reason}")

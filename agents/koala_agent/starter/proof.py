@@ -1,0 +1,76 @@
+"""How a starter and its agent show each other that they know the claim's secret, without saying it.
+
+    starter  {"kind": "prove", "claim": C, "challenge": X}
+    agent    {"kind": "challenge", "challenge": Y, "proof": of X}      no proof: C is not known
+    starter  {"kind": "hello", ..., "proof": of Y}                     instead of "secret"
+
+Who listens learns nothing that lets it in, and who has taken the port of an agent that is gone is
+found out before anything is believed. The lines themselves are neither encrypted nor signed.
+"""
+
+from __future__ import annotations
+
+import os
+
+AGENT, STARTER = "agent", "starter"
+
+
+def challenge() -> str:
+    """Something that was never said before."""
+    return os.urandom(16).hex()
+
+
+def proof(secret: str, who: str, *said: str) -> str:
+    """What only who knows the secret can answer: a keyed BLAKE2, whose module is loaded in a tenth
+    of the time that `hashlib` takes, which a starter would have to wait for."""
+    try:
+        from _blake2 import blake2b  # noqa: PLC0415 - see above
+    except ImportError:
+        from hashlib import blake2b  # noqa: PLC0415
+
+    text = "\0".join((who, *said)).encode("utf-8", "surrogatepass")
+    return str(blake2b(text, key=secret.encode()[:64], digest_size=32).hexdigest())
+
+
+def is_proof(shown: object, secret: str, who: str, *said: str) -> bool:
+    """Whether this is the proof; takes as long for a wrong one."""
+    expected = proof(secret, who, *said)
+    if not isinstance(shown, str) or not shown.isascii() or len(shown) != len(expected):
+        return False
+    wrong = 0
+    for one, other in zip(shown.encode(), expected.encode(), strict=True):
+        wrong |= one ^ other
+    return wrong == 0
+
+
+class Prover:
+    """The starter's side of one connection."""
+
+    def __init__(self, claim: str, secret: str) -> None:
+        self.is_trusted = False
+        """Whether the other end has proved to be the agent."""
+        self._claim = claim
+        self._secret = secret
+        self._own = challenge()
+        self._theirs = ""
+
+    def question(self) -> dict[str, object]:
+        """The first line."""
+        return {"kind": "prove", "claim": self._claim, "challenge": self._own}
+
+    def hear(self, message: dict[str, object]) -> bool:
+        """Whether this is the answer to it."""
+        if message.get("kind") != "challenge":
+            return False
+        self._theirs = str(message.get("challenge"))
+        shown = message.get("proof")
+        self.is_trusted = is_proof(shown, self._secret, AGENT, self._claim, self._own)
+        return True
+
+    def seal(self, message: dict[str, object]) -> dict[str, object]:
+        """A message that shows the secret, without it; nothing is proved to a stranger."""
+        sealed = {key: value for key, value in message.items() if key != "secret"}
+        if self.is_trusted:
+            nonce = str(message.get("nonce"))
+            sealed["proof"] = proof(self._secret, STARTER, self._claim, nonce, self._theirs)
+        return sealed

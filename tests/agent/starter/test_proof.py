@@ -1,0 +1,208 @@
+"""A starter and its agent prove to each other that they know the secret, and nobody hears it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from koala_agent.claim_events import CheckedIn, Event
+from koala_agent.starter.courier import Errand, _Worker
+from koala_agent.starter.events import Connected, Received
+from koala_agent.starter.line import Line, Watch
+from koala_agent.starter.proof import (
+    AGENT,
+    STARTER,
+    Prover,
+    challenge,
+    is_proof,
+    proof,
+)
+from koala_agent.starters import Message, Starters
+from koala_agent.values import ClaimId
+
+CLAIM, SECRET = "j1/1/0/1", "5ec2e7" * 5
+HELLO: dict[str, Any] = {
+    "kind": "hello", "claim": CLAIM, "secret": SECRET, "nonce": "n1",
+    "hosts": [["here", 1]], "armed": None, "passed_at": None, "end": None,
+}  # fmt: skip
+LIMIT_S = 20.0
+
+
+def test_a_proof_is_of_all_that_was_said_and_of_nothing_else() -> None:
+    right = proof(SECRET, STARTER, CLAIM, "n", "x")
+    assert is_proof(right, SECRET, STARTER, CLAIM, "n", "x")
+    for wrong in (
+        proof(SECRET, AGENT, CLAIM, "n", "x"),
+        proof("other", STARTER, CLAIM, "n", "x"),
+        proof(SECRET, STARTER, CLAIM, "n", "y"),
+        proof(SECRET, STARTER, CLAIM, "nx"),
+        right[:-1], right + "0", right.upper(), "", None, 3, "é" * 64,
+    ):  # fmt: skip
+        assert not is_proof(wrong, SECRET, STARTER, CLAIM, "n", "x")
+    assert SECRET not in right
+    assert challenge() != challenge()
+
+
+def test_nothing_is_proved_to_a_stranger() -> None:
+    prover = Prover(CLAIM, SECRET)
+    assert prover.hear({"kind": "challenge", "challenge": "y", "proof": "guessed"})
+    assert not prover.is_trusted
+    sealed = prover.seal(HELLO)
+    assert "secret" not in sealed
+    assert "proof" not in sealed
+
+
+@asynccontextmanager
+async def an_agent(secret: str | None = SECRET) -> AsyncIterator[tuple[int, list[Event]]]:
+    """The port of an agent that knows one claim, or none; and what it heard."""
+    heard: list[Event] = []
+    starters = Starters(tell=heard.append, secret=lambda claim: secret if claim == CLAIM else None)
+    port = await starters.listen("127.0.0.1", 0)
+    try:
+        yield port, heard
+    finally:
+        starters.close()
+
+
+async def say(port: int, *lines: dict[str, Any]) -> list[dict[str, Any]]:
+    """Say these, each after an answer to the one before; what was answered until it hung up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    answers = []
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            for line in lines:
+                writer.write(json.dumps(line).encode() + b"\n")
+                if line["kind"] == "prove":
+                    answers.append(json.loads(await reader.readline()))
+            writer.write_eof()
+            await reader.read()
+    finally:
+        writer.close()
+    return answers
+
+
+async def test_a_starter_that_proves_itself_is_heard() -> None:
+    async with an_agent() as (port, heard):
+        watch = Watch()
+        line = Line([("127.0.0.1", port)], watch, identity=(CLAIM, SECRET))
+        line.dial()
+        async with asyncio.timeout(LIMIT_S):
+            while not any(isinstance(event, Connected) for event in line.events):
+                await asyncio.to_thread(watch.wait, 0.05)
+            line.send(HELLO)
+            while not any(isinstance(event, CheckedIn) for event in heard):
+                await asyncio.to_thread(watch.wait, 0.05)
+        line.close()
+        (event,) = [event for event in heard if isinstance(event, CheckedIn)]
+        assert (event.claim, event.nonce) == (ClaimId(CLAIM), "n1")
+
+
+async def test_who_heard_it_all_cannot_say_it_again() -> None:
+    """The proof is of the agent's newest challenge; the secret was never said."""
+    async with an_agent() as (port, heard):
+        prover = Prover(CLAIM, SECRET)
+        (answer,) = await say(port, prover.question())
+        assert prover.hear(answer)
+        assert prover.is_trusted
+        overheard = prover.seal(HELLO)
+        assert SECRET not in json.dumps([prover.question(), answer, overheard])
+        await say(port, overheard)
+        await say(port, prover.question(), overheard)
+        await say(port, {**overheard, "proof": answer["proof"]})
+        assert not any(isinstance(event, CheckedIn) for event in heard)
+
+
+@pytest.mark.parametrize(
+    "change", [{"nonce": "n2"}, {"proof": ""}, {"proof": None}, {"secret": "guessed"}]
+)
+async def test_a_changed_hello_is_not_heard(change: dict[str, Any]) -> None:
+    async with an_agent() as (port, heard):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        prover = Prover(CLAIM, SECRET)
+        writer.write(json.dumps(prover.question()).encode() + b"\n")
+        async with asyncio.timeout(LIMIT_S):
+            assert prover.hear(json.loads(await reader.readline()))
+            writer.write(json.dumps({**prover.seal(HELLO), **change}).encode() + b"\n")
+            assert await reader.read() == b""
+        writer.close()
+        assert not any(isinstance(event, CheckedIn) for event in heard)
+
+
+async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
+    """It cannot answer the challenge, and so say nothing but that the claim is unknown."""
+    orders = (
+        {"kind": "challenge", "challenge": "y", "proof": "guessed"},
+        {"kind": "adopted", "hold_lease_s": 1e9, "run_lease_s": 1e9, "kill_s": 1.0},
+        {"kind": "release", "number": [1, 1], "release_at": 0.0},
+        {"kind": "stop"},
+        {"kind": "dismissed", "reason": "unknown"},
+    )
+
+    async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        for order in orders:
+            writer.write(json.dumps(order).encode() + b"\n")
+        await writer.drain()
+
+    server = await asyncio.start_server(impostor, "127.0.0.1", 0)
+    async with server, asyncio.timeout(LIMIT_S):
+        watch = Watch()
+        port = server.sockets[0].getsockname()[1]
+        line = Line([("127.0.0.1", port)], watch, identity=(CLAIM, SECRET))
+        line.dial()
+        while not any(isinstance(event, Received) for event in line.events):
+            await asyncio.to_thread(watch.wait, 0.05)
+        line.close()
+    kinds = [event.message["kind"] for event in line.events if isinstance(event, Received)]
+    assert kinds == ["dismissed"]
+
+
+async def test_a_starter_of_an_earlier_version_is_still_heard() -> None:
+    async with an_agent() as (port, heard):
+        await say(port, HELLO)
+        assert any(isinstance(event, CheckedIn) for event in heard)
+
+
+async def test_a_courier_proves_itself_too() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def ask(
+        claim: ClaimId, nonce: str, question: Message, answer: Callable[[Message], None]
+    ) -> None:
+        asked.append((claim, nonce))
+        answer({"ok": True, "size": question["name"]})
+
+    heard: list[Event] = []
+    starters = Starters(tell=heard.append, secret=lambda _: SECRET, ask=ask)
+    port = await starters.listen("127.0.0.1", 0)
+    shown: dict[str, object] = {"claim": CLAIM, "secret": SECRET, "nonce": "n1"}
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            answer = await asyncio.to_thread(question_of_a_courier, port, shown)
+            assert answer == {"ok": True, "size": "x"}
+            assert asked == [(CLAIM, "n1")]
+            with pytest.raises(ValueError, match="it is somebody else"):
+                await asyncio.to_thread(question_of_a_courier, port, {**shown, "secret": "no"})
+    finally:
+        starters.close()
+
+
+def question_of_a_courier(port: int, identity: dict[str, object]) -> dict[str, object]:
+    """What an agent answers to the first question."""
+    here, there = socket.socketpair()
+    errand = Errand(
+        folder="/", agents=[("127.0.0.1", port)], identity=identity, fetches=False, logs=[],
+        outputs=[],
+    )  # fmt: skip
+    with here, there:
+        worker = _Worker(errand, here)
+        try:
+            return worker._try({"kind": "size", "name": "x"})
+        finally:
+            worker._hang_up()
