@@ -67,7 +67,15 @@ async def an_agent(secret: str | None = SECRET) -> AsyncIterator[tuple[int, list
     try:
         yield port, heard
     finally:
-        starters.close()
+        await closed(starters)
+
+
+async def closed(starters: Starters) -> None:
+    """Closes the port and waits for its connections, of whose end nobody is told."""
+    starters.close()
+    async with asyncio.timeout(LIMIT_S):
+        while starters._open:  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0)
 
 
 async def say(port: int, *lines: dict[str, Any]) -> list[dict[str, Any]]:
@@ -190,7 +198,7 @@ async def test_a_courier_proves_itself_too() -> None:
             with pytest.raises(ValueError, match="it is somebody else"):
                 await asyncio.to_thread(question_of_a_courier, port, {**shown, "secret": "no"})
     finally:
-        starters.close()
+        await closed(starters)
 
 
 def question_of_a_courier(port: int, identity: dict[str, object]) -> dict[str, object]:
