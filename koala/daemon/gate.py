@@ -20,7 +20,7 @@ from koala.daemon.authority import Shown, read_certificate
 from koala.daemon.clock import wall_s
 from koala.daemon.enrolments import Enrolments
 from koala.errors import DeniedError, KoalaError, RejectedError, UnauthenticatedError
-from koala.wire import PROTOCOL
+from koala.wire import PROTOCOL, PROTOCOL_MIN
 from koala.wire.status import (
     MESSAGE_MAX,
     PROTOCOL_KEY,
@@ -166,7 +166,7 @@ def _read(pem: bytes) -> Shown:
 def _check_protocol(metadata: Mapping[str, str]) -> None:
     """Raises RejectedError."""
     found = metadata.get(PROTOCOL_KEY)
-    if found == str(PROTOCOL):
+    if found in map(str, range(PROTOCOL_MIN, PROTOCOL + 1)):
         return
     said = "no protocol version" if found is None else f"protocol {found[:40]}"
     raise RejectedError(

@@ -4,8 +4,9 @@ import asyncio
 import json
 import os
 import shutil
+import sqlite3
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,13 @@ async def test_the_commands_say_what_they_did(
     assert json.loads(capsys.readouterr().out)["state_dir"] == str(tmp_path / "back")
     assert main(["restore", copy, state]) == 2
     assert "is not empty" in capsys.readouterr().err
+
+
+async def test_what_cannot_be_read_back_is_no_backup(tmp_path: Path) -> None:
+    """An event that no start needs any more is damaged: only who reads all of them finds out."""
+    await backed_up(tmp_path, "first", FakeAgent(""), jobs=1)
+    with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
+        connection.execute("UPDATE event SET body = replace(body, 'delft', 'delfi') WHERE seq < 9")
+    with pytest.raises(JournalError, match="is not as it was written"):
+        back_up(tmp_path / "state", tmp_path / "second", with_spool=False)
+    assert not (tmp_path / "second").exists()
