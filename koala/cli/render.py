@@ -146,7 +146,7 @@ def _progress(progress: Document) -> list[tuple[str, str]]:
         f"{progress['policy']}: skew {seconds(progress['skew_s'])},"
         f" at most {seconds(progress['largest_skew_s'])}",
         *([f"{seconds(allowed)} allowed"] if allowed is not None else []),
-        _counted(progress["corrections"], "correction"),
+        f"{progress['corrections']} correction{'' if progress['corrections'] == 1 else 's'}",
         *([f"held back: {shares}"] if shares else []),
     ]
     points = progress["skews"]

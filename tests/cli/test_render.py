@@ -102,6 +102,26 @@ def test_a_job_shows_its_components_and_its_story() -> None:
     )
 
 
+def test_a_job_whose_components_are_kept_together_shows_their_skew_over_time() -> None:
+    told = {
+        "policy": "sq",
+        "asynchrony_s": 0.5,
+        "deviation_s": None,
+        "skew_s": 0.25,
+        "largest_skew_s": 1.0,
+        "corrections": 2,
+        "shares": {"left": 0.5},
+        "skews": [[1.0, 0.0], [2.0, 1.0], [3.0, 0.5], [4.0, 0.25]],
+    }
+    lines = job_text(a_job(progress=told), zone=UTC).splitlines()
+    (words,) = [line for line in lines if line.startswith("progress ")]
+    assert words.split(None, 1)[1] == (
+        "sq: skew 0.2 s, at most 1.0 s; 0.5 s allowed; 2 corrections; held back: left 50%"
+    )
+    (drawn,) = [line for line in lines if line.startswith("skew ")]
+    assert drawn.split(None, 1)[1] == "▁█▅▃  from 1.0 s to 4.0 s, highest 1.0 s"
+
+
 def test_a_job_with_a_deadline_shows_it_and_its_next_try() -> None:
     waiting = {"deadline_at": 4600.0, "next_try_at": 4500.5, "tries_left": 2}
     lines = job_text(a_job(phase="Placing", deadline=waiting), zone=UTC).splitlines()

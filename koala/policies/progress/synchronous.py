@@ -10,7 +10,7 @@ paper asks for and does not describe (SQ 4.3.3).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -63,6 +63,16 @@ def slow_down_factor(
 def pivotal_point(members: tuple[MemberProgress, ...]) -> Seconds:
     """The mean of the virtual times (SQ 4.3.1)."""
     return fsum(member.virtual_s for member in members) / len(members)
+
+
+def is_within_windows(
+    virtual_s: Sequence[Seconds], real_s: Seconds, *, asynchrony_s: Seconds, deviation_s: Seconds
+) -> bool:
+    """Nothing is to be corrected: the pivotal point is near real time, and the fastest near the
+    slowest."""
+    if max(virtual_s) - min(virtual_s) > asynchrony_s:
+        return False
+    return abs(fsum(virtual_s) / len(virtual_s) - real_s) <= deviation_s
 
 
 def synchronous(question: ProgressQuestion) -> tuple[Correction, ...]:

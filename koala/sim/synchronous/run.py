@@ -12,6 +12,7 @@ from pathlib import Path
 from koala.core.progress import MemberProgress, ProgressQuestion
 from koala.core.values import Instant, Seconds
 from koala.policies.progress.synchronous import (
+    is_within_windows,
     normalized_weight,
     synchronous,
     synchronous_as_printed,
@@ -279,14 +280,24 @@ class _Run:
                 flow.ended_at = began_at + quantum * self._setting.quantum_s
             if ended:
                 machine.qos.settle()
+        cycle_s = self._setting.cycle_s
         for task in self._live:
             real_s = now - task.started_at
-            virtual_s = [self._setting.cycle_s * f.done / f.agreed for f in task.flows]
+            virtual_s = [cycle_s * f.done / f.agreed for f in task.flows]
             task.count(virtual_s, real_s)
             if self._setting.scheme == "SQ":
                 self._control(task, virtual_s, real_s)
 
     def _control(self, task: _Task, virtual_s: Sequence[Seconds], real_s: Seconds) -> None:
+        windows = task.task.asynchrony_s, task.task.deviation_s
+        if self._setting.test == "corrected":
+            running = [
+                at for at, flow in zip(virtual_s, task.flows, strict=True) if flow.ended_at is None
+            ]
+            if not running or is_within_windows(
+                running, real_s, asynchrony_s=windows[0], deviation_s=windows[1]
+            ):
+                return  # as the policy would find, after it was told of everybody
         members = tuple(
             MemberProgress(
                 component=nth,
@@ -301,8 +312,8 @@ class _Run:
         question = ProgressQuestion(
             real_s=real_s,
             members=members,
-            asynchrony_s=task.task.asynchrony_s,
-            deviation_s=task.task.deviation_s,
+            asynchrony_s=windows[0],
+            deviation_s=windows[1],
             quanta=QUANTA,
         )
         for correction in self._correct(question):

@@ -81,13 +81,24 @@ class Turns:
 class Flow:
     """What has a weight in a Grid QoS queue: a subtask, or the dummy, which needs no end."""
 
-    __slots__ = ("admitted", "agreed", "delivered", "ended_at", "needed", "number", "tag", "weight")
+    __slots__ = (
+        "admitted",
+        "agreed",
+        "delivered",
+        "ended_at",
+        "needed",
+        "number",
+        "tag",
+        "weight",
+        "whole",
+    )
 
     def __init__(self, number: int, *, weight: float, agreed: float, needed: float) -> None:
         self.number = number
         self.weight = self.admitted = weight
         self.agreed = agreed  # quanta a cycle: x
         self.needed = needed  # quanta in all
+        self.whole: float = ceil(needed) if needed < inf else inf
         self.delivered = 0
         self.tag = 0.0
         self.ended_at: Instant | None = None
@@ -95,7 +106,7 @@ class Flow:
     @property
     def left(self) -> float:
         """Whole quanta until it ends."""
-        return ceil(self.needed) - self.delivered if self.needed < inf else inf
+        return self.whole - self.delivered
 
     @property
     def done(self) -> float:
@@ -170,15 +181,18 @@ class QosQueue:
             tag, number, flow = heap[0]
             run = left
             if len(heap) > 1:  # in one go what comes before the second least tag
-                second = heap[1][0] if len(heap) == 2 else min(heap[1][0], heap[2][0])
-                run = max(1, min(left, int((second - tag) * flow.weight)))
+                second = heap[1][0]
+                if len(heap) > 2 and heap[2][0] < second:
+                    second = heap[2][0]
+                run = int((second - tag) * flow.weight) or 1
+                run = min(run, left)
             if number != DUMMY:
-                run = min(run, int(flow.left))
+                run = int(flow.left) if run > flow.left else run
                 flow.delivered += run
             left -= run
             self._virtual = tag + (run - 1) / flow.weight
             flow.tag = tag + run / flow.weight
-            if flow.delivered >= flow.needed:
+            if flow.delivered >= flow.whole:
                 heappop(heap)
                 del self.flows[number]
                 ended.append((flow, quanta - left))

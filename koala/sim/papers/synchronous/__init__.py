@@ -13,7 +13,7 @@ PAPER = Paper(
     title="A synchronous co-allocation mechanism for grid computing systems",
     run=run,
     efforts={
-        "quick": Effort(name="quick", replications=5, length=200, levels=LEVELS),
+        "quick": Effort(name="quick", replications=5, length=100, levels=LEVELS),
         "full": Effort(name="full", replications=20, length=1500, levels=LEVELS),
     },
     figures=FIGURES,
