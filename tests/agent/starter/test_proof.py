@@ -157,9 +157,14 @@ async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
         for order in orders:
             writer.write(json.dumps(order).encode() + b"\n")
         await writer.drain()
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        over.set()
 
+    over = asyncio.Event()
     server = await asyncio.start_server(impostor, "127.0.0.1", 0)
-    async with server, asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(LIMIT_S), server:
         watch = Watch()
         port = server.sockets[0].getsockname()[1]
         line = Line([("127.0.0.1", port)], watch, identity=(CLAIM, SECRET))
@@ -167,6 +172,7 @@ async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
         while not any(isinstance(event, Received) for event in line.events):
             await asyncio.to_thread(watch.wait, 0.05)
         line.close()
+        await over.wait()
     kinds = [event.message["kind"] for event in line.events if isinstance(event, Received)]
     assert kinds == ["dismissed"]
 
