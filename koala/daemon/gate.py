@@ -166,7 +166,7 @@ def _read(pem: bytes) -> Shown:
 def _check_protocol(metadata: Mapping[str, str]) -> None:
     """Raises RejectedError."""
     found = metadata.get(PROTOCOL_KEY)
-    if found in map(str, range(PROTOCOL_MIN, PROTOCOL + 1)):
+    if found in tuple(map(str, range(PROTOCOL_MIN, PROTOCOL + 1))):
         return
     said = "no protocol version" if found is None else f"protocol {found[:40]}"
     raise RejectedError(
