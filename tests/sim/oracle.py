@@ -28,6 +28,7 @@ from koala.sim.engine import Engine
 from tests.sim.system.starters import Starter
 
 EVENTS_KEPT = 60
+LINGER_S = 60.0  # a starter whose agent is away tells its end for so long
 CLOCK_S = 0.05
 """What clocks of different rates may differ by within a barrier."""
 
@@ -304,6 +305,12 @@ class Oracle:
         """Its processors are free again."""
         claim = starter.claim
         self.note(f"{site}: {starter.nonce} is gone")
+        if starter.passed_at is None:
+            held_s = self.now - starter.began_at
+            limits = self.parameters
+            slack_s = limits.late_max_s + limits.pause_max_s + limits.kill_s + LINGER_S + 5.0
+            is_short = held_s <= starter.hold_s * (1 + limits.clock_rate_error) + slack_s
+            require(is_short, 5, f"{claim} held its processors for {held_s:g} s")
         del self.alive[site][claim]
 
     # --- the daemon ---

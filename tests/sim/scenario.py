@@ -48,7 +48,7 @@ from tests.sim.system.daemons import replayed
 from tests.sim.system.faults import Chances, Fault, FaultPlan, Incident
 from tests.sim.system.world import OPERATOR, STANDARD_PACE, Pace, Setting, World
 
-FAULTS_S = 240.0
+FAULTS_S_MAX = 240.0
 SILENT = structlog.make_filtering_bound_logger(logging.CRITICAL)
 HARD = (
     (Incident.LINK_DOWN, Incident.STARTER_KILLED),
@@ -83,6 +83,7 @@ class Scenario:
     latency_s: Seconds
     bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
     pace: Pace = STANDARD_PACE
+    faults_s: Seconds = FAULTS_S_MAX
     only: frozenset[Fault] | None = None
 
 
@@ -178,15 +179,16 @@ def _hinted(seed: int, drawn: Scenario) -> Scenario:
 def _paced(seed: int, drawn: Scenario) -> Scenario:
     """How quickly the protocol repeats itself."""
     random = Random(f"{seed}/pace")
-    beat_s = random.choice((1.0, 2.0, 5.0))
+    beat_s = random.choice((1.0, 5.0, 5.0))
     return replace(
         drawn,
+        faults_s=random.choice((100.0, 150.0, FAULTS_S_MAX)),
         pace=Pace(
             beat_s=beat_s,
             silence_s=beat_s * random.choice((3.0, 7.0)),
             again_s=random.choice((1.0, 5.0)),
             linger_s=random.choice((1.0, 30.0)),
-            snapshot_events=random.choice((10, 100, 10_000)),
+            snapshot_events=random.choice((40, 300, 10_000)),
         ),
     )
 
@@ -268,7 +270,7 @@ def _timed(seed: int, drawn: Scenario) -> Scenario:
         )
     crowd = tuple(
         (
-            random.uniform(0.0, FAULTS_S),
+            random.uniform(0.0, FAULTS_S_MAX),
             (setting := random.choice(drawn.settings)).name,
             random.randint(1, setting.facts.processors),
             random.choice((10.0, 100.0)),
@@ -431,7 +433,7 @@ def _locals(
         return ()
     return tuple(
         (
-            random.uniform(0.0, FAULTS_S),
+            random.uniform(0.0, FAULTS_S_MAX),
             (setting := random.choice(settings)).name,
             random.randint(1, setting.facts.processors),
             random.choice((1.0, 10.0, 100.0)),
@@ -495,7 +497,7 @@ class Run:
             scenario.seed,
             chances=scenario.chances,
             kinds=scenario.kinds,
-            quiet_at=FAULTS_S,
+            quiet_at=scenario.faults_s,
             lasts_s_max=90.0,
             latency_s=scenario.latency_s,
             pause_s_max=parameters.pause_max_s,
@@ -559,10 +561,12 @@ class Run:
             arrive = partial(world.sites[name].submit_local, processors, run_s)
             world.engine.at(at, arrive)
         world.engine.every(LOOK_S, self._look)
-        world.engine.run(FAULTS_S + 60.0)  # a daemon that was down is back, and has been told
+        world.engine.run(
+            scenario.faults_s + 60.0
+        )  # a daemon that was down is back, and has been told
         for name in world.sites:  # an operator whose last word was to drain comes back
             world.insist(SiteResumed(site=name, by=OPERATOR))
-        world.engine.at(FAULTS_S + PATIENCE_S, self._give_up_wishes)
+        world.engine.at(scenario.faults_s + PATIENCE_S, self._give_up_wishes)
         self._play_out()
         self._judge()
         return Outcome(
@@ -595,7 +599,7 @@ class Run:
     def _play_out(self) -> None:
         """Until all is over and gone, or the bound is reached."""
         engine = self.world.engine
-        until = FAULTS_S + self.bound_s
+        until = self.scenario.faults_s + self.bound_s
         step_s = 5.0
         while engine.now < until and not self._is_quiet():
             engine.run(engine.now + step_s)

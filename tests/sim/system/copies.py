@@ -237,7 +237,10 @@ class Copy:
     def _keep(self, took_s: float) -> None:
         if self.is_cancelled:
             return
-        process = self._copies.process
+        process, part, order = self._copies.process, self._part, self.machine.order
+        assert not part.is_spoilt, f"promise 4: a spoilt copy of {order.file} is kept"
+        is_whole = part.have_bytes == order.size_bytes
+        assert is_whole, f"promise 4: {part.have_bytes} bytes are kept as {order}"
         process.point()
         self._part.took_s = took_s
         process.point()

@@ -135,6 +135,8 @@ class Starter(Process):
         self.armed: tuple[int, int] | None = None
         self.named: tuple[int, ...] = ()  # components in its newest bundle
         self.passed_at: Instant | None = None  # in true time
+        self.began_at: Instant = engine.now
+        self.hold_s: Seconds = float(spec["hold_s"])
         self._node = node
         self._spec = spec
         self._blocked = 0
@@ -250,6 +252,7 @@ class Starter(Process):
         return []
 
     def _exit(self) -> None:
+        assert not self._runs, f"promise 5: {self.nonce} ends and leaves its program"
         self._die()
         self._gone()
 

@@ -1,0 +1,291 @@
+"""The core, broken on purpose in many ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from koala.core import (
+    claiming,
+    ending,
+    health,
+    leases,
+    losing,
+    preflight,
+    scheduler,
+    sites,
+    slots,
+    starting,
+    values,
+    wanted,
+)
+from koala.core.actions import ReleaseClaim
+from koala.core.job import Attempt, ClaimPhase, Finished, Job, Placing, Releasing
+from koala.core.parameters import Parameters
+from koala.core.timers import Bell
+from koala.core.values import Priority
+from koala.daemon import turns
+from tests.sim import oracle
+from tests.sim.mutating import Patches, mutant, replaced
+
+
+@mutant
+def release_before_the_last_armed() -> Patches:
+    """The first Armed releases all."""
+    real = starting.on_armed
+
+    def on_armed(state: Any, event: Any, now: float) -> None:
+        claim = state.ledger.get(event.claim)
+        job = state.placed.get(claim.job) if claim else None
+        arming = job.attempt.arming if job is not None and job.attempt else None
+        if arming is not None and arming.number == event.number and now < arming.release_at:
+            for waiting in arming.waiting:
+                state.ledger[waiting].phase = ClaimPhase.ARMED
+            arming.waiting[:] = [event.claim]
+        real(state, event, now)
+
+    with replaced((scheduler, "on_armed"), by=on_armed):
+        yield
+
+
+@mutant
+def paths_count_as_open() -> Patches:
+    """The barrier is armed whatever became of the TCP paths."""
+
+    def is_open(state: Any, job: Job, now: float) -> bool:
+        real(state, job, now)
+        return True
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away."""
+
+    real = preflight.paths_are_open
+    with (
+        replaced((starting, "paths_are_open"), by=is_open),
+        replaced((oracle, "check"), by=check),
+    ):
+        yield
+
+
+@mutant
+def any_number_arms() -> Patches:
+    """An Armed under an old number counts for the new one."""
+    real = starting.on_armed
+
+    def on_armed(state: Any, event: Any, now: float) -> None:
+        claim = state.ledger.get(event.claim)
+        job = state.placed.get(claim.job) if claim else None
+        arming = job.attempt.arming if job is not None and job.attempt else None
+        real(state, replace(event, number=arming.number) if arming else event, now)
+
+    with replaced((scheduler, "on_armed"), by=on_armed):
+        yield
+
+
+@mutant
+def no_fence() -> Patches:
+    """A released attempt is placed again at once."""
+    real = ending.requeue_if_fenced
+
+    def requeue(state: Any, job: Job, now: float) -> None:
+        assert job.attempt is not None
+        job.attempt.may_run = False
+        real(state, job, now)
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away: the oracle is what is tried here."""
+
+    with (
+        replaced((ending, "requeue_if_fenced"), (losing, "requeue_if_fenced"), by=requeue),
+        replaced((oracle, "check"), by=check),
+    ):
+        yield
+
+
+@mutant
+def early_fence() -> Patches:
+    """The fence time forgets the lease."""
+    short = property(lambda self: self.kill_s + 0.1)
+    with (
+        replaced((Parameters, "fence_s"), by=short),
+        replaced(
+            (leases.Leases, "_alive_until"), by=lambda self, claim, sites, now: claim.asked_at
+        ),
+    ):
+        yield
+
+
+@mutant
+def fences_are_ignored() -> Patches:
+    """A claim that is certainly dead is waited for."""
+    with replaced((scheduler, "on_fenced"), by=lambda state, event, now: None):
+        yield
+
+
+@mutant
+def forgotten_stops() -> Patches:
+    """A setback stops nobody."""
+    with replaced((ending, "stop_member"), by=lambda state, member: None):
+        yield
+
+
+@mutant
+def the_same_claim_again() -> Patches:
+    """Each claim of a component has the same id."""
+    real = values.claim_id
+
+    def claim_id(job: Any, *, attempt: int, component: int, n: int) -> Any:
+        return real(job, attempt=1, component=component, n=1)
+
+    with replaced((claiming, "claim_id"), by=claim_id):
+        yield
+
+
+@mutant
+def two_releases() -> Patches:
+    """A job that has not passed by T is released under another number."""
+    real = scheduler.Scheduler._on_job_due
+
+    def on_job_due(self: Any, job: Job, bell: Bell, now: float) -> None:
+        real(self, job, bell, now)
+        attempt = job.attempt
+        if isinstance(job.phase, Releasing) and bell is Bell.RELEASE and attempt is not None:
+            again = _renumbered(attempt)
+            for member in attempt.present:
+                if member.claim is not None and member.site is not None:
+                    release = ReleaseClaim(
+                        claim=member.claim, site=member.site, number=again, release_at=now + 1.0
+                    )
+                    self.actions.append(release)
+
+    with replaced((scheduler.Scheduler, "_on_job_due"), by=on_job_due):
+        yield
+
+
+def _renumbered(attempt: Attempt) -> Any:
+    assert attempt.released is not None
+    return replace(attempt.released, counter=attempt.released.counter + 1)
+
+
+@mutant
+def errors_are_never_reset() -> Patches:
+    """A component that ends well forgives nothing."""
+    with replaced((losing, "ended_well"), by=lambda site: False):
+        yield
+
+
+@mutant
+def bad_sites_do_not_rest() -> Patches:
+    """A site past its threshold gets claims."""
+    with replaced((health, "is_resting"), (sites, "is_resting"), by=lambda site: False):
+        yield
+
+
+@mutant
+def requeued_to_nowhere() -> Patches:
+    """A job that comes back stands in no queue."""
+
+    def enqueue(state: Any, job: Job, text: str, now: float) -> None:
+        state.enter(job, Placing(queued_at=now), text, now)
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away: the oracle is what is tried here."""
+
+    with (
+        replaced((ending, "enqueue"), by=enqueue),
+        replaced((oracle, "check"), by=check),
+    ):
+        yield
+
+
+@mutant
+def finished_by_the_first() -> Patches:
+    """The first component that ends well finishes the job."""
+
+    def finish(state: Any, job: Job, now: float) -> None:
+        attempt = job.attempt
+        if attempt is not None and any(member.end is not None for member in attempt.present):
+            ending.end(state, job, Finished(at=now), "finished", now)
+
+    with replaced((losing, "finish_if_over"), by=finish):
+        yield
+
+
+@mutant
+def stops_are_not_owed() -> Patches:
+    """A Stop that was lost in a cut is not said again."""
+    real = wanted.wanted
+
+    def without(state: Any, site: Any) -> Any:
+        return replace(real(state, site), stops=())
+
+    with replaced((scheduler, "wanted"), by=without):
+        yield
+
+
+@mutant
+def unrecorded_answers() -> Patches:
+    """The journal keeps another answer than the policy gave."""
+    real = slots._to_plain
+
+    def to_plain(answer: Any) -> Any:
+        return Priority.HIGH.value if isinstance(answer, Priority) else real(answer)
+
+    with replaced((slots, "_to_plain"), by=to_plain):
+        yield
+
+
+@mutant
+def effects_before_the_commit() -> Patches:
+    """Actions leave before their event is durable."""
+    real = turns.Turns._handle
+
+    def handle(self: Any, event: Any, now: float) -> None:
+        before = len(self._actions)
+        real(self, event, now)
+        early = self._actions[before:]
+        if self._receiver is not None and early:
+            self._receiver.carry_out(early)
+
+    with replaced((turns.Turns, "_handle"), by=handle):
+        yield
+
+
+@mutant
+def stopped_is_gone() -> Patches:
+    """A claim that was stopped leaves the ledger at once: nobody owes anything."""
+
+    def stop_member(state: Any, member: Any) -> None:
+        claim = state.ledger.pop(member.claim, None) if member.claim is not None else None
+        if claim is not None:
+            state.sites[claim.site].unreported.pop(claim.id, None)
+            member.claim = None
+
+    with replaced((ending, "stop_member"), by=stop_member):
+        yield
+
+
+@mutant
+def deadlines_may_be_missed() -> Patches:
+    """Each Arm moves D on."""
+
+    def latest(_state: Any, _job: Job, release_at: float) -> float:
+        return release_at + 10.0
+
+    with replaced((starting, "latest_start_at"), by=latest):
+        yield
+
+
+@mutant
+def local_jobs_die_without_the_word() -> Patches:
+    """`at_deadline = fail` is forgotten."""
+    real = claiming.grounds
+
+    def grounds(state: Any, *rest: Any) -> Any:
+        kept, state.parameters = state.parameters, replace(state.parameters, at_deadline="kill")
+        found = real(state, *rest)
+        state.parameters = kept
+        return found
+
+    with replaced((claiming, "grounds"), by=grounds):
+        yield

@@ -1,0 +1,31 @@
+"""Breaking code on purpose, for as long as a block lasts. The one place where code of ours is
+patched: that is what it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Patches = Iterator[None]
+MUTANTS: dict[str, Callable[[], Any]] = {}
+
+
+def mutant(make: Callable[[], Patches]) -> Callable[[], Any]:
+    """Register a way to break the core; its docstring says what is wrong."""
+    made = contextmanager(make)
+    MUTANTS[make.__name__] = made
+    return made
+
+
+@contextmanager
+def replaced(*places: tuple[Any, str], by: Any) -> Patches:
+    real = [(place, name, getattr(place, name)) for place, name in places]
+    try:
+        for place, name in places:
+            setattr(place, name, by)
+        yield
+    finally:
+        for place, name, value in real:
+            setattr(place, name, value)

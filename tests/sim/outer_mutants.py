@@ -1,0 +1,298 @@
+"""Daemon, agents and starters, broken on purpose in many ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from koala.core.leases import Leases
+from koala.daemon import journal, records, reports, roster, turns
+from koala_agent import claims, store
+from koala_agent.claim_events import Withdraw
+from koala_agent.claim_states import Armed, Asked, Granted, Passed, Withdrawing
+from koala_agent.files import transfer
+from koala_agent.starter import machine
+from koala_agent.starter.events import Holding, Open
+from koala_agent.starter.plain import to_number
+from tests.sim.mutating import Patches, mutant, replaced
+
+# The daemon ---------------------------------------------------------------------------------------
+
+
+@mutant
+def a_chain_that_is_not_checked() -> Patches:
+    """A row that was changed on the disk is believed."""
+    with replaced((records, "_chained"), by=lambda *_row: b"always the same!"):
+        yield
+
+
+@mutant
+def a_mark_that_is_not_read() -> Patches:
+    """A journal that lost its end is believed."""
+    with replaced((journal, "read_mark"), by=lambda _text, **_source: None):
+        yield
+
+
+@mutant
+def answers_before_the_commit() -> Patches:
+    """Clients hear that their job is accepted, and then it is written down."""
+    real = turns.Turns.take
+
+    def take(self: Any) -> Any:
+        items = real(self)
+        for item in items:
+            item.settle(item.result, item.error)
+        return items
+
+    with replaced((turns.Turns, "take"), by=take):
+        yield
+
+
+@mutant
+def pings_that_are_answered_and_not_noted() -> Patches:
+    """The fence is counted from the grant, whatever was promised since."""
+    with replaced((Leases, "answer"), by=lambda self, claim, now: None):
+        yield
+
+
+@mutant
+def ends_that_are_never_acknowledged() -> Patches:
+    """An agent tells the end of a claim for ever."""
+
+    real = roster.Roster.send
+
+    def send(self: Any, site: Any, message: Any) -> None:
+        if message.WhichOneof("kind") != "acknowledge":
+            real(self, site, message)
+
+    with replaced((roster.Roster, "send"), by=send):
+        yield
+
+
+@mutant
+def inventories_that_are_half_taken() -> Patches:
+    """Of all that an agent has, the first report counts."""
+    real = reports.of_registration
+
+    def of_registration(registration: Any, inventory: Any, scheduler: Any) -> Any:
+        return real(registration, inventory[:1], scheduler)
+
+    with replaced((reports, "of_registration"), by=of_registration):
+        yield
+
+
+# The agent ----------------------------------------------------------------------------------------
+
+
+@mutant
+def gone_before_the_local_manager_says_so() -> Patches:
+    """A claim that is withdrawn is gone at once."""
+
+    def withdraw(self: Any, claim: Any, end: Any) -> None:
+        self._say(Withdraw(claim=claim.id))
+        self._go(claim, end)
+
+    with replaced((claims.ClaimTable, "_withdraw"), by=withdraw):
+        yield
+
+
+@mutant
+def a_nonce_that_is_not_checked() -> Patches:
+    """A placeholder that the batch system starts once more takes the place of the first."""
+    real = claims.ClaimTable._check_in
+
+    def check_in(self: Any, event: Any) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is not None and isinstance(claim.state, Granted | Armed | Passed):
+            state = Granted(nonce=event.nonce)
+            self._put(claim, state)
+        real(self, event)
+
+    with replaced((claims.ClaimTable, "_check_in"), by=check_in):
+        yield
+
+
+@mutant
+def a_starter_that_comes_after_the_withdrawal() -> Patches:
+    """Whoever comes last wins between check-in and withdrawal."""
+    real = claims.ClaimTable._check_in
+
+    def check_in(self: Any, event: Any) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is not None and isinstance(claim.state, Withdrawing):
+            self._put(claim, Asked(grace_until=self._now + 1.0))
+        real(self, event)
+
+    with replaced((claims.ClaimTable, "_check_in"), by=check_in):
+        yield
+
+
+@mutant
+def bindings_that_are_not_stored() -> Patches:
+    """An agent that was killed knows nothing of the starters that had checked in."""
+    real = store.Store.commit
+
+    def commit(self: Any, writes: Any) -> None:
+        kept = []
+        for write in writes:
+            claim = getattr(write, "claim", None)
+            state = getattr(claim, "state", None)
+            if not isinstance(state, Granted | Armed | Passed):
+                kept.append(write)
+        real(self, kept)
+
+    with replaced((store.Store, "commit"), by=commit):
+        yield
+
+
+@mutant
+def a_foreign_end_of_a_claim() -> Patches:
+    """What any starter of a claim wrote down counts for the one that it is bound to."""
+    real = claims.ClaimTable._bound_over
+
+    def bound_over(self: Any, claim: Any, nonce: str, event: Any) -> None:
+        record = event.record
+        if record is not None:
+            event = replace(event, record=replace(record, nonce=nonce))
+        real(self, claim, nonce, event)
+
+    with replaced((claims.ClaimTable, "_bound_over"), by=bound_over):
+        yield
+
+
+@mutant
+def spoilt_copies_that_are_kept() -> Patches:
+    """The checksum of a copy is not looked at."""
+    real = transfer.Transfer._compare
+
+    def compare(self: Any, _checksum: str, now: float) -> Any:
+        promised = getattr(self.state, "promised", "")
+        return real(self, promised, now)
+
+    with replaced((transfer.Transfer, "_compare"), by=compare):
+        yield
+
+
+@mutant
+def copies_that_begin_at_the_beginning() -> Patches:
+    """A copy that goes on reads all from the first byte, and keeps what it has."""
+    real = transfer.Transfer._admit
+
+    def admit(self: Any, now: float) -> Any:
+        found = real(self, now)
+        return [transfer.Read(offset=0) for _ in found]
+
+    with replaced((transfer.Transfer, "_admit"), by=admit):
+        yield
+
+
+# The starter --------------------------------------------------------------------------------------
+
+
+@mutant
+def a_lease_from_the_answer() -> Patches:
+    """The lease counts from the coming of the answer, not from the sending of the ping."""
+    real = machine.StarterMachine._pong
+
+    def pong(self: Any, sent_at: float, answered_at: float) -> None:
+        real(self, sent_at, answered_at)
+        self._answered_at = self._now
+
+    with replaced((machine.StarterMachine, "_pong"), by=pong):
+        yield
+
+
+@mutant
+def a_lease_that_does_not_end() -> Patches:
+    """A program runs on though nobody wants it."""
+
+    def tick_running(self: Any, phase: Any) -> None:
+        if self._now >= phase.wall_until:
+            self._begin_end("wall-time", "")
+
+    with replaced((machine.StarterMachine, "_tick_running"), by=tick_running):
+        yield
+
+
+@mutant
+def a_start_after_d() -> Patches:
+    """D is no limit for who holds a Release."""
+
+    def open_late(self: Any, not_after: float) -> None:
+        if self._is_open_due:
+            self._is_open_due = False
+            self._open_at = None
+            self._say(Open(not_after=not_after + 1e6))
+
+    real = machine.StarterMachine._tick_holding
+
+    def tick_holding(self: Any) -> None:
+        kept, self._promised_until = self._promised_until, None
+        if kept is not None:
+            self._promised_until = kept + 1e6
+        real(self)
+        self._promised_until = kept
+
+    with (
+        replaced((machine.StarterMachine, "_open"), by=open_late),
+        replaced((machine.StarterMachine, "_tick_holding"), by=tick_holding),
+    ):
+        yield
+
+
+@mutant
+def a_start_without_release() -> Patches:
+    """Who has promised passes at T."""
+    real = machine.StarterMachine._arm
+
+    def arm(self: Any, message: Any, *rest: Any) -> None:
+        real(self, message, *rest)
+        arming = self.arming
+        if isinstance(self.phase, Holding) and arming is not None and arming.is_promised:
+            at = to_number(message, "release_at") - self.clock.offset_s(self._now)
+            self._open_at = min(at, arming.until - 0.01)
+
+    with replaced((machine.StarterMachine, "_arm"), by=arm):
+        yield
+
+
+@mutant
+def a_release_of_another_arm() -> Patches:
+    """Any Release is as good as the one that matches."""
+    real = machine.StarterMachine._release
+
+    def release(self: Any, message: Any) -> None:
+        if self.arming is not None:
+            message = {**message, "number": list(self.arming.number)}
+        real(self, message)
+
+    with replaced((machine.StarterMachine, "_release"), by=release):
+        yield
+
+
+@mutant
+def a_hold_without_an_end() -> Patches:
+    """A starter waits at the barrier for as long as it is answered."""
+    real = machine.StarterMachine._tick_holding
+
+    def tick_holding(self: Any) -> None:
+        self._hold_until = float("inf")
+        real(self)
+
+    with replaced((machine.StarterMachine, "_tick_holding"), by=tick_holding):
+        yield
+
+
+@mutant
+def an_end_before_the_program_is_dead() -> Patches:
+    """A starter that sent TERM believes that it was obeyed."""
+    real = machine.StarterMachine._looked
+
+    def looked(self: Any, event: Any) -> None:
+        phase = self.phase
+        if getattr(phase, "kill_at", None) is not None:
+            event = type(event)(left=0, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
+        real(self, event)
+
+    with replaced((machine.StarterMachine, "_looked"), by=looked):
+        yield
