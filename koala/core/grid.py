@@ -190,8 +190,8 @@ class Unplaceable:
 class GridView:
     """The frozen picture that a policy sees: usable sites in order, links, replicas.
 
-    Only the core calls `take` and `give`, and a claiming policy on the view made for its one
-    question.
+    Only the core calls `take`, `give` and `book`, and a claiming policy on the view made for its
+    one question.
     """
 
     __slots__ = (
