@@ -249,6 +249,28 @@ async def test_silence_changes_nothing_however_long_it_lasts(
         assert await manager.listing() == (Running(claim=CLAIM),)
 
 
+async def test_nothing_is_startable_while_the_controller_is_away(
+    serve: Serve, cluster: Cluster
+) -> None:
+    """So that jobs which may run elsewhere are placed there."""
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.startable == 16)
+        assert is_free(manager)
+        witness.told.clear()
+        cluster.is_away = True
+        gone = await witness.until(Idle, lambda idle: idle.startable == 0)
+        assert (gone.processors, gone.idle) == (16, 0)
+        assert await manager.idle() == gone
+        assert not is_free(manager)
+        cluster.is_away = False
+        await witness.until(Idle, lambda idle: idle.startable == 16)
+
+
+def is_free(manager: BatchManager) -> bool:
+    """A call, so that the type checker does not take its answer for lasting."""
+    return manager.starts_after_stop
+
+
 async def test_a_submission_whose_answer_was_lost_is_found_by_its_name_and_not_repeated(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,7 @@ import structlog
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, claim_of, job_name, script
+from koala_agent.lrm.known import Known, Row, idle_of, others_waiting
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Placeholder, Queued, Running, Tell
 from koala_agent.lrm.processes import boot_id
@@ -39,20 +40,6 @@ ENDED_MAX = 10_000
 """Ended claims that are remembered, so that none of them is submitted again."""
 
 log = structlog.get_logger()
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim as it is stored, from just before its submission. `number` is empty until the batch
-    system has told it; `is_unwanted` since it was withdrawn, with `verdict` by ourselves; `account`
-    is the one that it runs as, empty for the agent's own."""
-
-    claim: str
-    processors: int
-    number: str = ""
-    is_unwanted: bool = False
-    verdict: tuple[EndCause, str] | None = None
-    end: tuple[EndCause, int | None, str] | None = None
-    account: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,22 +64,6 @@ class BatchSettings:
     accounts: tuple[str, ...] = ()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Known:
-    """A claim of ours; `told` is what the agent has heard."""
-
-    row: Row
-    state: JobState = JobState.QUEUED
-    told: type[Listed] | None = None
-    missing_since: float | None = None
-    is_asked: bool = False  # its submission is under way
-    is_limited: bool = False  # it waits because our user has all that is allowed
-
-    def is_settled(self) -> bool:
-        """Nothing of it need be submitted."""
-        return bool(self.row.number) or self.row.end is not None or self.is_asked
-
-
 class BatchManager:
     """A `LocalManager` over the commands of a batch system."""
 
@@ -114,7 +85,7 @@ class BatchManager:
         self._table: JobTable[Row] = JobTable(
             settings.state_directory, Row, boot=boot_id(), scope=settings.scope
         )
-        self._known = {row.claim: _Known(row=row) for row in self._table.load()}
+        self._known = {row.claim: Known(row=row) for row in self._table.load()}
         self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and accounts
         self._unlisted = {"", *settings.accounts}  # accounts whose jobs were never listed
         for name in {known.row.account for known in self._known.values()} - self._unlisted:
@@ -133,7 +104,9 @@ class BatchManager:
     @property
     def starts_after_stop(self) -> bool:
         """No other user waits, so that what a claim gives back goes to the next one of ours."""
-        return self._figures is not None and self._others_waiting(self._figures) == 0
+        return (
+            self._figures is not None and others_waiting(self._figures, self._known.values()) == 0
+        )
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -193,7 +166,7 @@ class BatchManager:
             known = self._known.get(claim)
         if known is None:
             row = Row(claim=claim, processors=placeholder.processors, account=placeholder.account)
-            known = _Known(row=row)
+            known = Known(row=row)
             self._known[claim] = known
         elif known.is_settled():
             return
@@ -219,9 +192,15 @@ class BatchManager:
         return tuple(self._listed(known) for known in self._known.values())
 
     async def idle(self) -> Idle:
-        """See `LocalManager`. Asked anew, because what is told must include all claims so far."""
-        await self._look()
-        await self._look_at_figures()
+        """See `LocalManager`. Asked anew, because what is told must include all claims so far.
+        While a controller is away nothing starts: jobs that may go elsewhere should."""
+        try:
+            await self._look()
+            await self._look_at_figures()
+        except LocalManagerError as error:
+            if self._figures is None or not error.transient:
+                raise
+            self._miss(error)
         return self._idle_now()
 
     # Looking ----------------------------------------------------------------------------------
@@ -294,7 +273,7 @@ class BatchManager:
         known = self._known.get(claim)
         if known is None:  # a table that was lost, or a submission that arrived after all
             row = Row(claim=claim, processors=0, is_unwanted=True, account=account)
-            known = _Known(row=row)
+            known = Known(row=row)
             self._known[claim] = known
         numbers = [job.number for job in jobs]
         if known.row.number not in numbers:
@@ -316,7 +295,7 @@ class BatchManager:
         elif not known.row.is_unwanted:
             self._judge(known, own)
 
-    def _judge(self, known: _Known, job: BatchJob) -> None:
+    def _judge(self, known: Known, job: BatchJob) -> None:
         """Takes out what never starts, and what the batch system starts again."""
         if job.state is JobState.STUCK:
             verdict = (job.cause, f"it would never start: {job.reason}")
@@ -336,7 +315,7 @@ class BatchManager:
                 log.warning("batch.double_found", number=job.number, name=job.name)
                 self._unwanted[job.number] = account
 
-    async def _miss_job(self, known: _Known, now: float) -> None:
+    async def _miss_job(self, known: Known, now: float) -> None:
         """A claim that is in no listing: a record says how it ended, or time does. A submission
         that did not arrive (the agent was killed, the controller was away) was none: whoever wants
         the claim finds it unlisted and submits it again."""
@@ -361,7 +340,7 @@ class BatchManager:
             return
         self._end(known, record)
 
-    def _end(self, known: _Known, job: BatchJob | None) -> None:
+    def _end(self, known: Known, job: BatchJob | None) -> None:
         row = known.row
         if job is None:
             is_ours = row.is_unwanted or not row.number
@@ -388,7 +367,7 @@ class BatchManager:
 
     # Doing ------------------------------------------------------------------------------------
 
-    async def _send(self, known: _Known, placeholder: Placeholder) -> None:
+    async def _send(self, known: Known, placeholder: Placeholder) -> None:
         self._save(known)  # before the batch system hears of it
         account = placeholder.account
         if not account:
@@ -426,7 +405,7 @@ class BatchManager:
 
     # Telling ----------------------------------------------------------------------------------
 
-    def _listed(self, known: _Known) -> Listed:
+    def _listed(self, known: Known) -> Listed:
         claim = known.row.claim
         if known.row.end is not None:
             cause, exit_status, reason = known.row.end
@@ -448,41 +427,13 @@ class BatchManager:
         return is_changed
 
     def _idle_now(self) -> Idle:
-        """The last figures less the claims that wait, which will have some of the idle ones."""
-        figures = self._figures
-        assert figures is not None
-        running, waiting = self._ours(JobState.RUNNING), self._ours(JobState.QUEUED)
-        allowed = self._settings.processors
-        idle = max(0, min(figures.idle, allowed - running) - waiting)
-        is_blocked = self._others_waiting(figures) > 0 or self._is_limited()
-        return Idle(
-            processors=min(figures.processors, allowed),
-            idle=idle,
-            # Who waits before us has the right to what is idle: backfilling may say otherwise,
-            # and a claim that finds out is refused after its grace time.
-            startable=0 if is_blocked else idle,
-            queued_jobs=figures.queued_jobs,
-            local_processors=max(0, figures.processors - figures.idle - running),
-        )
-
-    def _ours(self, state: JobState) -> int:
-        """Processors of our claims in this state."""
-        return sum(
-            known.row.processors
-            for known in self._known.values()
-            if known.row.end is None and known.state is state
-        )
-
-    def _is_limited(self) -> bool:
-        """Whether the batch system has said lately that our user may not have more now."""
-        return self._clock() - self._limited_at < self._settings.limited_s
-
-    def _others_waiting(self, figures: Figures) -> int:
-        ours = sum(
-            known.row.end is None and known.state is JobState.QUEUED and not known.is_limited
-            for known in self._known.values()
-        )
-        return max(0, figures.queued_jobs - ours)
+        assert self._figures is not None
+        known = self._known.values()
+        idle = idle_of(self._figures, known, allowed=self._settings.processors)
+        if self._is_silent:
+            return replace(idle, idle=0, startable=0)
+        is_limited = self._clock() - self._limited_at < self._settings.limited_s
+        return replace(idle, startable=0) if is_limited else idle
 
     def _tell_idle(self) -> None:
         if (idle := self._idle_now()) != self._told_idle:
@@ -490,14 +441,18 @@ class BatchManager:
             self._tell(idle)
 
     def _miss(self, error: LocalManagerError) -> None:
-        if not self._is_silent:
-            log.warning("batch.silent", reason=str(error))
+        if self._is_silent:
+            return
+        log.warning("batch.silent", reason=str(error))
         self._is_silent = True
+        if self._figures is not None:
+            self._tell_idle()
 
     def _hear(self) -> None:
         if self._is_silent:
             log.info("batch.answers_again")
-        self._is_silent = False
+            self._is_silent = False
+            self._tell_idle()
 
     async def _pause(self) -> None:
         """Until the next poll; sooner after a change that we made ourselves."""
@@ -512,9 +467,9 @@ class BatchManager:
         except TimeoutError:
             pass
 
-    def _change(self, known: _Known, **changes: object) -> None:
+    def _change(self, known: Known, **changes: object) -> None:
         known.row = msgspec.structs.replace(known.row, **changes)
         self._save(known)
 
-    def _save(self, known: _Known) -> None:
+    def _save(self, known: Known) -> None:
         self._table.save(known.row.claim, known.row)

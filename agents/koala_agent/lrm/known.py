@@ -1,0 +1,71 @@
+"""What a batch manager knows of its claims, and what follows for the idle processors. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from koala_agent.lrm.dialect import Figures, JobState
+from koala_agent.lrm.port import EndCause, Idle, Listed
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim as it is stored, from just before its submission. `number` is empty until the batch
+    system has told it; `is_unwanted` since it was withdrawn, with `verdict` by ourselves; `account`
+    is the one that it runs as, empty for the agent's own."""
+
+    claim: str
+    processors: int
+    number: str = ""
+    is_unwanted: bool = False
+    verdict: tuple[EndCause, str] | None = None
+    end: tuple[EndCause, int | None, str] | None = None
+    account: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Known:
+    """A claim of ours; `told` is what the agent has heard."""
+
+    row: Row
+    state: JobState = JobState.QUEUED
+    told: type[Listed] | None = None
+    missing_since: float | None = None
+    is_asked: bool = False  # its submission is under way
+    is_limited: bool = False  # it waits because our user has all that is allowed
+
+    def is_settled(self) -> bool:
+        """Nothing of it need be submitted."""
+        return bool(self.row.number) or self.row.end is not None or self.is_asked
+
+
+def idle_of(figures: Figures, known: Iterable[Known], *, allowed: int) -> Idle:
+    """The last figures less the claims that wait, which will have some of the idle processors.
+
+    Who waits before us has the right to what is idle: backfilling may say otherwise, and a claim
+    that finds out is refused after its grace time.
+    """
+    claims = [claim for claim in known if claim.row.end is None]
+    running, waiting = (
+        sum(claim.row.processors for claim in claims if claim.state is state)
+        for state in (JobState.RUNNING, JobState.QUEUED)
+    )
+    idle = max(0, min(figures.idle, allowed - running) - waiting)
+    return Idle(
+        processors=min(figures.processors, allowed),
+        idle=idle,
+        startable=0 if others_waiting(figures, claims) else idle,
+        queued_jobs=figures.queued_jobs,
+        local_processors=max(0, figures.processors - figures.idle - running),
+    )
+
+
+def others_waiting(figures: Figures, known: Iterable[Known]) -> int:
+    """Jobs that wait for processors and are not ours."""
+    ours = sum(
+        claim.row.end is None and claim.state is JobState.QUEUED and not claim.is_limited
+        for claim in known
+    )
+    return max(0, figures.queued_jobs - ours)
