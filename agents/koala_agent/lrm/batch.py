@@ -104,9 +104,9 @@ class BatchManager:
     @property
     def starts_after_stop(self) -> bool:
         """No other user waits, so that what a claim gives back goes to the next one of ours."""
-        return (
-            self._figures is not None and others_waiting(self._figures, self._known.values()) == 0
-        )
+        if self._figures is None or self._is_silent:
+            return False
+        return others_waiting(self._figures, self._known.values()) == 0
 
     @property
     def honours(self) -> tuple[str, ...]:
