@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from koala.daemon.authority import Authority, is_due
+from koala.daemon.authority import Authority, is_due, read_certificate
 from koala.daemon.enrolments import Enrolments
 from koala.errors import ConfigError
 from koala.wire.private import private_folder
@@ -44,4 +44,6 @@ def _is_good(path: Path, authority: Authority, enrolments: Enrolments, site: str
         found = Identity.read(path)
     except (FileNotFoundError, ConfigError):
         return False
-    return found.authority == authority.certificate and not is_due(found.certificate)
+    if found.authority != authority.certificate or is_due(found.certificate):
+        return False
+    return read_certificate(found.certificate).serial in (known.serial, known.next_serial)
