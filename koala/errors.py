@@ -12,6 +12,7 @@ KoalaError
 ├── ConfigError          a configuration file is wrong
 │   └── WorkloadError    a log of jobs is malformed
 ├── JournalError         the journal is damaged, of another format, or cannot be written
+│   ├── DamagedError     it is not as it was written
 │   └── DiskError        accepted work could not be made durable: the process must end at once
 ├── UnreachableError     the other side does not answer
 └── LocalManagerError    a local resource manager erred; `transient` when trying again may help
@@ -94,6 +95,10 @@ class WorkloadError(ConfigError):
 
 class JournalError(KoalaError):
     """The journal is damaged, of another format, or cannot be written."""
+
+
+class DamagedError(JournalError):
+    """The journal is not as it was written; the message says what an operator can do."""
 
 
 class DiskError(JournalError):

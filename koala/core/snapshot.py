@@ -254,13 +254,22 @@ def _site_state(site: Site, now: Instant) -> str:
 
 
 def _site_for_digest(site: Site) -> dict[str, Any]:
-    """What older versions did not know is left out where it is as they took it to be: the digests
-    in their journals stay right (tests/daemon/test_formats.py)."""
+    """What the first versions did not know is left out where it is as they took it to be: the
+    digests in their journals stay right (tests/daemon/test_formats.py)."""
     picture = _site(site, 0, 0.0)
-    for name, default in (("mips", MIPS_DEFAULT), ("slots", None)):
-        if picture[name] == default:
-            del picture[name]
-    return picture
+    return {
+        name: value
+        for name, value in picture.items()
+        if name in _ALWAYS_KNOWN or (value and value != _LATER.get(name))
+    }
+
+
+_ALWAYS_KNOWN = frozenset(
+    "site state processors idle claimed errors unusable_until owner grace_s may_kill_local local"
+    " rtt_s address".split()
+)
+_LATER = {"mips": MIPS_DEFAULT}
+"""Values that say nothing of names that came later, where these are not empty."""
 
 
 def files_picture(state: State) -> list[dict[str, Any]]:

@@ -31,6 +31,7 @@ from koala.daemon.journal import check_format
 from koala.daemon.past import connect, open_past, replay
 from koala.daemon.records import Mark, mark_text
 from koala.daemon.recovery import RESTORED
+from koala.daemon.salvage import DAMAGED
 from koala.errors import ConfigError, JournalError
 
 MANIFEST = "backup.json"
@@ -164,7 +165,7 @@ def _copy_database(source: Path, target: Path) -> Mark:
 
 def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
     for path in sorted(state_dir.iterdir()):
-        if path.name in _MADE_ANEW or path.name.endswith(".new"):
+        if path.name in _MADE_ANEW or path.name.endswith(".new") or _is_damaged(path):
             continue
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             continue
@@ -175,6 +176,10 @@ def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
         else:
             shutil.copyfile(path, folder / path.name)
             yield path.name
+
+
+def _is_damaged(path: Path) -> bool:
+    return path.name.startswith(DAMAGED)
 
 
 def _spooled(spool: Path) -> Iterator[tuple[str, int]]:

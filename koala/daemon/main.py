@@ -19,6 +19,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -45,7 +46,7 @@ from koala.daemon.marks import Marks
 from koala.daemon.notices import Notices
 from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
-from koala.daemon.recovery import RESTORED, Recovered, read_secret, recover
+from koala.daemon.recovery import Recovered, begin_life, read_secret
 from koala.daemon.relay import RelayProcess, RelaySettings
 from koala.daemon.roster import Links, Roster
 from koala.daemon.service import Parts, Service
@@ -139,14 +140,9 @@ class Daemon:
         state_dir = self._config.state_dir
         check_state(state_dir)
         doors = None
-        journal = await asyncio.to_thread(Journal.open, state_dir)
+        begin = partial(begin_life, self._config, accept_loss=self._accept_loss)
+        journal, recovered = await asyncio.to_thread(begin)
         try:
-            restored = state_dir / RESTORED
-            accept_loss = self._accept_loss or restored.exists()
-            recovered = await asyncio.to_thread(
-                recover, journal, self._config, accept_loss=accept_loss
-            )
-            restored.unlink(missing_ok=True)
             doors = Doors(self._config)
             await self._serve(journal, recovered, doors, stop)
         except BaseExceptionGroup as group:

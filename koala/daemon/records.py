@@ -20,7 +20,7 @@ import msgspec
 from koala.core.events import EVENTS, Event, ParametersChanged
 from koala.core.forgetting import Forgotten
 from koala.core.values import Instant
-from koala.errors import ConfigError, JournalError
+from koala.errors import ConfigError, DamagedError, JournalError
 
 _CHAIN_BYTES = 16
 
@@ -87,9 +87,9 @@ ADVICE = (
 )
 
 
-def damaged(source: Path | str, what: str) -> JournalError:
+def damaged(source: Path | str, what: str) -> DamagedError:
     """The error of a file that cannot be trusted, and what an operator can do."""
-    return JournalError(f"{source}: damaged: {what}. {ADVICE}")
+    return DamagedError(f"{source}: damaged: {what}. {ADVICE}")
 
 
 # --- events as text -------------------------------------------------------------------------------

@@ -28,10 +28,12 @@ from koala.core.values import Instant, SiteName
 from koala.daemon.archive import Kept
 from koala.daemon.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
+from koala.daemon.config import Config
 from koala.daemon.journal import Journal, cut_short
 from koala.daemon.past import repeat, require_digest
 from koala.daemon.records import Batch, Mark, Notice, Record, damaged, decode_event, encode_event
-from koala.errors import JournalError
+from koala.daemon.salvage import salvage
+from koala.errors import DamagedError, JournalError
 from koala.wire.private import private_folder, read_private, write_private
 
 PUBLISHED_MAX = 10_000  # of the newest Finished jobs, looked at again after a start
@@ -96,6 +98,34 @@ class _Past:
             self.jobs += LOST_JOBS_MAX if event.after_loss else 0
 
 
+def begin_life(config: Config, *, accept_loss: bool = False) -> tuple[Journal, Recovered]:
+    """Open the journal and recover. Raises JournalError.
+
+    After a restore events may be missing, as with `accept_loss`; with that, a journal that cannot
+    be used at all is replaced by what can be read of it.
+    """
+    restored = config.state_dir / RESTORED
+    try:
+        begun = _open_and_recover(config, accept_loss=accept_loss or restored.exists())
+    except DamagedError as error:
+        if not accept_loss:
+            raise
+        log.warning("journal.damaged", reason=str(error))
+        salvage(config.state_dir)
+        begun = _open_and_recover(config, accept_loss=True)
+    restored.unlink(missing_ok=True)
+    return begun
+
+
+def _open_and_recover(config: Config, *, accept_loss: bool) -> tuple[Journal, Recovered]:
+    journal = Journal.open(config.state_dir)
+    try:
+        return journal, recover(journal, config, accept_loss=accept_loss)
+    except BaseException:
+        journal.close()
+        raise
+
+
 def recover(
     journal: Journal,
     config: Settings,
@@ -132,14 +162,13 @@ def recover(
         policies=config.policy_names,
         bookable=config.bookable,
     )
-    lost = journal.seq > 0 and accept_loss
-    epoch = scheduler.epoch + (LOST_EPOCHS_MAX if lost else 1)
-    events: list[Event] = [DaemonStarted(epoch=epoch, after_loss=lost)]
+    epoch = scheduler.epoch + (LOST_EPOCHS_MAX if accept_loss else 1)
+    events: list[Event] = [DaemonStarted(epoch=epoch, after_loss=accept_loss)]
     if past.settings != changed:
         events.insert(0, changed)
     last = journal.seq
     _begin(journal, scheduler, events, clock.now())
-    if lost:
+    if accept_loss:
         log.warning("journal.loss_accepted", last_event=last, epoch=scheduler.epoch)
     log.info(
         "journal.replayed",
@@ -152,7 +181,7 @@ def recover(
     return Recovered(
         scheduler=scheduler,
         clock=clock,
-        jobs=past.jobs + (LOST_JOBS_MAX if lost else 0),
+        jobs=past.jobs + (LOST_JOBS_MAX if accept_loss else 0),
         publications=tuple(_publications(scheduler)),
         replayed=replayed,
         settings=encode_event(changed),

@@ -33,7 +33,7 @@ from koala.daemon.journal import Journal
 from koala.daemon.marks import Marks, Verdict
 from koala.daemon.pump import Pump
 from koala.daemon.records import ADVICE, Mark
-from koala.daemon.recovery import Recovered, recover
+from koala.daemon.recovery import LOST_EPOCHS_MAX, Recovered, begin_life, recover
 from koala.daemon.turns import Turn, Upkeep
 from koala.errors import JournalError
 from tests.harness.builders import a_spec
@@ -139,6 +139,23 @@ def outcome(state: State, folder: Path) -> str:
     return "recovered"
 
 
+def with_loss(state: State, folder: Path) -> str:
+    """What an operator gets who goes on without what is lost: all, a part, or nothing. Raises
+    AssertionError when it is no part of what had been committed."""
+    try:
+        journal, found = begin_life(config_of(folder), accept_loss=True)
+    except JournalError as error:
+        if "nothing of it can be read" not in str(error):
+            raise AssertionError(f"--accept-loss does not help: {error}") from error
+        return "with --accept-loss: nothing"
+    journal.close()
+    known = set(state.jobs)
+    assert known >= {job.id for job in found.scheduler.jobs.values()}
+    assert found.scheduler.epoch >= LOST_EPOCHS_MAX
+    is_all = set(jobs_of(found)) == known
+    return f"with --accept-loss: {'all jobs' if is_all else 'some jobs'}"
+
+
 def flip(folder: Path, random: Random) -> str:
     """Flip one random bit of the state; what was done."""
     path = _chosen(folder, random)
@@ -181,9 +198,11 @@ def campaign(state: State, scratch: Path, *, flips: int, cuts: int, seed: int) -
             done = change(folder, random)
             try:
                 found = outcome(state, folder)
+                counted[f"{change.__name__}: {found}"] += 1
+                if found.startswith("refused"):
+                    counted[f"{change.__name__}: {with_loss(state, folder)}"] += 1
             except AssertionError as error:
                 raise AssertionError(f"{done} (seed {seed}): {error}") from error
-            counted[f"{change.__name__}: {found}"] += 1
             shutil.rmtree(folder)
     return counted
 

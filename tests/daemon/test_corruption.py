@@ -1,11 +1,15 @@
 """A sample of the campaign in `corruption`, and the checks of the campaign itself."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from koala.daemon.folder import MARK
-from tests.daemon.corruption import WAL, State, campaign, make_state, outcome
+from koala.daemon.folder import FILE, MARK
+from koala.daemon.recovery import begin_life
+from koala.errors import JournalError
+from tests.daemon.corruption import WAL, State, campaign, config_of, make_state, outcome
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +24,9 @@ def test_no_flipped_bit_and_no_cut_takes_back_what_was_committed(
     assert counted["flip: recovered"] > 0
     assert counted["flip: refused: damaged"] > 0
     assert counted["cut: refused: damaged"] > 0
+    # Whatever one flip spoils, something can be read around it.
+    assert counted["flip: with --accept-loss: some jobs"] > 0
+    assert counted["flip: with --accept-loss: nothing"] == 0
 
 
 def test_only_an_agent_knows_of_a_log_that_is_gone_with_its_mark(
@@ -36,6 +43,35 @@ def test_only_an_agent_knows_of_a_log_that_is_gone_with_its_mark(
 
 
 def test_an_untouched_state_is_recovered(state: State, tmp_path: Path) -> None:
-    counted = campaign(state, tmp_path, flips=0, cuts=0, seed=1)
-    assert not counted
-    assert outcome(state, state.folder) == "recovered"
+    shutil.copytree(state.folder, tmp_path / "copy")
+    assert outcome(state, tmp_path / "copy") == "recovered"
+
+
+def test_what_can_be_read_of_a_refused_journal_is_gone_on_with(
+    state: State, tmp_path: Path
+) -> None:
+    folder = tmp_path / "page"
+    shutil.copytree(state.folder, folder)
+    (folder / "state" / WAL).unlink()
+    (folder / "state" / MARK).unlink()
+    with (folder / "state" / FILE).open("r+b") as file:
+        file.seek(2 * 4096)
+        file.write(b"\xff" * 4096)
+    assert outcome(state, folder) == "refused: damaged"
+    journal, found = begin_life(config_of(folder), accept_loss=True)
+    assert found.scheduler.loss_epoch == found.scheduler.epoch
+    journal.close()
+    damaged = folder / "state" / "damaged-1"
+    assert damaged.stat().st_mode & 0o777 == 0o700
+    assert (damaged / FILE).exists()
+    assert outcome(replace(state, jobs={}), folder) == "refused: an agent knows more"
+
+
+def test_nothing_is_made_of_nothing(state: State, tmp_path: Path) -> None:
+    folder = tmp_path / "nothing"
+    shutil.copytree(state.folder, folder)
+    (folder / "state" / WAL).unlink()
+    (folder / "state" / FILE).write_bytes(b"x" * 9999)
+    with pytest.raises(JournalError, match="nothing of it can be read"):
+        begin_life(config_of(folder), accept_loss=True)
+    assert (folder / "state" / "damaged-1" / FILE).exists()
