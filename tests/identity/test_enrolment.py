@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.daemon import clock, enrolments, streams
+from koala.daemon import clock, enrolments, gate, streams
 from koala.daemon.access import Role
 from koala.daemon.enrolments import Enrolments
 from koala.errors import ConfigError, UnauthenticatedError, UnknownNameError
@@ -225,6 +225,21 @@ async def test_a_link_ends_with_its_certificate(
             monkeypatch.setattr(streams, "wall_s", lambda: clock.wall_s() + MONTH_S)
             rejection = (await first(call, "reject")).reject
             assert "the certificate of delft has expired" in rejection.reason
+
+
+async def test_a_connection_does_not_outlive_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handshake was well; each later call on the same connection is looked at, too."""
+    async with secured(tmp_path) as stage:
+        identity = await stage.site("delft")
+        async with stage.channel(identity) as channel:
+            message = RenewRequest(request=make_request("renewal")[1])
+            stub = EnrolmentStub(channel)
+            await stub.Renew(message, timeout=LIMIT_S)
+            monkeypatch.setattr(gate, "wall_s", lambda: clock.wall_s() + MONTH_S)
+            with pytest.raises(grpc.aio.AioRpcError, match="site delft has expired"):
+                await stub.Renew(message, timeout=LIMIT_S)
 
 
 async def test_an_agent_renews_by_itself_and_dials_anew(
