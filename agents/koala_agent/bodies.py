@@ -16,7 +16,7 @@ import zlib
 SHELL = """\
 umask 077
 d=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/koala-XXXXXXXX") || exit 71
-trap 'rm -rf "$d"' EXIT
+trap 'trap "" HUP INT TERM XCPU USR1 USR2; rm -rf "$d"' EXIT
 trap : HUP USR1
 trap 'kill -TERM "$p" 2> /dev/null' TERM INT XCPU USR2
 "$2" -I -S -c 'import json, sys; given = json.loads(sys.stdin.readline()); exec(given["boot"])' \\
