@@ -264,9 +264,9 @@ def _site_for_digest(site: Site) -> dict[str, Any]:
     }
 
 
-_ALWAYS_KNOWN = frozenset(
-    "site state processors idle claimed errors unusable_until owner grace_s may_kill_local local"
-    " rtt_s address".split()
+_ALWAYS_KNOWN = (
+    *("site", "state", "processors", "idle", "claimed", "errors", "unusable_until", "owner"),
+    *("grace_s", "may_kill_local", "local", "rtt_s", "address"),
 )
 _LATER = {"mips": MIPS_DEFAULT}
 """Values that say nothing of names that came later, where these are not empty."""

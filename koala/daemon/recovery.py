@@ -31,7 +31,16 @@ from koala.daemon.clock import Clock, boot_s
 from koala.daemon.config import Config
 from koala.daemon.journal import Journal, cut_short
 from koala.daemon.past import repeat, require_digest
-from koala.daemon.records import Batch, Mark, Notice, Record, damaged, decode_event, encode_event
+from koala.daemon.records import (
+    ADVICE,
+    Batch,
+    Mark,
+    Notice,
+    Record,
+    damaged,
+    decode_event,
+    encode_event,
+)
 from koala.daemon.salvage import salvage
 from koala.errors import DamagedError, JournalError
 from koala.wire.private import private_folder, read_private, write_private
@@ -208,7 +217,7 @@ def _start(journal: Journal, config: Settings) -> tuple[Kept | None, Scheduler]:
         return kept, scheduler
     if journal.first_event > 1:
         gone = f"events before {journal.first_event} are not kept any longer"
-        why = f"; {problems[0]}" if problems else ""
+        why = f"; {str(problems[0]).removesuffix(f'. {ADVICE}')}" if problems else ""
         raise damaged(journal.path, f"there is no snapshot to begin at, and {gone}{why}")
     return None, Scheduler(Parameters(), config.policies)
 
