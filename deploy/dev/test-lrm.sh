@@ -18,7 +18,7 @@ install() {
   # RUNLEVEL=1 keeps the packages from starting services of their own.
   RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
     slurm-wlm slurm-client munge gridengine-master gridengine-exec gridengine-client msmtp-mta \
-    mpich libmpich-dev gcc libc6-dev >/dev/null
+    mpich libmpich-dev openmpi-bin libopenmpi-dev gcc libc6-dev >/dev/null
 }
 
 if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null || ! command -v mpicc.mpich >/dev/null; then

@@ -12,7 +12,7 @@ import pytest
 from koala.client import Client
 from tests.agent.watching import Ear, process_ended
 from tests.batch.systems import System, grid_over
-from tests.live.grid import Grid
+from tests.live.grid import Grid, until
 
 pytestmark = pytest.mark.lrm
 
@@ -147,3 +147,24 @@ async def test_nothing_is_left_on_other_machines_when_the_starter_is_killed(
         for pid in pids:
             await process_ended(pid)
         await live.at_rest(client)
+
+
+async def test_a_batch_job_that_is_put_back_runs_nothing_a_second_time(
+    tmp_path: Path, slurm: dict[str, System]
+) -> None:
+    """Its first starter was ended, and a second one finds the claim bound, if it comes to that: the
+    job is placed again, as another attempt."""
+    program = f"echo $KOALA_ATTEMPT >> {tmp_path}/ran; test $KOALA_ATTEMPT = 2 && exit 0; sleep 600"
+    alpha = slurm["alpha"]
+    with grid_over(tmp_path / "grid", {"alpha": alpha}) as live:
+        async with live.client() as client:
+            await live.ready(client)
+            submitted = await client.submit(job(program, {"alpha": 1}))
+            await live.phase(client, submitted.job, "Running")
+            await until((tmp_path / "ran").exists)
+            (number,) = alpha.numbers("koala-")
+            alpha.run("scontrol", "update", f"JobId={number}", "Requeue=1")
+            alpha.run("scontrol", "requeue", number)
+            assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+            await live.at_rest(client)
+    assert (tmp_path / "ran").read_text() == "1\n2\n"

@@ -156,6 +156,9 @@ async def test_a_rank_that_fails_fails_the_job(
         )
         submitted = await client.submit(job)
         assert await client.wait(submitted.job) == "Failed", await client.show(submitted.job)
+        ends = [part["end"] for part in (await client.show(submitted.job))["parts"]]
+        told = [end["statuses"] for end in ends if end is not None and 9 in end["statuses"]]
+        assert [statuses[1] for statuses in told] == [9], ends
         await live.at_rest(client)
 
 
@@ -168,6 +171,38 @@ async def test_one_component_by_the_sites_own_launcher(
     with grid_over(tmp_path, systems, more={"alpha": launcher}) as live:
         await finished(live, "+" + ranks("alpha", mpi_program, count=12))
     outputs = [mpi_program.parent / f"out-alpha.{process}" for process in range(12)]
+    assert all("of 12 on" in output.read_text() for output in outputs)
+
+
+@pytest.fixture(scope="session")
+def open_mpi_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for Open MPI."""
+    compiler = shutil.which("mpicc.openmpi")
+    if compiler is None or shutil.which("mpirun.openmpi") is None:
+        raise SkipTest("Open MPI is not installed (Debian: apt install openmpi-bin libopenmpi-dev)")
+    program = tmp_path_factory.mktemp("openmpi") / "sum"
+    subprocess.run([compiler, "-o", program, EXAMPLES / "mpi" / "sum.c"], check=True)
+    return program
+
+
+async def test_one_component_by_open_mpi(
+    tmp_path: Path, slurm: dict[str, System], open_mpi_program: Path
+) -> None:
+    """`mpirun` as the site's launcher: it starts its daemons by Slurm, on both machines. The
+    options are for root, and for machines that are one in truth."""
+    systems = {"alpha": slurm["alpha"]}
+    words = ["mpirun.openmpi", "--allow-run-as-root", "-n", "{processes}"]
+    words += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+    launcher = f"launcher = {json.dumps(words)}\n"
+    with grid_over(tmp_path, systems, more={"alpha": launcher}) as live:
+        await finished(live, "+" + ranks("alpha", open_mpi_program, count=12))
+        async with live.client() as client:
+            failing = ranks("alpha", open_mpi_program, count=12, argument="3")
+            submitted = await client.submit("+" + failing)
+            assert await client.wait(submitted.job) == "Failed"
+            (part,) = (await client.show(submitted.job))["parts"]
+            assert part["end"]["statuses"][3] == 9, part
+    outputs = [open_mpi_program.parent / f"out-alpha.{process}" for process in range(12)]
     assert all("of 12 on" in output.read_text() for output in outputs)
 
 

@@ -17,7 +17,7 @@ PURE_MAY_IMPORT = ("koala.core", "koala.policies", "koala.errors")
 STANDARD = {
     "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal",
     "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math",
-    "operator", "random", "re", "statistics", "string", "textwrap", "types", "typing",
+    "operator", "random", "re", "statistics", "string", "textwrap", "types", "typing", "zlib",
 }  # fmt: skip
 """The modules of the standard library that neither read nor change the world."""
 

@@ -366,3 +366,32 @@ async def _answered(port: int, sent: bytes) -> bytes:
         return b""
     finally:
         writer.close()
+
+
+async def test_a_second_starter_of_a_claim_exits_and_runs_nothing(tmp_path: Path, ear: Ear) -> None:
+    """As a site makes one that runs a batch job again: while the first runs, and afterwards."""
+    hold = a_shell_hold(f"echo $$ > {ear.path}; echo ran >> ran; exec sleep 600")
+    async with a_site(tmp_path) as site:
+        await site.passed(hold)
+        program = int(await ear.line())
+        again = command_of(parent_of(program))
+        assert await ended(again) == 0
+        os.kill(program, signal.SIGTERM)
+        await site.gone()
+        assert await ended(again) == 0
+    assert (folder(tmp_path) / "ran").read_text() == "ran\n"
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().split()[3])
+
+
+def command_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+
+
+async def ended(command: list[str]) -> int:
+    """Runs it to its end."""
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+    async with asyncio.timeout(30):
+        return await process.wait()
