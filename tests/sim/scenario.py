@@ -139,7 +139,28 @@ def draw(seed: int) -> Scenario:
     )
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
-    return _paced(seed, drawn)
+    return _paced(seed, _kept_together(seed, drawn))
+
+
+def _kept_together(seed: int, drawn: Scenario) -> Scenario:
+    """A quarter have jobs whose components are to advance together; from a stream of its own,
+    too."""
+    random = Random(f"{seed}/progress")
+    if random.random() >= 0.25:
+        return drawn
+    return replace(
+        drawn,
+        parameters=replace(drawn.parameters, progress_cycle_s=random.choice((0.5, 2.0))),
+        specs={
+            job: replace(
+                spec,
+                progress=random.choice((None, "free", "sq", "sq", "sq-printed")),
+                asynchrony_s=random.choice((None, 0.1, 5.0)),
+                deviation_s=random.choice((None, 1.0)),
+            )
+            for job, spec in drawn.specs.items()
+        },
+    )
 
 
 def _hinted(seed: int, drawn: Scenario) -> Scenario:

@@ -566,6 +566,7 @@ class Agent(Process):
                 values.TryPaths()
                 | values.Arm()
                 | values.Release()
+                | values.Pace()
                 | values.Stop()
                 | values.Pong()
                 | values.KvAnswer() as order

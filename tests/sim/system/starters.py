@@ -18,12 +18,16 @@ from koala_agent import placeholders
 from koala_agent.starter.events import (
     ClosePaths,
     Connected,
+    Continue,
     Dial,
     Disconnected,
     Exit,
     Fork,
+    Halt,
     Look,
     Looked,
+    Measure,
+    Measured,
     Open,
     Opened,
     Prepare,
@@ -137,6 +141,9 @@ class Starter(Process):
         self.passed_at: Instant | None = None  # in true time
         self.began_at: Instant = engine.now
         self.hold_s: Seconds = float(spec["hold_s"])
+        self.is_held = False
+        self.held_s = 0.0
+        self._held_at: Instant = 0.0
         self._node = node
         self._spec = spec
         self._blocked = 0
@@ -240,7 +247,12 @@ class Starter(Process):
         elif isinstance(action, Open):
             return self._open(action.not_after)
         elif isinstance(action, Signal):
+            assert not self.is_held, f"{self.claim}: a program that is held does not hear TERM"
             self._signal(action.number)
+        elif isinstance(action, Measure):
+            return [self._measure()]
+        elif isinstance(action, Halt | Continue):
+            self._hold(is_held=isinstance(action, Halt))
         elif isinstance(action, Look):
             return [Looked(left=int(self._runs) + self._blocked, cpu_s=1.0)]
         elif isinstance(action, WriteEnd):
@@ -251,8 +263,26 @@ class Starter(Process):
             assert isinstance(action, ClosePaths), action
         return []
 
+    # --- its progress ---
+
+    def _measure(self) -> Measured:
+        """Programs are differently fast, and get nothing done while they are held."""
+        assert self.passed_at is not None
+        held_s = self.held_s + (self.engine.now - self._held_at if self.is_held else 0.0)
+        speed = 0.2 + sum(map(ord, self.claim)) % 5 / 5
+        work = max(0.0, self.engine.now - self.passed_at - held_s) * speed
+        return Measured(work=work, is_told=False, can_pace=True)
+
+    def _hold(self, *, is_held: bool) -> None:
+        assert self.is_held != is_held, f"{self.claim}: held or let go twice"
+        if not is_held:
+            self.held_s += self.engine.now - self._held_at
+        self.is_held = is_held
+        self._held_at = self.engine.now
+
     def _exit(self) -> None:
         assert not self._runs, f"promise 5: {self.nonce} ends and leaves its program"
+        assert not self.is_held, f"{self.claim}: left held"
         self._die()
         self._gone()
 
@@ -397,5 +427,6 @@ def settings_of(spec: dict[str, Any], nonce: str) -> Settings:
         run_lease_s=spec["run_lease_s"],
         kill_s=spec["kill_s"],
         wall_time_s=spec["wall_time_s"],
+        progress_s=spec["progress_s"],
         no_barrier=bool(spec["no_barrier"]),
     )
