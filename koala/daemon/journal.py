@@ -414,7 +414,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         if found != "ok":
             raise damaged(path, f"{found}")
     except (sqlite3.Error, UnicodeError) as error:
-        raise damaged(path, f"or no journal: {error}") from error
+        raise damaged(path, f"unreadable, or no journal: {error}") from error
 
 
 def _reading(path: Path) -> sqlite3.Connection:
@@ -427,7 +427,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
     try:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
     except (sqlite3.Error, UnicodeError) as error:
-        raise damaged(path, f"or no journal: {error}") from error
+        raise damaged(path, f"unreadable, or no journal: {error}") from error
     if found not in _FORMATS:
         known = " and ".join(map(str, _FORMATS))
         older = (
