@@ -13,6 +13,9 @@ import socket
 from collections.abc import MutableMapping
 from contextlib import suppress
 
+WAIT_S = 1.0
+"""How long what is said once waits for a manager that is behind with reading."""
+
 FEEDS_PER_PERIOD = 3
 """The manual page asks for two; one that is late should not be the end."""
 
@@ -44,10 +47,10 @@ class ServiceManager:
     async def feed(self) -> None:
         """Gives signs of life until cancelled, where they are wanted."""
         while self._address and self._watchdog_s is not None:
-            self._say("WATCHDOG=1")
+            self._say("WATCHDOG=1", wait_s=0.0)
             await asyncio.sleep(self._watchdog_s / FEEDS_PER_PERIOD)
 
-    def _say(self, *lines: str) -> None:
+    def _say(self, *lines: str, wait_s: float = WAIT_S) -> None:
         if not self._address:
             return
         # A leading @ is the customary way to write the NUL of an abstract name.
@@ -55,5 +58,5 @@ class ServiceManager:
         words = "\n".join(" ".join(line.splitlines()) for line in lines)
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             # A manager that does not read must not hang the loop whose life it asks about.
-            sender.settimeout(0.0)
+            sender.settimeout(wait_s)
             sender.sendto(words.encode(), address)

@@ -58,6 +58,14 @@ def listening(address: str = "") -> Iterator[Listener]:
         listener.close()
 
 
+async def stopped(grid: Grid, name: str, listener: Listener) -> None:
+    """Ends a process while its manager goes on reading, as one does."""
+    async with asyncio.TaskGroup() as group:
+        ending = group.create_task(asyncio.to_thread(grid.terminate, name))
+        assert (await listener.next("STOPPING=1"))["STATUS"] == "jobs run on"
+    assert ending.result() == 0
+
+
 @pytest.mark.live
 @pytest.mark.slow
 async def test_services_say_when_they_serve_that_they_live_and_that_they_stop(
@@ -71,8 +79,7 @@ async def test_services_say_when_they_serve_that_they_live_and_that_they_stop(
             grid.start("delft")
             told = await of_agent.next("READY=1")
             assert "nobody answers at" in told["STATUS"], "an agent waits for its daemon, ready"
-            assert grid.terminate("delft") == 0
-            await of_agent.next("STOPPING=1")
+            await stopped(grid, "delft", of_agent)
 
             monkeypatch.setenv("NOTIFY_SOCKET", of_daemon.address)
             grid.start("daemon")
@@ -95,8 +102,7 @@ async def test_services_say_when_they_serve_that_they_live_and_that_they_stop(
                 for _ in range(3):
                     await listener.next("WATCHDOG=1")
             for name, listener in (("delft", of_agent), ("daemon", of_daemon)):
-                assert grid.terminate(name) == 0
-                assert (await listener.next("STOPPING=1"))["STATUS"] == "jobs run on"
+                await stopped(grid, name, listener)
         finally:
             grid.stop()
 
