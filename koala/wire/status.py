@@ -15,7 +15,9 @@ import grpc
 
 from koala.errors import (
     ConfigError,
+    DamagedError,
     DeniedError,
+    DiskError,
     ExhaustedError,
     JournalError,
     KoalaError,
@@ -48,6 +50,8 @@ _CODES: tuple[tuple[type[KoalaError], grpc.StatusCode], ...] = (
     (DeniedError, grpc.StatusCode.PERMISSION_DENIED),
     (RejectedError, grpc.StatusCode.FAILED_PRECONDITION),
     (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
+    (DamagedError, grpc.StatusCode.DATA_LOSS),
+    (DiskError, grpc.StatusCode.DATA_LOSS),
     (JournalError, grpc.StatusCode.DATA_LOSS),
     (UnreachableError, grpc.StatusCode.UNAVAILABLE),
     (LocalManagerError, grpc.StatusCode.INTERNAL),
