@@ -8,6 +8,7 @@ and in files of the scratch folder, which are its owner's alone; never in argume
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import shlex
@@ -44,9 +45,25 @@ sys.exit(unpacked(given, folder))
 """What the interpreter does with what it is given: puts the starter into the folder and runs it."""
 
 
+INPUT_BYTES_MAX = 65_536
+"""As much as `qrsh` passes on before anybody reads: with more it waits for ever (measured)."""
+
+
 def archive(modules: dict[str, str]) -> str:
-    """The starter's files by path, as a text without blanks."""
-    return base64.b64encode(zlib.compress(json.dumps(modules).encode(), 9)).decode()
+    """The starter's files by path, as a text without blanks; what is for readers stays here."""
+    bare = {path: _without_comments(text) for path, text in modules.items()}
+    return base64.b64encode(zlib.compress(json.dumps(bare).encode(), 9)).decode()
+
+
+def _without_comments(text: str) -> str:
+    """The same program without comments and docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def body(specification: dict[str, object], *, archive: str, python: str, scratch: str) -> str:
