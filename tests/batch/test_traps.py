@@ -212,10 +212,9 @@ async def test_a_limit_that_only_slurm_knows_of_is_no_fault_of_the_site(
                 assert isinstance(error, RequestRefusedError)  # noqa: PT017 - others keep it
             else:
                 end = await witness.ended("j1/1/0/1")
-                assert (end.cause, end.reason) == (
-                    EndCause.WITHDRAWN,
-                    "it would never start: PartitionTimeLimit",
-                )
+                assert end.cause is EndCause.WITHDRAWN
+                # Config or TimeLimit: which of them depends on who looked at the job first.
+                assert end.reason.startswith("it would never start: Partition"), end
             assert system.numbers("koala-") == []
     finally:
         system.run("scontrol", "update", "PartitionName=batch", "MaxTime=INFINITE")
