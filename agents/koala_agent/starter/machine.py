@@ -303,7 +303,8 @@ class StarterMachine:
         if arming is not None and number < arming.number:
             return
         if arming is not None and number == arming.number and arming.is_promised:
-            self._say(Send(message={"kind": "armed", "number": list(number)}))
+            if self._now < arming.until:  # at D the promise is over, and the end of the hold is due
+                self._say(Send(message={"kind": "armed", "number": list(number)}))
             return
         self._close_paths()
         self._burst = max(self._burst, 2)

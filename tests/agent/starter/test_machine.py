@@ -318,6 +318,16 @@ def test_at_d_it_aborts_and_a_release_after_that_is_in_vain() -> None:
     assert the_end(script.tell(Looked(left=0), 4.1))["kind"] == "late"
 
 
+def test_an_arm_that_is_said_again_at_d_is_not_promised_again() -> None:
+    script = Script()
+    script.adopted()
+    assert "armed" in said(script.arm(1.0, late_s=3.0))
+    assert "armed" in said(script.arm(3.9, late_s=3.0))
+    actions = script.arm(4.0, late_s=3.0)
+    assert "armed" not in said(actions)
+    assert ends(actions)
+
+
 def test_a_release_that_comes_after_d_was_slept_through_is_in_vain() -> None:
     script = Script()
     script.adopted()
