@@ -132,7 +132,7 @@ def test_a_damaged_journal_is_told(tmp_path: Path) -> None:
     (tmp_path / "state" / "journal.db").chmod(0o600)
     run = run_daemon(config)
     assert run.returncode == 1
-    assert "journal.db: damaged, or no journal" in run.stderr
+    assert "journal.db: damaged: unreadable, or no journal" in run.stderr
     assert "Traceback" not in run.stderr
 
 
