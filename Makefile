@@ -78,7 +78,11 @@ demo-slurm: $(STAMP)  ## Jobs over two real Slurm clusters and a Grid Engine cel
 
 .PHONY: swarm
 swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000)
-	@$(BIN)/python -m tests.sim.swarm --seeds $(SEEDS) $(ARGS)
+	@$(BIN)/python -m tests.sim.swarm --seeds $(SEEDS) --jobs 2 $(ARGS)
+
+.PHONY: mutants
+mutants: $(STAMP)  ## Which deliberate bugs the swarm finds, and by which seed (ARGS="--seeds 2000 NAME")
+	@$(BIN)/python -m tests.sim.mutants $(ARGS)
 
 .PHONY: corruption
 corruption: $(STAMP)  ## Flip bits and cut files of a journal (FLIPS=2000 CUTS=500)

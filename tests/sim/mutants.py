@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 
 from tests.sim import core_mutants, outer_mutants
 from tests.sim.mutating import MUTANTS
@@ -18,11 +19,11 @@ MODULES = (core_mutants, outer_mutants)
 """Importing them registers what is in them."""
 
 
-def found_by(name: str, seeds: int) -> tuple[int, str] | None:
-    """The first seed that finds a mutant, and how; None when none of so many does."""
+def found_by(name: str, seeds: Iterable[int]) -> tuple[int, str] | None:
+    """The first of the seeds that finds a mutant, and how; None when none of them does."""
     with MUTANTS[name]():
-        for seed in range(seeds):
-            _, story, _, _ = attempt(seed)
+        for seed in seeds:
+            story = attempt(seed).story
             if story:
                 return seed, story.strip().rsplit("\n", 1)[1]
     return None
@@ -33,10 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.sim.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", default=list(MUTANTS))
     parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args(arguments)
     survivors = 0
     for name in options.names:
-        found = found_by(name, options.seeds)
+        found = found_by(name, range(options.first, options.first + options.seeds))
         survivors += found is None
         how = "SURVIVES" if found is None else f"seed {found[0]}: {found[1][:110]}"
         print(f"{name:32} {how}", flush=True)

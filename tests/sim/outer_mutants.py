@@ -7,9 +7,9 @@ from typing import Any
 
 from koala.core.leases import Leases
 from koala.daemon import journal, records, reports, roster, turns
-from koala_agent import claims, store
+from koala_agent import claims
 from koala_agent.claim_events import Withdraw
-from koala_agent.claim_states import Armed, Asked, Granted, Passed, Withdrawing
+from koala_agent.claim_states import Armed, Granted, Passed
 from koala_agent.files import transfer
 from koala_agent.starter import machine
 from koala_agent.starter.events import Holding, Open
@@ -109,39 +109,6 @@ def a_nonce_that_is_not_checked() -> Patches:
         real(self, event)
 
     with replaced((claims.ClaimTable, "_check_in"), by=check_in):
-        yield
-
-
-@mutant
-def a_starter_that_comes_after_the_withdrawal() -> Patches:
-    """Whoever comes last wins between check-in and withdrawal."""
-    real = claims.ClaimTable._check_in
-
-    def check_in(self: Any, event: Any) -> None:
-        claim = self.claims.get(event.claim)
-        if claim is not None and isinstance(claim.state, Withdrawing):
-            self._put(claim, Asked(grace_until=self._now + 1.0))
-        real(self, event)
-
-    with replaced((claims.ClaimTable, "_check_in"), by=check_in):
-        yield
-
-
-@mutant
-def bindings_that_are_not_stored() -> Patches:
-    """An agent that was killed knows nothing of the starters that had checked in."""
-    real = store.Store.commit
-
-    def commit(self: Any, writes: Any) -> None:
-        kept = []
-        for write in writes:
-            claim = getattr(write, "claim", None)
-            state = getattr(claim, "state", None)
-            if not isinstance(state, Granted | Armed | Passed):
-                kept.append(write)
-        real(self, kept)
-
-    with replaced((store.Store, "commit"), by=commit):
         yield
 
 

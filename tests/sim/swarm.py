@@ -11,23 +11,40 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from multiprocessing import get_context
 
 from tests.sim.scenario import Run, draw
 
-Verdict = tuple[int, str, dict[str, int], int]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a seed: what broke (empty: nothing), what was reached, how many events the core
+    has handled, and how much time was simulated."""
+
+    seed: int
+    story: str
+    seen: dict[str, int]
+    events: int
+    simulated_s: float
 
 
 def attempt(seed: int) -> Verdict:
-    """The seed, what broke (empty: nothing), what was reached, and how many events it took."""
+    """Run a seed."""
     run = Run(draw(seed))
+    story = ""
     try:
-        outcome = run.play()
+        run.play()
     except Exception:  # noqa: BLE001 - whatever breaks a seed is what the swarm is looking for
-        story = traceback.format_exc(limit=-4)
         last = "\n".join(run.oracle.last)
-        return seed, f"{last}\n{story}", run.oracle.seen, run.oracle.events
-    return seed, "", outcome.seen, outcome.events
+        story = f"{last}\n{traceback.format_exc(limit=-4)}"
+    return Verdict(
+        seed=seed,
+        story=story,
+        seen=run.oracle.seen,
+        events=run.oracle.events,
+        simulated_s=run.world.engine.now,
+    )
 
 
 def verdicts(seeds: range, jobs: int) -> Iterator[Verdict]:
@@ -53,20 +70,25 @@ def main(arguments: list[str] | None = None) -> int:
     reached: Counter[str] = Counter()
     events = done = 0
     broken: list[int] = []
-    for seed, story, seen, count in verdicts(range(first, first + options.seeds), options.jobs):
+    simulated_s = 0.0
+    for verdict in verdicts(range(first, first + options.seeds), options.jobs):
         done += 1
-        events += count
-        reached.update(seen)
-        if story:
-            broken.append(seed)
-            print(story.strip().rsplit("\n", 1)[1] if options.short else story)
-            print(f"repeat with: python -m tests.sim.swarm --first {seed} --seeds 1")
+        events += verdict.events
+        simulated_s += verdict.simulated_s
+        reached.update(verdict.seen)
+        if verdict.story:
+            broken.append(verdict.seed)
+            story = verdict.story.strip()
+            print(story.rsplit("\n", 1)[1] if options.short else story)
+            print(f"repeat with: python -m tests.sim.swarm --first {verdict.seed} --seeds 1")
+            print(f"made small:  python -m tests.sim.minimise {verdict.seed}")
             if len(broken) >= options.stop_after:
                 break
         if sys.stderr.isatty() or done % 500 == 0:
             end = "\r" if sys.stderr.isatty() else "\n"
             print(f"{done} seeds, {events} events, {len(broken)} broken", file=sys.stderr, end=end)
-    print(f"{done} seeds from {first} on, {events} events, {len(broken)} broken: {broken}")
+    hours = f"{simulated_s / 3600:.0f} simulated hours"
+    print(f"{done} seeds from {first} on, {events} events, {hours}, {len(broken)} broken: {broken}")
     print("reached: " + ", ".join(f"{name} {n}" for name, n in sorted(reached.items())))
     return 1 if broken else 0
 

@@ -25,10 +25,10 @@ def _run(seeds: list[int]) -> Counter[str]:
     """Run them all; what was reached."""
     reached: Counter[str] = Counter()
     for seed in seeds:
-        _, story, seen, _ = attempt(seed)
+        verdict = attempt(seed)
         command = f"python -m tests.sim.swarm --first {seed} --seeds 1"
-        assert not story, f"{story}\nrepeat with: {command}"
-        reached.update(seen)
+        assert not verdict.story, f"{verdict.story}\nrepeat with: {command}"
+        reached.update(verdict.seen)
     return reached
 
 
