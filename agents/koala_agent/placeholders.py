@@ -270,6 +270,8 @@ def record_of(
     passed: dict[str, object] | None, ended: dict[str, object] | None
 ) -> StarterRecord | None:
     """The same of what its two files say; None for one that cannot be read."""
+    if passed is not None and ended is not None and passed.get("nonce") != ended.get("nonce"):
+        ended = None  # of a starter that the batch system started once more, and that never passed
     try:
         passed_at = None if passed is None else _amount(passed, "passed_at")
         end = None if ended is None else end_of(ended["end"])

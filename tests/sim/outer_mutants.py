@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from koala.core.leases import Leases
@@ -113,21 +112,6 @@ def a_nonce_that_is_not_checked() -> Patches:
 
 
 @mutant
-def a_foreign_end_of_a_claim() -> Patches:
-    """What any starter of a claim wrote down counts for the one that it is bound to."""
-    real = claims.ClaimTable._bound_over
-
-    def bound_over(self: Any, claim: Any, nonce: str, event: Any) -> None:
-        record = event.record
-        if record is not None:
-            event = replace(event, record=replace(record, nonce=nonce))
-        real(self, claim, nonce, event)
-
-    with replaced((claims.ClaimTable, "_bound_over"), by=bound_over):
-        yield
-
-
-@mutant
 def spoilt_copies_that_are_kept() -> Patches:
     """The checksum of a copy is not looked at."""
     real = transfer.Transfer._compare
@@ -137,19 +121,6 @@ def spoilt_copies_that_are_kept() -> Patches:
         return real(self, promised, now)
 
     with replaced((transfer.Transfer, "_compare"), by=compare):
-        yield
-
-
-@mutant
-def copies_that_begin_at_the_beginning() -> Patches:
-    """A copy that goes on reads all from the first byte, and keeps what it has."""
-    real = transfer.Transfer._admit
-
-    def admit(self: Any, now: float) -> Any:
-        found = real(self, now)
-        return [transfer.Read(offset=0) for _ in found]
-
-    with replaced((transfer.Transfer, "_admit"), by=admit):
         yield
 
 

@@ -39,6 +39,12 @@ def test_what_a_starter_wrote_is_read(tmp_path: Path) -> None:
     assert (found.nonce, found.passed_at, found.end.statuses) == ("n", 11.5, (3,))
 
 
+def test_the_end_of_a_second_starter_is_not_that_of_the_one_that_passed(tmp_path: Path) -> None:
+    passed = {"nonce": "first", "passed_at": 11.5}
+    found = record(tmp_path, passed=passed, end={"nonce": "second", "end": END})
+    assert found == StarterRecord(nonce="first", passed_at=11.5, end=None)
+
+
 @pytest.mark.parametrize("passed_at", [math.nan, math.inf, -1.0, "soon", None, [1], True])
 def test_an_instant_that_nobody_can_mean_is_no_record(tmp_path: Path, passed_at: Any) -> None:
     assert record(tmp_path, passed={"nonce": "n", "passed_at": passed_at}) is None

@@ -20,6 +20,7 @@ from koala_agent import codec, placeholders, session, values
 from koala_agent.book import Book
 from koala_agent.carrier import MARK_S
 from koala_agent.claim_events import (
+    Adopted,
     BatchEnded,
     BatchFound,
     BatchUnlisted,
@@ -117,6 +118,8 @@ class Agent(Process):
         self.ends: list[End[Any]] = []
         self.down_until: Instant = 0.0
         self.folders: dict[str, Folder] = {}
+        self.bound: dict[ClaimId, str] = {}  # to the nonce that was adopted first
+        self.gone: dict[ClaimId, None] = {}  # told
         self.spool: Spool = {}
         self.files: dict[str, int] = {}  # replicas of the site, and their sizes
         self.disk = Disk(
@@ -271,9 +274,13 @@ class Agent(Process):
             case TellDaemon(message=message):
                 if isinstance(message, values.Report):
                     message = self._book.told(message)
+                    self._require_gone(message)
                     self._figures_due()
                 self._tell_link(message)
             case TellStarter(claim=claim_id, nonce=nonce, message=to_starter):
+                if isinstance(to_starter, Adopted):
+                    first = self.bound.setdefault(claim_id, nonce)
+                    assert first == nonce, f"promise 3: {nonce} is adopted after {first}"
                 self._starters.send(claim_id, nonce, to_starter)
             case Submit(claim=claim):
                 self._in_turn(claim.id, lambda: self._submit(claim))
@@ -281,6 +288,17 @@ class Agent(Process):
                 self._in_turn(claim_id, lambda: self._withdraw(claim_id))
             case Collect(claim=claim):
                 self.after(0.05, lambda: self.tell(Collected(claim=claim.id)))
+
+    def _require_gone(self, report: values.Report) -> None:
+        """Promise 5: what is told gone is gone."""
+        end = report.end
+        is_ours = end is not None and end.kind is not values.EndKind.UNKNOWN
+        if is_ours and report.claim not in self.gone:
+            # Only when it is told first: a submission may still be on its way, and its starter is
+            # dismissed when it comes.
+            self.gone[report.claim] = None
+            is_alive = report.claim in self._batch.alive
+            assert not is_alive, f"promise 5: {report.claim} is told gone and its batch job lives"
 
     # --- calls into the batch system ---
 

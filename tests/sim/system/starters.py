@@ -114,6 +114,46 @@ class Node:
     said: list[bytes] = field(default_factory=list)
 
 
+class Watch:
+    """What a starter was told, and so may do and for how long, in its machine's time. It knows
+    nothing of how the starter decides."""
+
+    def __init__(self, spec: dict[str, Any], now: Instant) -> None:
+        self._lease_from = now
+        self._hold_lease_s = float(spec["hold_lease_s"])
+        self._run_lease_s = float(spec["run_lease_s"])
+        self._kill_s = float(spec["kill_s"])
+        self._late_at: dict[tuple[int, int], Instant] = {}  # D of each Arm
+
+    def heard(self, message: dict[str, Any], now: Instant) -> None:
+        """The agent has said this."""
+        match message["kind"]:
+            case "pong" if message["sent_at"] <= now:
+                self._lease_from = max(self._lease_from, message["sent_at"])
+            case "adopted":
+                self._hold_lease_s = max(self._hold_lease_s, message["hold_lease_s"])
+                self._run_lease_s = max(self._run_lease_s, message["run_lease_s"])
+                self._kill_s = max(self._kill_s, message["kill_s"])
+            case "arm":
+                epoch, counter = message["number"]
+                self._late_at[(epoch, counter)] = now + message["late_s"]
+
+    def require_may_pass(self, starter: Starter, at: Instant) -> None:
+        """Neither D nor the lease has run out."""
+        lease_until = self._lease_from + self._hold_lease_s
+        assert at <= lease_until, f"promise 3: {starter.nonce} passes after its lease"
+        if not starter.is_free:
+            assert starter.armed is not None, f"promise 3: {starter.nonce} passes and never armed"
+            late_at = self._late_at[starter.armed]
+            assert at <= late_at, f"promise 3: {starter.nonce} passes {at - late_at:g} s after D"
+
+    def require_may_run(self, starter: Starter, at: Instant, pause_max_s: Seconds) -> None:
+        """Its program ends with the lease: TERM, KILL, and how long it may be stopped."""
+        slack_s = self._kill_s + pause_max_s + 0.3
+        over_s = at - self._lease_from - self._run_lease_s - slack_s
+        assert over_s <= 0, f"promise 5: {starter.nonce} runs {over_s:g} s after its lease"
+
+
 class Starter(Process):
     """One placeholder that was started by the local manager."""
 
@@ -165,6 +205,7 @@ class Starter(Process):
             now=self.machine.boot(),
             wall_offset_s=self.machine.wall() - self.machine.boot(),
         )
+        self._watch = Watch(self._spec, self.machine.boot())
         self._node.witness.began(self._node.site, self)
         self.run(lambda: self._handle(Woken()))
 
@@ -312,6 +353,7 @@ class Starter(Process):
         at = self.machine.boot()
         if at > not_after:
             return [TooLate()]
+        self._watch.require_may_pass(self, at)
         passed_at = self._machine.to_daemons(at)
         self.point()
         self._node.folder.passed = json.dumps({"nonce": self.nonce, "passed_at": passed_at})
@@ -345,6 +387,7 @@ class Starter(Process):
 
     def _program_ends(self, status: int) -> None:
         if self._runs:
+            self._watch.require_may_run(self, self.machine.boot(), self._node.pause_max_s)
             self._stop_program()
             self.run(lambda: self._handle(ProcessEnded(index=0, status=status)))
 
@@ -391,7 +434,9 @@ class Starter(Process):
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             if self.is_up:
-                self._handle(Received(message=json.loads(line)))
+                message = json.loads(line)
+                self._watch.heard(message, self.machine.boot())
+                self._handle(Received(message=message))
 
     def _send(self, message: dict[str, object]) -> None:
         if message["kind"] == "armed":
