@@ -27,7 +27,6 @@ FOUND_BY = {
     "effects_before_the_commit": 9,
     "deadlines_may_be_missed": 35,
     "local_jobs_die_without_the_word": 50,
-    "a_chain_that_is_not_checked": 25,
     "a_mark_that_is_not_read": 1,
     "inventories_that_are_half_taken": 0,
     "answers_before_the_commit": 89,
@@ -39,6 +38,7 @@ FOUND_BY = {
     "an_end_before_the_program_is_dead": 15,
 }
 LONG = (
+    "a_chain_that_is_not_checked",  # seed 334; which byte is spoilt depends on all that is stored
     "any_number_arms",
     "fences_are_ignored",
     "stopped_is_gone",

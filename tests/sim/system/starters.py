@@ -127,16 +127,16 @@ class Watch:
 
     def heard(self, message: dict[str, Any], now: Instant) -> None:
         """The agent has said this."""
-        match message["kind"]:
-            case "pong" if message["sent_at"] <= now:
-                self._lease_from = max(self._lease_from, message["sent_at"])
-            case "adopted":
-                self._hold_lease_s = max(self._hold_lease_s, message["hold_lease_s"])
-                self._run_lease_s = max(self._run_lease_s, message["run_lease_s"])
-                self._kill_s = max(self._kill_s, message["kill_s"])
-            case "arm":
-                epoch, counter = message["number"]
-                self._late_at[(epoch, counter)] = now + message["late_s"]
+        kind = message["kind"]
+        if kind == "pong" and message["sent_at"] <= now:
+            self._lease_from = max(self._lease_from, message["sent_at"])
+        elif kind == "adopted":
+            self._hold_lease_s = max(self._hold_lease_s, message["hold_lease_s"])
+            self._run_lease_s = max(self._run_lease_s, message["run_lease_s"])
+            self._kill_s = max(self._kill_s, message["kill_s"])
+        elif kind == "arm":
+            epoch, counter = message["number"]
+            self._late_at[(epoch, counter)] = now + message["late_s"]
 
     def require_may_pass(self, starter: Starter, at: Instant) -> None:
         """Neither D nor the lease has run out."""
