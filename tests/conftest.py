@@ -5,6 +5,7 @@ the environment says CI, a skipped test fails: a test that does not run there ru
 """
 
 import os
+import signal
 import tempfile
 from collections.abc import Generator
 
@@ -24,6 +25,9 @@ settings.load_profile("koala")
 # Daemons of tests must not be found by the user's own `koala`, nor the user's credentials by tests.
 os.environ["KOALA_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="koala-tests-")
 os.environ["XDG_CONFIG_HOME"] = os.environ["KOALA_RUNTIME_DIR"]
+
+# A shell starts what runs behind it with Ctrl-C ignored, and all that this starts inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SKIPS_FAIL = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,10 +19,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
 """Told how many runs are finished."""
-
-LOOK_S = 0.5
-"""How often a waiting parent looks up: Python misses an interrupt that comes just before it waits
-for a lock, until that lock is free, and these may take hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +59,10 @@ def replicate(
         futures: dict[Future[Result], int] = {
             pool.submit(run, item): index for index, item in enumerate(items)
         }
-        pending = set(futures)
-        while pending:
-            over, pending = wait(pending, LOOK_S, FIRST_COMPLETED)
-            for future in over:
-                done[futures[future]] = future.result()
-                if progress is not None:
-                    progress(len(done))
+        for future in as_completed(futures):
+            done[futures[future]] = future.result()
+            if progress is not None:
+                progress(len(done))
     except KeyboardInterrupt:
         is_interrupted = True
     finally:
