@@ -100,7 +100,7 @@ def test_what_no_site_acts_on_is_a_warning(grid: Up) -> None:
     [
         ("&(executable=", "standard input: line 1, column 14"),
         ("&(executable=/bin/true)(count=-1)", "count"),
-        ("&(executable=/bin/true)(progress=sq)", "progress"),
+        ("&(executable=/bin/true)(progress=often)", "progress"),
         ("&(executible=/bin/true)", "executable"),
     ],
 )

@@ -330,7 +330,7 @@ async def test_three_hundred_claims_end_without_a_trace(serve: Serve, ask: Ask) 
             await manager.submit(ask(f"c{number}", "true", processors=1 + number % 5))
         for number in range(300):
             assert (await witness.ended(f"c{number}")).exit_status == 0
-        assert open_files() == before
+        assert open_files() <= before  # what earlier tests had left may have been closed meanwhile
         assert (await manager.idle()).idle == 64
 
 
