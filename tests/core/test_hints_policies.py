@@ -82,6 +82,15 @@ def test_prefer_local_books_what_keeps_the_rate_and_no_more() -> None:
     assert (wide.mips, wide.booked_bps) == (1500.0, 150.0)
 
 
+def test_what_rounding_leaves_of_a_full_link_is_not_booked() -> None:
+    """A file over such dust would take ages: nobody who accepts any rate accepts this one."""
+    anything = Demand(preferred_mips=0.0, length_mi=1000.0, hint="cpu", deviation=1.0)
+    full = grid({A: 1500.0}, free={(A, A): 2.9e-11})
+    for policy in ("PreferLocal", "Service"):
+        assert isinstance(ask(policy, full, anything), Unplaceable)
+    assert chosen(ask("Service", grid({A: 1500.0}, free={(A, A): 0.1}), anything)).booked_bps > 0
+
+
 def test_prefer_local_prefers_it_though_another_site_is_faster() -> None:
     view = grid({A: 1100.0, B: 9000.0}, free={(A, A): 500.0, (A, B): 500.0})
     assert chosen(ask("PreferLocal", view)).site == A

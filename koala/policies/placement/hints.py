@@ -108,10 +108,12 @@ def _rate(offer: Offer) -> float:
 
 
 def _best(offers: Iterable[Offer], rate: Callable[[Offer], float], least: float) -> Offer | None:
-    """The highest rate that is enough, and more than nothing; ties: the first."""
+    """The highest rate that is enough, and more than nothing; ties: the first. What a full link has
+    left by the rounding of its bookings' sum is nothing: a file would take ages over it.
+    """
     best: Offer | None = None
     for offer in offers:
-        if rate(offer) <= 0 or rate(offer) < least * (1 - ROUNDING):
+        if rate(offer) <= offer.mips * ROUNDING or rate(offer) < least * (1 - ROUNDING):
             continue
         if best is None or rate(offer) > rate(best) * (1 + ROUNDING):
             best = offer
