@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +92,6 @@ def deadlines(
     jobs of the first replication.
     """
     from koala.sim.deadlines import Setting, simulate, simulate_to_file, summarize
-    from koala.sim.replication import replicate
 
     setting = Setting(
         at_deadline=POLICIES[shared.one_of("policy", policy, tuple(POLICIES))],
@@ -121,12 +119,7 @@ def deadlines(
         run = partial(simulate_to_file, setting, jobs_out, seed)
     if plot is not None:
         shared.begin_file("plot", plot)
-    with shared.progress("replications", reps) as tell:
-        done = replicate(run, range(seed, seed + reps), workers=workers, progress=tell)
-    if done.is_interrupted:
-        print(f"interrupted: {len(done.finished)} of {reps} replications", file=sys.stderr)
-    if not done.finished:
-        raise typer.Exit(shared.INTERRUPTED)
+    done = shared.replications(run, seed, reps, workers)
     found = summarize(setting, done.results)
     document = {**found.document(), "replications": len(done.finished)}
     shared.show(document, as_json=as_json, text=lambda: _table(found, len(done.finished)))

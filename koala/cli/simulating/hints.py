@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -91,7 +90,6 @@ def hints(
     from koala.sim.hints import Setting, simulate, summarize
     from koala.sim.hints.grid_file import read_grid
     from koala.sim.hints.setting import SITES
-    from koala.sim.replication import replicate
 
     sites, vpn_mbps, vpns = (SITES, 6.0, ()) if grid is None else read_grid(grid)
     setting = Setting(
@@ -115,14 +113,7 @@ def hints(
     for option, path in (("jobs-out", jobs_out), ("plot", plot)):
         if path is not None:
             shared.begin_file(option, path)
-    with shared.progress("replications", reps) as tell:
-        done = replicate(
-            partial(simulate, setting), range(seed, seed + reps), workers=workers, progress=tell
-        )
-    if done.is_interrupted:
-        print(f"interrupted: {len(done.finished)} of {reps} replications", file=sys.stderr)
-    if not done.finished:
-        raise typer.Exit(shared.INTERRUPTED)
+    done = shared.replications(partial(simulate, setting), seed, reps, workers)
     found = summarize(setting, done.results)
     shared.show(found.document(), as_json=as_json, text=lambda: _table(setting, found))
     if jobs_out is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from dataclasses import replace
 from functools import partial
 from math import floor, isfinite, log10
@@ -131,7 +130,6 @@ def koala(
     from koala.sim.das import setting as das
     from koala.sim.das.run import run as run_once
     from koala.sim.das.summary import Summary
-    from koala.sim.replication import replicate
     from koala_agent.lrm.model import Discipline
 
     parameters = replace(
@@ -187,14 +185,7 @@ def koala(
     for option, path in (("jobs-out", jobs_out), ("plot", plot)):
         if path is not None:
             shared.begin_file(option, path)
-    with shared.progress("replications", reps) as tell:
-        done = replicate(
-            partial(run_once, setting), range(seed, seed + reps), workers=workers, progress=tell
-        )
-    if done.is_interrupted:
-        print(f"interrupted: {len(done.finished)} of {reps} replications", file=sys.stderr)
-    if not done.finished:
-        raise typer.Exit(shared.INTERRUPTED)
+    done = shared.replications(partial(run_once, setting), seed, reps, workers)
     found = Summary(setting, done.results)
     shared.show(found.document(), as_json=as_json, text=lambda: _text(found))
     if jobs_out is not None:

@@ -13,11 +13,16 @@ from math import isfinite, nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from koala.errors import ConfigError
+
+if TYPE_CHECKING:
+    from koala.sim.replication import Replications
+
+Outcome = TypeVar("Outcome")
 
 Seed = Annotated[int, typer.Option(help="Seed of all random streams.", min=0)]
 Reps = Annotated[int, typer.Option(help="Replications, with seeds SEED, SEED + 1, ...", min=1)]
@@ -173,3 +178,19 @@ def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def replications(
+    run: Callable[[int], Outcome], seed: int, reps: int, workers: int
+) -> Replications[int, Outcome]:
+    """`run` with `reps` seeds from `seed` on, with a bar; 0 workers: one a core. After an interrupt
+    those that were finished, and a line that says how many. Raises typer.Exit when none was."""
+    from koala.sim.replication import replicate
+
+    with progress("replications", reps) as tell:
+        done = replicate(run, range(seed, seed + reps), workers=workers, progress=tell)
+    if done.is_interrupted:
+        print(f"interrupted: {len(done.finished)} of {reps} replications", file=sys.stderr)
+    if not done.finished:
+        raise typer.Exit(INTERRUPTED)
+    return done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,7 +72,6 @@ def sq(
     those that drift apart; QoS admits tasks strictly and leaves them alone. --jobs-out writes the
     QoS tasks of the first replication.
     """
-    from koala.sim.replication import replicate
     from koala.sim.synchronous import Setting, simulate, simulate_to_file, summarize
 
     setting = Setting(
@@ -95,12 +93,7 @@ def sq(
         run = partial(simulate_to_file, setting, jobs_out, seed)
     if plot is not None:
         shared.begin_file("plot", plot)
-    with shared.progress("replications", reps) as tell:
-        done = replicate(run, range(seed, seed + reps), workers=workers, progress=tell)
-    if done.is_interrupted:
-        print(f"interrupted: {len(done.finished)} of {reps} replications", file=sys.stderr)
-    if not done.finished:
-        raise typer.Exit(shared.INTERRUPTED)
+    done = shared.replications(run, seed, reps, workers)
     found = summarize(done.results)
     document = {**found.document(), "replications": len(done.finished)}
     shared.show(document, as_json=as_json, text=lambda: _table(found, len(done.finished)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice, pairwise
@@ -23,6 +22,7 @@ from koala.sim.deadlines.jobs import (
     local_arrivals,
 )
 from koala.sim.deadlines.setting import Setting
+from koala.sim.outcomes import recorded
 from koala.sim.statistics import BATCHES
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 
@@ -52,15 +52,8 @@ def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> lis
     """As `simulate`; the run with the seed `first` writes a line of CSV for each job."""
     if seed != first:
         return simulate(setting, seed)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Outcome._fields)
-        return simulate(setting, seed, lambda outcome: writer.writerow(_row(outcome)))
-
-
-def _row(outcome: Outcome) -> Iterator[object]:
-    for value in outcome:
-        yield " ".join(map(str, value)) if isinstance(value, tuple) else value
+    with recorded(path, Outcome._fields) as record:
+        return simulate(setting, seed, record)
 
 
 class _LocalJob(NamedTuple):

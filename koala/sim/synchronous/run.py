@@ -3,9 +3,8 @@ corrects."""
 
 from __future__ import annotations
 
-import csv
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from koala.policies.progress.synchronous import (
     synchronous,
     synchronous_as_printed,
 )
+from koala.sim.outcomes import recorded
 from koala.sim.synchronous.arrivals import OtherTask, QosTask, other_tasks, qos_tasks, speeds
 from koala.sim.synchronous.counting import Outcome, Record, tally
 from koala.sim.synchronous.setting import QOS, QUANTA, SHARES, Setting
@@ -57,15 +57,8 @@ def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> dic
     """As `simulate`; the run with the seed `first` writes a line of CSV for each task."""
     if seed != first:
         return simulate(setting, seed)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Outcome._fields)
-        return simulate(setting, seed, lambda outcome: writer.writerow(_row(outcome)))
-
-
-def _row(outcome: Outcome) -> Iterator[object]:
-    for value in outcome:
-        yield " ".join(map(str, value)) if isinstance(value, tuple) else value
+    with recorded(path, Outcome._fields) as record:
+        return simulate(setting, seed, record)
 
 
 class _Task:

@@ -1,0 +1,25 @@
+"""A file with a line of CSV for each job or task of a run."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def recorded(path: Path, fields: Sequence[str]) -> Iterator[Callable[[Iterable[object]], None]]:
+    """The function that comes writes an outcome, its values in the order of `fields`, as a line;
+    values that are tuples are written with blanks between their parts."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(fields)
+
+        def record(outcome: Iterable[object]) -> None:
+            writer.writerow(
+                " ".join(map(str, value)) if isinstance(value, tuple) else value
+                for value in outcome
+            )
+
+        yield record
