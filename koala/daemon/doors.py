@@ -68,6 +68,11 @@ class Doors:
         return {} if self.enrolments is None else self.enrolments.sites
 
     @property
+    def ports(self) -> int:
+        """How many ports there are: agents have their own, unless all is plain text."""
+        return 1 if self._identity is None else 2
+
+    @property
     def identity_path(self) -> str:
         """The file of the daemon's own identity, which the relay shows, too; empty: plain text."""
         return "" if self._identity is None else str(self._identity.path)

@@ -57,6 +57,7 @@ from koala.daemon.turns import Upkeep
 from koala.errors import ConfigError, DiskError, KoalaError, RejectedError, SpecError
 from koala.logstream import log_stream
 from koala.systemd import ServiceManager
+from koala.wire import strangers
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
@@ -86,6 +87,7 @@ def run(config_path: Path, *, accept_loss: bool = False) -> int:
     config = read_config(config_path)
     configure_logging(config.log_level)
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    strangers.raise_limit()
 
     async def until_signal() -> None:
         stop = asyncio.Event()
@@ -434,7 +436,9 @@ def software_version() -> str:
 
 
 def _server(doors: Doors, streams: Streams, service: Service) -> tuple[grpc.aio.Server, int]:
-    server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=(doors.gate(),))
+    server = grpc.aio.server(
+        options=SERVER_OPTIONS + strangers.options(doors.ports), interceptors=(doors.gate(),)
+    )
     link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
     return server, doors.open(server)

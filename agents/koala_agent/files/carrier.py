@@ -16,6 +16,7 @@ import structlog
 from grpc import aio
 
 from koala.errors import ConfigError
+from koala.wire import strangers
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2_grpc
 from koala_agent.files.channels import SERVER_OPTIONS, Channels
@@ -207,7 +208,7 @@ class Files:
         address = self._settings.serve
         if address is None:
             return None
-        server = aio.server(options=SERVER_OPTIONS)
+        server = aio.server(options=SERVER_OPTIONS + strangers.options(ports=1))
         files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
         kept = self._kept_address(address)
         try:
