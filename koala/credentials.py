@@ -131,6 +131,17 @@ def announce(address: str, *, credentials: Path | None) -> Path | None:
     return path
 
 
+def announced() -> list[str]:
+    """Addresses that daemons of this account have announced on this machine; a daemon that was
+    killed has not taken its back."""
+    found = []
+    with contextlib.suppress(OSError, ConfigError):
+        for path in sorted(_runtime_folder().glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                found.append(str(json.loads(read_private(path))["address"]))
+    return found
+
+
 def _of_this_machine(address: str) -> Credentials | None:
     """What a daemon of ours has announced. A stale entry names a daemon that does not answer, or
     whose successor has another authority: neither does harm."""

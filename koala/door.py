@@ -16,6 +16,7 @@ from koala.credentials import (
     FILE_VARIABLE,
     TOKEN_VARIABLE,
     Credentials,
+    announced,
     find_credentials,
 )
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
@@ -28,8 +29,10 @@ FAILING_S = 0.3  # how long a connection that failed before is given to come bac
 
 
 def nobody_at(address: str) -> str:
-    """That nobody answers."""
-    return f"no daemon answers at {address} (option --address, or KOALA_ADDRESS)"
+    """That nobody answers, and where this account's own daemons on this machine said they do."""
+    others = [other for other in announced() if other != address]
+    hint = f"; of yours here: {', '.join(others)}" if others else ""
+    return f"no daemon answers at {address} (option --address, or KOALA_ADDRESS{hint})"
 
 
 class Door:

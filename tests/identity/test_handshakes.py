@@ -25,7 +25,7 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from koala.client import Client
-from koala.credentials import PLAIN, Credentials, read_credentials
+from koala.credentials import PLAIN, RUNTIME_VARIABLE, Credentials, announce, read_credentials
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 from koala.wire.diagnosis import why_not
 from koala.wire.tls import DAEMON_HOST, Identity, Kind, secure_channel, server_credentials
@@ -273,10 +273,17 @@ async def test_a_server_that_is_not_the_daemon_is_not_spoken_to(
     assert heard == []
 
 
-async def test_where_nobody_listens_nobody_is_accused(daemon: Process) -> None:
+async def test_where_nobody_listens_nobody_is_accused(
+    daemon: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is said where daemons of the same account are."""
+    monkeypatch.setenv(RUNTIME_VARIABLE, str(tmp_path))
+    announce("127.0.0.1:7", credentials=None)
+    (tmp_path / "8.json").write_text("{")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         async with Client(address, credentials=daemon.administrator) as client:
-            with pytest.raises(UnreachableError, match="no daemon answers"):
+            with pytest.raises(UnreachableError, match=f"no daemon answers at {address}") as caught:
                 await client.hello()
+    assert "of yours here: 127.0.0.1:7)" in str(caught.value)

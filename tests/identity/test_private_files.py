@@ -125,7 +125,10 @@ def test_an_agent_does_not_use_a_key_that_others_may_read(tmp_path: Path) -> Non
 
 def some(folder: Path, address: str = "koala.example.org:7740") -> Credentials:
     return Credentials(
-        address=address, user="ann", token="t-1", authority=Forge(folder).identity("x").authority
+        address=address,
+        user="ann",
+        token="told-to-nobody",
+        authority=Forge(folder).identity("x").authority,
     )
 
 
@@ -134,9 +137,9 @@ def test_credentials_are_what_is_printed(tmp_path: Path) -> None:
     found = some(tmp_path / "daemon")
     write_private(path, credentials_text(found).encode())
     read = read_credentials(path)
-    assert (read.address, read.user, read.token) == (found.address, "ann", "t-1")
+    assert (read.address, read.user, read.token) == (found.address, "ann", "told-to-nobody")
     assert read.authority == found.authority
-    assert "t-1" not in repr(read)
+    assert "told-to-nobody" not in repr(read)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +176,7 @@ def test_credentials_are_looked_for_in_order(
     for address in ("127.0.0.1:7740", "localhost:7740"):
         found = find_credentials(address)
         assert found is not None
-        assert (found.token, found.address) == ("t-1", address)
+        assert (found.token, found.address) == ("told-to-nobody", address)
     assert find_credentials("koala.example.org:7740") is None
     assert find_credentials("127.0.0.1:7741") is None
 
