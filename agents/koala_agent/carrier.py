@@ -204,11 +204,12 @@ class Claims:
         """Returns when what the local manager lists is part of the inventory."""
         await self._reconciled.wait()
 
-    def order(self, order: Order) -> None:
-        """Begins to do what the daemon orders."""
+    def order(self, order: Order, *, shortage: str = "") -> None:
+        """Begins to do what the daemon orders. `shortage` is why a new claim is refused now."""
         if isinstance(order, Hold):
             self._book.asked(order, is_known=order.claim in self._table.claims)
-            self._tell(HoldOrdered(hold=order, secret=secrets.token_hex(16)))
+            hold = HoldOrdered(hold=order, secret=secrets.token_hex(16), shortage=shortage)
+            self._tell(hold)
         else:
             self._tell(order)
 

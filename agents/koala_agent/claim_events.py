@@ -34,10 +34,12 @@ from koala_agent.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldOrdered:
-    """The daemon's Hold, with the secret that a starter of this claim would show."""
+    """The daemon's Hold, with the secret that a starter of this claim would show. `shortage` is why
+    the site can take no new claim at this moment, empty when it can."""
 
     hold: Hold
     secret: str
+    shortage: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

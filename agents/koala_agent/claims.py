@@ -245,7 +245,7 @@ class ClaimTable:
             self._tell(claim)
         elif hold.is_granted or hold.claim in self._forgotten:
             self._tell_unknown(hold.claim)
-        elif reason := self._refusal(hold):
+        elif reason := self._refusal(hold) or order.shortage:
             end = End(kind=EndKind.REFUSED, reason=reason)
             self._say(TellDaemon(message=_gone(hold.claim, end)))
         else:

@@ -25,6 +25,7 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Megabytes = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 Rate = Annotated[float, msgspec.Meta(gt=0)]
 SiteNameText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
@@ -44,7 +45,8 @@ class AgentTable(Table, frozen=True):
 
     A daemon silent for `silence_s` is cut and dialled again. With `plain` nothing is encrypted, and
     the daemon is on this machine. Work folders of ended and acknowledged
-    claims are removed after `keep_s`.
+    claims are removed after `keep_s`. With less than `low_disk_mb` free at `state_dir` no new
+    claim is taken; a ballast of `ballast_mb` there is given up when a record finds no room at all.
     """
 
     site: SiteNameText
@@ -53,6 +55,8 @@ class AgentTable(Table, frozen=True):
     plain: bool = False
     silence_s: Annotated[float, msgspec.Meta(ge=0.2, le=3600)] = 15.0
     keep_s: Amount = 3600.0
+    low_disk_mb: Megabytes = 32.0
+    ballast_mb: Megabytes = 8.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 

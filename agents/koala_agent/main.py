@@ -2,7 +2,8 @@
 join CONFIG.toml`, once before its first run.
 
 Exit status: 0 ended in order (jobs run on); 1 refused by the daemon, or the local manager or the
-state directory cannot be used; 2 wrong usage or configuration. Messages go to standard error.
+state directory cannot be used; 2 wrong usage or configuration; 74 what is decided could not be
+written down (nothing of it was told or done). Messages go to standard error.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import structlog
 
-from koala.errors import ConfigError, KoalaError
+from koala.errors import ConfigError, DiskError, KoalaError
 from koala.logstream import log_stream
 from koala.systemd import ServiceManager
 from koala.wire.tls import JoinToken
@@ -30,6 +31,7 @@ from koala_agent.joining import join
 from koala_agent.site import Site
 
 PID_FILE = "agent.pid"
+DISK_FAILED = 74  # EX_IOERR of sysexits.h, as the daemon's
 
 log = structlog.get_logger()
 
@@ -175,7 +177,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=(
             "SIGTERM and SIGINT end the agent in order: the daemon is told, and jobs run on; the "
             "next agent with the same state directory finds them. Exit status: 0 ended in order, "
-            "1 refused or unable to run, 2 wrong usage or configuration."
+            "1 refused or unable to run, 2 wrong usage or configuration, 74 the state directory "
+            "could not be written."
         ),
     )
     parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the configuration")
@@ -192,6 +195,8 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
 
 
 def _fail_for(error: Exception) -> int:
+    if isinstance(error, DiskError):
+        return _fail(str(error), DISK_FAILED)
     return _fail(str(error), 2 if isinstance(error, ConfigError) else 1)
 
 

@@ -18,6 +18,7 @@ from random import Random
 import msgspec
 import structlog
 
+from koala.disk import MB, Disk
 from koala.errors import LocalManagerError
 from koala.wire.tls import IdentityFile
 from koala_agent import clock, codec, values
@@ -82,6 +83,12 @@ class Site:
         self._identity = None if config.agent.plain else find_identity(state, config.agent.site)
         self._spool = state / "transfers" / "incoming"
         self._store = Store(state)
+        self._disk = Disk(
+            state,
+            low_bytes=int(config.agent.low_disk_mb * MB),
+            ballast_bytes=int(config.agent.ballast_mb * MB),
+        )
+        self._store.make_room = self._disk.give_up_ballast
         self._files = Files(_files_settings(config, self._identity), self._take_file_report)
         place = Place(
             root=state / "claims",
@@ -140,7 +147,10 @@ class Site:
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                helpers = [group.create_task(self._claims.run())]
+                helpers = [
+                    group.create_task(self._claims.run()),
+                    group.create_task(self._disk.run(changed=self._figures_due.set)),
+                ]
                 # Before the local manager, whose news it takes.
                 await self._claims.opened()
                 group.create_task(self._manager.run())
@@ -175,7 +185,7 @@ class Site:
 
     def startable(self) -> int:
         """Processors that a claim could have now."""
-        return 0 if self._idle is None else self._idle.startable
+        return 0 if self._idle is None or self._disk.is_low else self._idle.startable
 
     async def prepare(self) -> None:
         """Waits for the local manager's listing, and shortly for that of the files."""
@@ -218,7 +228,7 @@ class Site:
             case values.Hold() as hold:
                 self._readers.told(hold)
                 self._is_asked = True
-                self._claims.order(hold)
+                self._claims.order(hold, shortage=self._shortage())
                 self._figures_due.set()
             case values.Acknowledge() as acknowledge:
                 for transfer in self._readers.drop(acknowledge.claim):
@@ -301,7 +311,7 @@ class Site:
                 self._is_asked = self._is_asked or is_asked
                 continue
             figures = SiteFigures(
-                idle=idle.startable,
+                idle=self.startable(),
                 through=through,
                 processors=idle.processors,
                 local_processors=idle.local_processors,
@@ -332,6 +342,12 @@ class Site:
                 chunk = await asyncio.to_thread(read_log, request, source)
             self._link.tell(chunk)
 
+    def _shortage(self) -> str:
+        """Why no new claim can be taken now; empty when it can."""
+        if shortage := self._disk.shortage:
+            return f"the agent's disk is nearly full: {shortage} for new claims"
+        return ""
+
     def _hold_of(self, claim: str) -> values.Hold | None:
         return self._readers.hold_of(claim)
 
@@ -351,6 +367,7 @@ class Site:
                     load=_load(config),
                     may_kill_local=config.lrm.may_kill_local,
                     entries=self._served.entries,
+                    make_room=self._disk.give_up_ballast,
                 )
                 return EmulatedLocalManager(settings, tell=self._take_local_news, clock=clock.now)
             case _:
@@ -361,6 +378,7 @@ class Site:
                     poll_s=config.lrm.poll_s,
                     account=pwd.getpwuid(os.geteuid()).pw_name,
                     accounts=tuple(self._served.entries),
+                    make_room=self._disk.give_up_ballast,
                 )
                 return BatchManager(
                     batch,

@@ -4,8 +4,9 @@ the row of the daemon's journal that its newest orders rest on.
 SQLite in WAL mode with synchronous=FULL, so that what `commit` wrote survives a crash of the
 machine. One transaction holds all that one turn of the claim table changed. The file and its folder
 are for this user alone, because claims hold secrets. A lock file keeps a second agent out of the
-same state directory. Errors of SQLite are `JournalError`; the agent then ends, and its supervisor
-starts it again.
+same state directory. A transaction that finds the disk full is made once more when room can be made
+(`make_room`). What cannot be written is a `DiskError`, upon which the agent ends before it says
+anything that it has not written, and its supervisor starts it again.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
-from koala.errors import ConfigError, JournalError
+from koala.errors import ConfigError, DiskError, JournalError
 from koala_agent.claim_events import Forget, Record
 from koala_agent.claim_states import Claim
 from koala_agent.claims import FORGOTTEN_MAX
 from koala_agent.session import JournalMark
 from koala_agent.values import ClaimId, Leases
+
+Run: TypeAlias = Callable[..., sqlite3.Cursor]
 
 FORMAT = 1
 """Of the tables and of the JSON in them; a store of another format is refused."""
@@ -49,6 +53,7 @@ class Store:
         when what is in it cannot be read. With a `connection` the folder is only a name: for
         agents in simulated time."""
         self.folder = folder
+        self.make_room: Callable[[], bool] = lambda: False  # asked when a transaction finds none
         self._path = folder / "agent.db"
         self._transactions = threading.Lock()
         self._noted: JournalMark | None = None  # to be stored
@@ -122,11 +127,13 @@ class Store:
         return [ClaimId(name) for (name,) in rows]
 
     def commit(self, writes: Iterable[Record | Forget]) -> None:
-        """Durable, all or none, when it returns. Raises JournalError."""
+        """Durable, all or none, when it returns. Raises DiskError."""
         last = {}
         for write in writes:
             last[write.claim.id if isinstance(write, Record) else write.claim] = write
-        with self._transaction() as run:
+        noted = self._noted
+
+        def change(run: Run) -> None:
             for name, write in last.items():
                 if isinstance(write, Record):
                     body = msgspec.json.encode(write.claim)
@@ -138,10 +145,11 @@ class Store:
                         "DELETE FROM forgotten WHERE number <= last_insert_rowid() - ?",
                         (FORGOTTEN_MAX,),
                     )
-            noted = self._noted
             if noted is not None and noted is not self._stored:
                 text = json.dumps([noted.epoch, noted.seq, noted.chain.hex(), noted.seal.hex()])
                 run("INSERT OR REPLACE INTO fact (name, value) VALUES ('mark', ?)", (text,))
+
+        self._transact(change)
         self._stored = noted
 
     @property
@@ -213,19 +221,28 @@ class Store:
         return default if row is None else str(row[0])
 
     def _set_fact(self, name: str, value: str) -> None:
-        with self._transaction() as run:
-            run("INSERT OR REPLACE INTO fact (name, value) VALUES (?, ?)", (name, value))
+        statement = "INSERT OR REPLACE INTO fact (name, value) VALUES (?, ?)"
+        self._transact(lambda run: run(statement, (name, value)))
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        with self._transactions, self._translated():
-            self._connection.execute("BEGIN IMMEDIATE")
+    def _transact(self, change: Callable[[Run], object]) -> None:
+        """Makes a change durable. Raises DiskError; then nothing may follow."""
+        with self._transactions:
             try:
-                yield self._connection.execute
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+                try:
+                    self._write(change)
+                except sqlite3.OperationalError as error:
+                    # Of a full disk alone SQLite takes the whole transaction back; after any other
+                    # error nobody knows what is there, and trying again could hide a loss.
+                    if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.make_room():
+                        raise
+                    self._write(change)
+            except (sqlite3.Error, OSError) as error:
+                raise DiskError(f"{self._path}: cannot be written: {error}") from error
+
+    def _write(self, change: Callable[[Run], object]) -> None:
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            change(self._connection.execute)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -25,13 +25,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from koala.core.values import Instant
-from koala.daemon.disk import BALLAST
 from koala.daemon.folder import FILE, LOCK, MARK
 from koala.daemon.journal import check_format
 from koala.daemon.past import connect, open_past, replay
 from koala.daemon.records import Mark, mark_text
 from koala.daemon.recovery import RESTORED
 from koala.daemon.salvage import DAMAGED
+from koala.disk import BALLAST
 from koala.errors import ConfigError, JournalError
 
 MANIFEST = "backup.json"

@@ -34,7 +34,6 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import digest
 from koala.daemon.config import Config, read_config
 from koala.daemon.desk import Desk
-from koala.daemon.disk import Disk
 from koala.daemon.doors import Doors, check_state
 from koala.daemon.effects import Effects
 from koala.daemon.enrolling import Registrar
@@ -54,6 +53,7 @@ from koala.daemon.session import Guests, Timing
 from koala.daemon.spool import Spool
 from koala.daemon.streams import Streams
 from koala.daemon.turns import Upkeep
+from koala.disk import Disk
 from koala.errors import ConfigError, DiskError, KoalaError, RejectedError, SpecError
 from koala.logstream import log_stream
 from koala.systemd import ServiceManager

@@ -41,7 +41,6 @@ from koala.daemon.admission import (
     warnings,
     with_progress,
 )
-from koala.daemon.disk import Disk
 from koala.daemon.enrolling import Registrar
 from koala.daemon.gate import abort
 from koala.daemon.journal import Journal
@@ -51,7 +50,9 @@ from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
 from koala.daemon.roster import Roster
 from koala.daemon.turns import Turn, quiet_turn
+from koala.disk import Disk
 from koala.errors import (
+    ExhaustedError,
     KoalaError,
     RejectedError,
     SpecError,
@@ -235,7 +236,7 @@ class Service(KoalaServicer):
                 raise RejectedError(f"the placement queues are full: they hold {limit} jobs")
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=told)
-            self._disk.require_room()
+            _require_room(self._disk)
             job = turn.new_job()
             spec = with_progress(reading.spec, turn.scheduler)
             turn.tell(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
@@ -541,6 +542,15 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
         turn.tell(SiteDeclaredLost(site=site, by=by))
     pictures = sites_picture(turn.scheduler, turn.now)
     return next(picture for picture in pictures if picture["site"] == site)
+
+
+def _require_room(disk: Disk) -> None:
+    """Raises ExhaustedError when there is too little for new jobs."""
+    if shortage := disk.shortage:
+        raise ExhaustedError(
+            f"the daemon's disk is nearly full: {shortage} for new jobs. Jobs that were accepted go"
+            " on; try again when there is room"
+        )
 
 
 def _forgotten(turn: Turn) -> int:

@@ -1,10 +1,8 @@
 """A disk that is full, or fails: what runs goes on, what is new is refused, nothing is lost."""
 
 import asyncio
-import os
 import resource
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +10,14 @@ import pytest
 
 from koala.client import Client
 from koala.core.events import Woken
-from koala.daemon.disk import BALLAST, MB, Disk
 from koala.daemon.journal import Journal
 from koala.daemon.records import Batch, Record
+from koala.disk import BALLAST, MB, Disk
 from koala.errors import DiskError, ExhaustedError, JournalError, UnreachableError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.daemon.test_process import configured, run_daemon, started
+from tests.harness.small_disk import fill, small_disk
 
 ONE = "&(executable=/bin/true)(count=4)"
 
@@ -26,22 +25,8 @@ ONE = "&(executable=/bin/true)(count=4)"
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A folder on a disk of 4 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], check=True)
-    try:
+    with small_disk(tmp_path / "disk", megabytes=4) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-
-
-def fill(folder: Path, leave: int) -> Path:
-    """Leave so many bytes free."""
-    found = os.statvfs(folder)
-    filler = folder / "filler"
-    with filler.open("ab") as file:
-        os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - leave)
-    return filler
 
 
 # --- the disk itself ------------------------------------------------------------------------------
@@ -50,12 +35,11 @@ def fill(folder: Path, leave: int) -> Path:
 @pytest.mark.root
 def test_a_low_disk_refuses_and_says_how_much_is_free_and_needed(small: Path) -> None:
     disk = Disk(small, low_bytes=1 * MB, ballast_bytes=0)
-    disk.require_room()
+    assert disk.shortage == ""
     filler = fill(small, 500_000)
-    with pytest.raises(ExhaustedError, match=r"0\.5 MB are free at .*disk, 1\.0 MB are needed"):
-        disk.require_room()
+    assert disk.shortage == f"0.5 MB are free at {small}, 1.0 MB are needed"
     filler.unlink()
-    disk.require_room()
+    assert disk.shortage == ""
 
 
 @pytest.mark.root
@@ -176,7 +160,7 @@ async def test_jobs_end_on_a_full_disk_and_new_ones_come_when_there_is_room_agai
             jobs = [(await client.submit(ONE, key=f"k{n}")).job for n in range(2)]
             await agent.until("release", 2)
             filler = fill(small, 0)
-            with pytest.raises(ExhaustedError, match="disk is nearly full"):
+            with pytest.raises(ExhaustedError, match="the daemon's disk is nearly full: "):
                 await client.submit(ONE, key="k2")
             assert (await client.submit(ONE, key="k1")).job == jobs[1], "it was accepted before"
             assert (await client.metrics())["disk"]["is_low"]

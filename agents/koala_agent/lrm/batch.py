@@ -50,7 +50,8 @@ class BatchSettings:
     in no listing and no record before it counts as ended: the record of an end comes late. Jobs of
     other users than `account` are foreign, whatever their names; empty: the listing has no others.
     `limited_s` is for how long a user who was refused more counts as having all that is allowed.
-    `accounts` are those that claims may run as, besides the agent's own.
+    `accounts` are those that claims may run as, besides the agent's own. `make_room` is asked when
+    the table of jobs finds none on its disk.
     """
 
     processors: int
@@ -62,6 +63,7 @@ class BatchSettings:
     limited_s: float = 60.0
     account: str = ""
     accounts: tuple[str, ...] = ()
+    make_room: Callable[[], bool] = lambda: False
 
 
 class BatchManager:
@@ -83,7 +85,11 @@ class BatchManager:
         self._tell = tell
         self._clock = clock
         self._table: JobTable[Row] = JobTable(
-            settings.state_directory, Row, boot=boot_id(), scope=settings.scope
+            settings.state_directory,
+            Row,
+            boot=boot_id(),
+            scope=settings.scope,
+            make_room=settings.make_room,
         )
         self._known = {row.claim: Known(row=row) for row in self._table.load()}
         self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and accounts

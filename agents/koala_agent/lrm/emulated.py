@@ -72,7 +72,8 @@ _ENDED_MAX = 10_000
 class EmulatedSettings:
     """A site. `fault_rate` is the part of the claims that fail, half of them at submission and half
     at their start, drawn from `seed`; `environment` is what jobs get besides their own, but for
-    those of accounts, which `entries` have by name."""
+    those of accounts, which `entries` have by name. `make_room` is asked when the table of jobs
+    finds none on its disk."""
 
     processors: int
     state_directory: Path
@@ -85,6 +86,7 @@ class EmulatedSettings:
     may_kill_local: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    make_room: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         if self.processors < 1:
@@ -182,7 +184,13 @@ class EmulatedLocalManager:
         settings = self._settings
         self._loop = asyncio.get_running_loop()
         fresh_scope = secrets.token_hex(8)
-        self._table = JobTable(settings.state_directory, Record, boot=boot_id(), scope=fresh_scope)
+        self._table = JobTable(
+            settings.state_directory,
+            Record,
+            boot=boot_id(),
+            scope=fresh_scope,
+            make_room=settings.make_room,
+        )
         self._trees = Trees(
             scope=self._table.scope,
             kill_s=settings.kill_s,

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
-from koala.errors import LocalManagerError
+from koala.errors import DiskError, LocalManagerError
 from koala_agent.lrm.port import EndCause, Ended, Listed, Placeholder, Queued, Running
 from koala_agent.lrm.processes import Identity
 
@@ -92,13 +93,23 @@ Row = TypeVar("Row", bound=msgspec.Struct)
 
 
 class JobTable(Generic[Row]):
-    """The open table of rows of one kind. Raises `LocalManagerError`, transient when the disk may
-    have room later."""
+    """The open table of rows of one kind. Raises `LocalManagerError` when it cannot be used, and
+    `DiskError` when a change cannot be written: what is decided was not kept, so the agent ends."""
 
-    def __init__(self, directory: Path, kind: type[Row], *, boot: str, scope: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kind: type[Row],
+        *,
+        boot: str,
+        scope: str,
+        make_room: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Opens or makes the table; `boot` is that of the machine now, `scope` a fresh name for
-        this local manager, used when the table is new."""
+        this local manager, used when the table is new. `make_room` is asked when a change finds no
+        room on the disk, which is then tried once more."""
         self._kind = kind
+        self._make_room = make_room
         self._path = directory / FILE_NAME
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -173,11 +184,14 @@ class JobTable(Generic[Row]):
 
     def _write(self, statement: str, values: tuple[object, ...]) -> None:
         try:
-            self._connection.execute(statement, values)
+            try:
+                self._connection.execute(statement, values)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._make_room():
+                    raise
+                self._connection.execute(statement, values)
         except sqlite3.Error as error:
-            raise LocalManagerError(
-                f"cannot write {self._path}: {error}", transient=True
-            ) from error
+            raise DiskError(f"{self._path}: cannot be written: {error}") from error
 
 
 def _encode_path(value: object) -> str:

@@ -142,7 +142,7 @@ class Carrier:
             self.is_over = True
         elif isinstance(action, WriteEnd):
             log(f"ended: {json.dumps(action.end)}")
-            self._ground.write("end.json", {"nonce": self._nonce, "end": action.end})
+            self._write_end(action.end)
         else:
             return self._on_processes(action)
         return []
@@ -151,10 +151,10 @@ class Carrier:
         if isinstance(action, Fork):
             return self._fork()
         if isinstance(action, Prepare):
-            self._prepare(action.bundle or self._program.solo)
-        elif isinstance(action, Open):
+            return self._prepare(action.bundle or self._program.solo)
+        if isinstance(action, Open):
             return self._open(action.not_after)
-        elif isinstance(action, Signal):
+        if isinstance(action, Signal):
             self._signal(action.number)
         elif isinstance(action, Measure):
             return [*self._ground.reap(), self._ground.gauge.measure()]
@@ -186,13 +186,25 @@ class Carrier:
             return [MachineLost(kind="vanished", reason=f"other machines: {error}")]
         return events if self._nodes.is_ready else []
 
-    def _prepare(self, bundle: dict[str, object]) -> None:
-        self._ground.prepare(bundle)
+    def _prepare(self, bundle: dict[str, object]) -> list[Event]:
+        """Before the promise: what the pass needs on the disk is there afterwards."""
+        try:
+            self._ground.prepare(bundle)
+            if self._passing < 0:
+                path = os.path.join(self._program.state_folder, "passed.json")
+                self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                os.write(self._passing, b" " * PASSED_BYTES)
+        except OSError as error:
+            return [MachineLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
         if self._nodes is not None:
             self._nodes.tell("prepare", bundle=bundle)
-        if self._passing < 0:
-            path = os.path.join(self._program.state_folder, "passed.json")
-            self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        return []
+
+    def _write_end(self, end: dict[str, object]) -> None:
+        try:
+            self._ground.write("end.json", {"nonce": self._nonce, "end": end})
+        except OSError as error:
+            log(f"end.json cannot be written: {error}")  # the agent is told all the same
 
     def _open(self, not_after: float) -> list[Event]:
         """The one look at the clock, the word in the file, and the barrier opens."""
@@ -200,13 +212,16 @@ class Carrier:
         if at > not_after:
             return [TooLate()]
         passed = {"nonce": self._nonce, "passed_at": self._machine.to_daemons(at)}
-        os.write(self._passing, json.dumps(passed).encode())
+        os.pwrite(self._passing, json.dumps(passed).encode(), 0)
         if self._nodes is not None:  # first, as it has further to go
             self._nodes.tell("go", not_after=not_after)
         self._ground.processes.go()
         if self._nodes is not None:
             self._nodes.opened(boot_now())
-        os.fsync(self._passing)  # outlives this process already; now the machine, too
+        try:
+            os.fsync(self._passing)  # outlives this process already; now the machine, too
+        except OSError as error:
+            log(f"passed.json may not outlive this machine: {error}")
         return [Opened(at=at, is_everywhere=self._nodes is None)]
 
     def _signal(self, number: int) -> None:
@@ -237,6 +252,10 @@ class Carrier:
         )
         return [*self._ground.reap(), looked]
 
+
+PASSED_BYTES = 256
+"""Room that the record of a pass has in its file beforehand: at the barrier it is too late to find
+the disk full. What is not overwritten stays blank, which JSON allows."""
 
 LOG_FILE = "placeholder.out"
 """Where a starter that was carried by its batch script writes its log."""

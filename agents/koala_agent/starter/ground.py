@@ -99,7 +99,7 @@ class Driver:
                     continue
                 followed = self._world.carry_out(action)
                 events += followed
-                if any(isinstance(one, Unexecutable) for one in followed):
+                if any(isinstance(one, (Unexecutable, MachineLost)) for one in followed):
                     break  # what this turn wanted of the processes cannot be had any more
 
 
@@ -250,7 +250,8 @@ class Ground:
         return [Ready()] if self.is_ready else []
 
     def prepare(self, bundle: dict[str, object]) -> None:
-        """Tells the blocked processes who the members are."""
+        """Tells the blocked processes who the members are. Raises OSError when there is no room for
+        that: a program that looks for them in vain must not start."""
         path = self.write("bundle.json", bundle)
         assert self.exchange is not None
         shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.exchange.path}
@@ -271,17 +272,14 @@ class Ground:
             self.exchange.answer(question, answer)
 
     def write(self, name: str, content: dict[str, object]) -> str:
-        """A small file, whole or not at all; answers its path."""
+        """A small file, whole or not at all; answers its path. Raises OSError."""
         path = os.path.join(self.program.state_folder, name)
         new = f"{path}.{self._name}.new"
-        try:
-            with open(new, "w", encoding="utf-8") as file:
-                json.dump(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, path)
-        except OSError as error:
-            log(f"{path} cannot be written: {error}")  # the agent is told all the same
+        with open(new, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
         return path
 
     # Signals -------------------------------------------------------------------------------------

@@ -297,7 +297,7 @@ class StarterMachine:
         """Promises when lease and hold deadline both outlast D, and all processes are ready: D
         counts from the receipt, however long they took."""
         number = to_arm_number(message)
-        if not isinstance(self.phase, Holding) or not self.phase.is_adopted:
+        if not isinstance(self.phase, Holding) or not self.phase.is_adopted or self._problem:
             return
         arming = self.arming
         if arming is not None and number < arming.number:
@@ -685,7 +685,8 @@ class StarterMachine:
         arming = self.arming
         if self._promised_until is not None and arming is not None:
             if now >= self._promised_until:
-                self._begin_end("late", "armed, and no Release came in time")
+                late = ("late", "armed, and no Release came in time")
+                self._begin_end(*(self._problem or late))
             elif self._open_at is not None and now >= self._open_at:
                 self._open(arming.until)
         elif now >= self.lease_until():

@@ -29,7 +29,7 @@ from koala_agent.starter.events import (
 from koala_agent.starter.ground import Driver, Ground, errand
 from koala_agent.starter.line import Line, Watch
 from koala_agent.starter.node_machine import NodeMachine
-from koala_agent.starter.plain import boot_now, to_count, to_list, to_object, to_texts
+from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_object, to_texts
 from koala_agent.starter.program import Program
 from koala_agent.starter.trees import MARK
 
@@ -92,7 +92,11 @@ class NodeCarrier:
         if isinstance(action, Fork):
             return ground.fork()
         if isinstance(action, Prepare):
-            ground.prepare(action.bundle)
+            try:
+                ground.prepare(action.bundle)
+            except OSError as error:
+                log(f"cannot prepare its processes: {error}")
+                self.is_over = True  # so that the starter misses this machine
         elif isinstance(action, Open):
             at = boot_now()
             if at > action.not_after:

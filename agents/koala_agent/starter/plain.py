@@ -42,8 +42,12 @@ def boot_now() -> float:
 
 
 def log(text: str) -> None:
-    """Standard error goes to the batch job's own output file."""
-    os.write(2, f"{boot_now():.3f} {text}\n".encode("utf-8", "replace"))
+    """Standard error goes to the batch job's own output file. On a full disk lines get lost, and
+    the program goes on."""
+    try:
+        os.write(2, f"{boot_now():.3f} {text}\n".encode("utf-8", "replace"))
+    except OSError:
+        return
 
 
 def to_number(message: dict[str, object], key: str) -> float:

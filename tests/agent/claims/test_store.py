@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.errors import ConfigError, JournalError
+from koala.errors import ConfigError, DiskError, JournalError
 from koala_agent.claim_events import Forget, Record
 from koala_agent.claim_states import Asked, Claim, Passed
 from koala_agent.session import JournalMark
@@ -121,4 +121,62 @@ def test_a_row_of_the_journal_is_stored_with_the_next_commit(tmp_path: Path) -> 
     store = Store(tmp_path)
     assert store.mark == marks[0]
     assert not store.is_mark_noted
+    store.close()
+
+
+def filled(folder: Path) -> Store:
+    """A store with a claim, and not a page more to be had."""
+    store = Store(folder)
+    store.commit([Record(claim=a_claim())])
+    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    return store
+
+
+def many() -> list[Record]:
+    return [Record(claim=a_claim(f"j{number}/1/0/1")) for number in range(2, 200)]
+
+
+def test_a_full_disk_is_tried_once_more_when_room_was_made(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    asked = []
+
+    def make_room() -> bool:
+        asked.append(len(store.claims()))
+        store._connection.execute("PRAGMA max_page_count = 10000")
+        return True
+
+    store.make_room = make_room
+    store.commit(many())
+    assert asked == [1], "what was begun had been taken back"
+    assert len(store.claims()) == 199
+    store.close()
+
+
+def test_a_disk_that_is_full_for_good_changes_nothing(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    with pytest.raises(DiskError, match=r"agent\.db: cannot be written: database or disk is full"):
+        store.commit(many())
+    assert store.claims() == [a_claim()]
+    store.close()
+
+
+def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
+    """After a failed write or fsync nobody knows what the disk has."""
+    store = filled(tmp_path)
+    store.make_room = lambda: pytest.fail("it was tried again")
+
+    class Failing:
+        def __enter__(self) -> None:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            raise error
+
+        def __exit__(self, *_: object) -> None:
+            raise AssertionError
+
+    connection, store._connection = store._connection, Failing()  # type: ignore[assignment]
+    with pytest.raises(DiskError, match="disk I/O error"):
+        store.commit(many())
+    store._connection = connection
     store.close()

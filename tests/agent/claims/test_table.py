@@ -258,6 +258,13 @@ def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
         assert end == End(kind=EndKind.REFUSED, reason=reason)
 
 
+def test_a_site_without_room_refuses_what_is_new_and_nothing_else(script: Script) -> None:
+    full = replace(a_hold(), shortage="the agent's disk is nearly full")
+    assert gone(script.tell(full)) == End(kind=EndKind.REFUSED, reason=full.shortage)
+    granted = reports(script.tell(a_hold(), CheckedIn(claim=CLAIM, nonce="n")))
+    assert reports(script.tell(full)) == granted, "what it has was taken before"
+
+
 def test_the_users_whom_a_site_serves_are_named_a_few_at_a_time() -> None:
     limits: dict[str, Any] = {
         "users": tuple(f"u{i}" for i in range(7)),

@@ -57,7 +57,7 @@ async def test_nothing_of_a_program_runs_before_the_release(tmp_path: Path, ear:
     async with a_site(tmp_path) as site:
         arm = an_arm(hold)
         await site.armed(hold, arm)
-        assert not (folder(tmp_path) / ".koala" / "passed.json").read_text()
+        assert not (folder(tmp_path) / ".koala" / "passed.json").read_text().strip()
         state = await site.daemon.wait_for(ReportState.ARMED)
         assert state.armed == arm.number
         site.release(arm)
@@ -154,7 +154,7 @@ async def test_an_armed_starter_without_release_aborts_at_d(tmp_path: Path, ear:
         await site.armed(hold, an_arm(hold, late_s=0.3))
         end = await end_of(site)
     assert end.kind is EndKind.LATE
-    assert not (folder(tmp_path) / ".koala" / "passed.json").read_text()
+    assert not (folder(tmp_path) / ".koala" / "passed.json").read_text().strip()
 
 
 async def test_a_hold_ends_at_its_deadline(tmp_path: Path) -> None:

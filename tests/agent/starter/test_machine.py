@@ -318,6 +318,18 @@ def test_at_d_it_aborts_and_a_release_after_that_is_in_vain() -> None:
     assert the_end(script.tell(Looked(left=0), 4.1))["kind"] == "late"
 
 
+def test_what_went_wrong_meanwhile_is_told_at_d_and_nothing_is_promised_any_more() -> None:
+    script = Script()
+    script.adopted()
+    script.arm(1.0, counter=1, late_s=3.0)
+    lost = MachineLost(kind="vanished", reason="cannot prepare its processes: the disk is full")
+    assert not ends(script.tell(lost, 1.0))
+    assert said(script.arm(2.0, counter=2, late_s=9.0)) == []
+    assert ends(script.woken(4.0))
+    end = the_end(script.tell(Looked(left=0), 4.1))
+    assert (end["kind"], end["reason"]) == (lost.kind, lost.reason)
+
+
 def test_an_arm_that_is_said_again_at_d_is_not_promised_again() -> None:
     script = Script()
     script.adopted()

@@ -1,6 +1,7 @@
-"""Room on the journal's disk: when it runs low, new jobs are refused and the others go on.
+"""Room on the disk of a state directory, the daemon's or an agent's: when it runs low, what is new
+is refused and the rest goes on.
 
-A *ballast*, a file of some megabytes beside the journal, is given up when a commit finds no room at
+A *ballast*, a file of some megabytes in that directory, is given up when a commit finds no room at
 all, so that what runs can be brought to its end; it is made again when there is room. A refusal
 says how much is free and how much is needed. Nothing has to be restarted when space comes back.
 """
@@ -9,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import structlog
-
-from koala.errors import ExhaustedError
 
 BALLAST = "ballast"
 LOOK_S = 1.0
@@ -43,15 +43,17 @@ class Disk:
         """Too little for new jobs."""
         return self.free_bytes < self._low_bytes
 
-    def require_room(self) -> None:
-        """Raise ExhaustedError when there is too little for new jobs."""
+    @property
+    def shortage(self) -> str:
+        """How much is free and how much is needed, when there is too little for what is new; else
+        empty."""
         free_bytes = self.free_bytes
-        if free_bytes < self._low_bytes:
-            raise ExhaustedError(
-                f"the daemon's disk is nearly full: {free_bytes / MB:.1f} MB are free at"
-                f" {self._state_dir}, {self._low_bytes / MB:.1f} MB are needed for new jobs. Jobs"
-                f" that were accepted go on; try again when there is room"
-            )
+        if free_bytes >= self._low_bytes:
+            return ""
+        return (
+            f"{free_bytes / MB:.1f} MB are free at {self._state_dir},"
+            f" {self._low_bytes / MB:.1f} MB are needed"
+        )
 
     def give_up_ballast(self) -> bool:
         """Whether that made room; for a commit that found none."""
@@ -62,17 +64,21 @@ class Disk:
         log.error("disk.ballast_given_up", state_dir=str(self._state_dir))
         return True
 
-    async def run(self) -> None:
-        """Look after it until cancelled."""
+    async def run(self, *, changed: Callable[[], None] = lambda: None) -> None:
+        """Look after it until cancelled; `changed` is called when it has become low, or not any
+        more."""
         while True:
-            self.look()
+            if self.look():
+                changed()
             await asyncio.sleep(LOOK_S)
 
-    def look(self) -> None:
-        """Say when it has become low, or not any more; keep the ballast when there is room."""
+    def look(self) -> bool:
+        """Say when it has become low, or not any more, and answer whether it has; keep the ballast
+        when there is room."""
         free_bytes = self.free_bytes
         is_low = free_bytes < self._low_bytes
-        if is_low != self._was_low:
+        has_changed = is_low != self._was_low
+        if has_changed:
             say = log.error if is_low else log.info
             say(
                 "disk.low" if is_low else "disk.recovered",
@@ -87,6 +93,7 @@ class Disk:
             and not self._ballast.exists()
         ):
             self._make_ballast()
+        return has_changed
 
     def _make_ballast(self) -> None:
         part = self._ballast.with_suffix(".new")
