@@ -16,6 +16,7 @@ import asyncio
 import getpass
 import json
 import os
+import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ import grpc
 
 from koala.credentials import Credentials, default_address, find_credentials
 from koala.door import Door, nobody_at
-from koala.errors import KoalaError, SpecError, UnreachableError
+from koala.errors import ExhaustedError, KoalaError, SpecError, UnreachableError
 from koala.wire import PROTOCOL
 from koala.wire.status import PROTOCOL_KEY, from_status, from_submitted
 from koala.wire.v1 import koala_pb2 as pb
@@ -36,7 +37,9 @@ DEFAULT_ADDRESS = "127.0.0.1:7740"
 ADDRESS_VARIABLE = "KOALA_ADDRESS"
 CALL_S = 60.0
 BATCH_MAX = 500  # submissions in one message
+PAGE = 1_000  # jobs of a list in one message
 RETRY_MIN_S = 0.1
+RETRY_AFTER_S_MAX = 60.0  # whatever a daemon says
 RETRY_MAX_S = 2.0
 ENDS = ("Finished", "Failed", "Cancelled")
 
@@ -131,8 +134,10 @@ class Client:
         dry_run: bool = False,
         no_wait: bool = False,
         queue: str = "",
+        patience_s: float = 0.0,
     ) -> Submitted:
-        """Submit a job description. Raises SpecError, RejectedError.
+        """Submit a job description. Raises SpecError, RejectedError; ExhaustedError where there is
+        no room now, and after `patience_s` seconds of trying again still is none.
 
         With `key` the same call may be made again, and gives the same job. `no_wait` refuses
         instead of delaying when the placement queues are full. `queue` is the site at whose local
@@ -141,22 +146,54 @@ class Client:
         one = Submission(
             rsl=rsl, definitions=definitions or {}, key=key, no_wait=no_wait, queue=queue
         )
-        result = (await self.submit_many([one], dry_run=dry_run))[0]
+        results = await self.submit_many([one], dry_run=dry_run, patience_s=patience_s)
+        result = results[0]
         if isinstance(result, KoalaError):
             raise result
         return result
 
     async def submit_many(
-        self, submissions: Iterable[Submission | str], *, dry_run: bool = False
+        self,
+        submissions: Iterable[Submission | str],
+        *,
+        dry_run: bool = False,
+        patience_s: float = 0.0,
     ) -> list[Submitted | KoalaError]:
-        """Submit several descriptions; a result for each in order, refusals among them."""
+        """Submit several descriptions; a result for each in order, refusals among them. Those for
+        which there is no room now are tried again for `patience_s` seconds, when the daemon says
+        that it is worth it."""
         messages = [_submission(one) for one in submissions]
+        clock = asyncio.get_running_loop().time
+        until = clock() + patience_s
+        results = await self._submit_all(messages, dry_run=dry_run)
+        while True:
+            waits = {
+                index: min(RETRY_AFTER_S_MAX, max(RETRY_MIN_S, result.retry_after_s or 0.0))
+                for index, result in enumerate(results)
+                if isinstance(result, ExhaustedError)
+            }
+            wait_s = max(waits.values(), default=0.0) * (1 + secrets.randbelow(1_000) / 2_000)
+            if not waits or clock() + wait_s > until:
+                return results
+            await asyncio.sleep(wait_s)
+            again = await self._submit_all([messages[index] for index in waits], dry_run=dry_run)
+            for index, result in zip(waits, again, strict=True):
+                results[index] = result
+
+    async def _submit_all(
+        self, messages: Sequence[pb.Submission], *, dry_run: bool
+    ) -> list[Submitted | KoalaError]:
+        """One after the other, in calls of a bounded size."""
         results: list[Submitted | KoalaError] = []
         for first in range(0, len(messages), BATCH_MAX):
             batch = messages[first : first + BATCH_MAX]
             request = pb.SubmitRequest(submissions=batch, dry_run=dry_run)
-            reply = await self._call("Submit", request, pb.SubmitReply)
-            results += [_submitted(result) for result in reply.results]
+            try:
+                reply = await self._call("Submit", request, pb.SubmitReply)
+            except ExhaustedError as error:  # for none of them there was room
+                results += [error] * len(batch)
+            else:
+                results += [_submitted(result) for result in reply.results]
         return results
 
     async def cancel(self, jobs: Sequence[str] | str) -> list[Document]:
@@ -170,8 +207,17 @@ class Client:
     ) -> list[Document]:
         """A summary of each job, in order of submission; with `past` also of those that were over
         long ago."""
-        request = pb.ListRequest(phases=phases, owner=owner, last=last, past=past)
-        return list((await self._document("List", request))["jobs"])
+        jobs: list[Document] = []
+        after, page = "", 0 if last or past else PAGE
+        while True:
+            request = pb.ListRequest(
+                phases=phases, owner=owner, last=last, past=past, after=after, page=page
+            )
+            document = await self._document("List", request)
+            jobs += document["jobs"]
+            after = document.get("next") or ""
+            if not after:  # nor does an older daemon know of pages: it answers all at once
+                return jobs
 
     async def show(self, job: str) -> Document:
         """All that is known of a job. Raises UnknownJobError."""

@@ -82,7 +82,12 @@ class RejectedError(KoalaError):
 
 
 class ExhaustedError(RejectedError):
-    """The request is right, and there is no room for it now; the message says of what."""
+    """The request is right, and there is no room for it now; the message says of what, and how much
+    is allowed. Before `retry_after_s` it is not worth trying again; None: nobody knows."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
 
 
 class ConfigError(KoalaError):

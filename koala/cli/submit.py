@@ -67,6 +67,15 @@ def submit(
             help="Submit at this site's local queue: a job of one component runs there only.",
         ),
     ] = "",
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience",
+            metavar="SECONDS",
+            min=0,
+            help="When there is no room for it now, try again for so long.",
+        ),
+    ] = 0.0,
     define: Definitions = None,
     json: Json = False,
     address: Address = None,
@@ -90,6 +99,7 @@ def submit(
                 dry_run=dry_run,
                 no_wait=no_wait,
                 queue=queue,
+                patience_s=patience,
             )
         except SpecError as error:
             raise SourceError(source, error) from error

@@ -14,6 +14,7 @@ in use:
     [relay]         listen, address (as agents reach it), bytes_per_s
     [journal]       keep_days and keep_past_jobs_days (0: for ever), keep_jobs, keep_jobs_hours,
                     snapshot_events
+    [limits]        how much there may be of everything: see LimitsTable
     [bus]           url
 """
 
@@ -116,6 +117,32 @@ class JournalTable(Table, frozen=True):
     snapshot_events: Annotated[int, msgspec.Meta(ge=100, le=1_000_000_000)] = 50_000
 
 
+Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+Rate = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+
+class LimitsTable(Table, frozen=True):
+    """How much there may be of everything; what is more is refused, with the limit's name and when
+    to try again.
+
+    `jobs` are those that are not over, and `descriptions_mb` the size of what they ask for.
+    `calls_per_user` are under way at a time, those that wait among them; `watchers` are all who
+    follow events or logs. A user may submit `submissions_per_s` in the long run (0: no limit), an
+    agent send `reports_per_s`: it is read no faster, and cut when it goes on.
+    """
+
+    jobs: Count = 200_000
+    jobs_per_user: Count = 100_000
+    descriptions_mb: Count = 1_000
+    descriptions_mb_per_user: Count = 500
+    submissions_per_s: Rate = 0.0
+    calls_per_user: Count = 1_000
+    watchers: Count = 1_000
+    watchers_per_user: Count = 500
+    sites: Count = 2_000
+    reports_per_s: Annotated[float, msgspec.Meta(ge=1, le=1e9)] = 1_000.0
+
+
 class BusTable(Table, frozen=True):
     """An MQTT broker that gets every event."""
 
@@ -132,6 +159,7 @@ class File(Table, frozen=True):
     links: LinksTable = LinksTable()
     relay: RelayTable = RelayTable()
     journal: JournalTable = JournalTable()
+    limits: LimitsTable = LimitsTable()
     bus: BusTable | None = None
 
 
@@ -150,6 +178,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     low_disk_bytes: int
     ballast_bytes: int
     journal: JournalTable
+    limits: LimitsTable
     parameters: Parameters
     policies: Policies
     policy_names: tuple[tuple[str, str], ...]
@@ -238,6 +267,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         low_disk_bytes=int(daemon.low_disk_mb * MB),
         ballast_bytes=int(daemon.ballast_mb * MB),
         journal=file.journal,
+        limits=file.limits,
         parameters=_parameters(file.parameters, source),
         policies=policies,
         policy_names=tuple(names.items()),
@@ -294,6 +324,7 @@ _KNOWN: dict[str, type[Table]] = {
     "links": LinksTable,
     "relay": RelayTable,
     "journal": JournalTable,
+    "limits": LimitsTable,
     "bus": BusTable,
 }
 

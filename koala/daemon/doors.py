@@ -26,6 +26,7 @@ from koala.daemon.config import Config
 from koala.daemon.enrolling import Enrolling
 from koala.daemon.enrolments import USER, Enrolments, SiteRecord
 from koala.daemon.gate import Gate
+from koala.daemon.limits import Turnstile
 from koala.errors import ConfigError
 from koala.wire.private import check_private, write_private
 from koala.wire.tls import IdentityFile, server_credentials
@@ -98,7 +99,8 @@ class Doors:
 
     def gate(self) -> Gate:
         """What every call passes."""
-        return Gate(self.enrolments, self.audit)
+        turnstile = Turnstile(most=self._config.limits.calls_per_user)
+        return Gate(self.enrolments, self.audit, turnstile)
 
     def tell(self, address: str) -> None:
         """The daemon serves here: the first administrator's credentials say so, and our own

@@ -19,7 +19,14 @@ from koala.daemon.audit import Audit
 from koala.daemon.authority import Shown, read_certificate
 from koala.daemon.clock import wall_s
 from koala.daemon.enrolments import Enrolments
-from koala.errors import DeniedError, KoalaError, RejectedError, UnauthenticatedError
+from koala.daemon.limits import Turnstile
+from koala.errors import (
+    DeniedError,
+    ExhaustedError,
+    KoalaError,
+    RejectedError,
+    UnauthenticatedError,
+)
 from koala.wire import PROTOCOL, PROTOCOL_MIN
 from koala.wire.status import (
     MESSAGE_MAX,
@@ -44,9 +51,10 @@ class Gate(grpc.aio.ServerInterceptor):
     """Lets a call through, or refuses it before anything of it is read. Without `enrolments` plain
     text is spoken: callers are who they say they are, and may everything."""
 
-    def __init__(self, enrolments: Enrolments | None, audit: Audit) -> None:
+    def __init__(self, enrolments: Enrolments | None, audit: Audit, turnstile: Turnstile) -> None:
         self._enrolments = enrolments
         self._audit = audit
+        self._turnstile = turnstile
 
     async def intercept_service(
         self,
@@ -64,6 +72,7 @@ class Gate(grpc.aio.ServerInterceptor):
             if not str(key).endswith("-bin")
         }
         behaviour = _behaviour(handler)
+        is_question = call.startswith(_CLIENTS) and not handler.response_streaming
 
         async def guarded(request: Any, context: Context) -> Any:  # noqa: ANN401 - any call
             caller = replace(NOBODY, peer=str(context.peer()))
@@ -78,7 +87,14 @@ class Gate(grpc.aio.ServerInterceptor):
                 await abort(context, error)
             set_caller(caller)
             assert rule is not None
-            return await self._answer(behaviour, request, context, (call, rule, caller))
+            what = (call, rule, caller)
+            if not is_question:
+                return await self._answer(behaviour, request, context, what)
+            try:
+                async with self._turnstile.turn(caller.name):
+                    return await self._answer(behaviour, request, context, what)
+            except ExhaustedError as error:
+                await abort(context, error)
 
         return _handler(handler, guarded)
 

@@ -17,6 +17,7 @@ import resource
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -40,6 +41,7 @@ from koala.daemon.enrolling import Registrar
 from koala.daemon.enrolments import Owners
 from koala.daemon.guard import troubles
 from koala.daemon.journal import Journal, overtaken
+from koala.daemon.limits import Quotas, Seats
 from koala.daemon.logs import Logs
 from koala.daemon.marks import Marks
 from koala.daemon.notices import Notices
@@ -77,6 +79,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_send_message_length", -1),
     ("grpc.so_reuseport", 0),  # a second daemon on the port must fail, not share it
+    ("grpc.max_concurrent_streams", 1_000),  # of one connection; further calls wait at its client
 )
 
 log = structlog.get_logger()
@@ -195,8 +198,10 @@ class Daemon:
             verdict=marks.verdict,
         )
         timing = Timing(beat_s=config.beat_s, silence_s=config.silence_s)
-        roster = Roster(scheduler, pump, clock, guests=guests, timing=timing)
-        streams = Streams(roster, pump, clock)
+        roster = Roster(
+            scheduler, pump, clock, guests=guests, timing=timing, sites_max=config.limits.sites
+        )
+        streams = Streams(roster, pump, clock, reports_per_s=config.limits.reports_per_s)
         spool = Spool(config.spool)
         logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live, past=journal.job)
         desk = Desk(scheduler, pump, clock, send=roster.send, take_log=logs.take)
@@ -233,6 +238,8 @@ class Daemon:
             ballast_bytes=config.ballast_bytes,
         )
         journal.make_room = disk.give_up_ballast
+        quotas = Quotas(config.limits, scheduler.jobs.values())
+        self._publish_notices.append(quotas.publish)
         figures = Figures(scheduler, pump, desk, roster, notices, disk)
         registrar = Registrar(doors.authority, doors.enrolments, doors.audit, cut=roster.cut)
         parts = Parts(
@@ -244,6 +251,13 @@ class Daemon:
             registrar=registrar,
             disk=disk,
             journal=journal,
+            quotas=quotas,
+            seats=Seats(
+                "watchers",
+                most=config.limits.watchers,
+                most_of_user=config.limits.watchers_per_user,
+                keys=("limits.watchers", "limits.watchers_per_user"),
+            ),
         )
         service = Service(
             parts,
@@ -387,16 +401,16 @@ class Figures:
 
     def picture(self, scheduler: Scheduler) -> dict[str, Any]:
         """Counters and gauges by name."""
-        phases = dict(scheduler.forgotten)
-        for job in scheduler.jobs.values():
-            phases[job.phase_name] = phases.get(job.phase_name, 0) + 1
+        phases = Counter(scheduler.forgotten)
+        kinds = Counter(type(job.phase) for job in scheduler.jobs.values())
+        phases.update({kind.__name__: count for kind, count in kinds.items()})
         claims: dict[str, int] = {}
         for claim in scheduler.ledger.values():
             claims[claim.phase.value] = claims.get(claim.phase.value, 0) + 1
         counters = self._pump.counters
         return {
             "epoch": scheduler.epoch,
-            "jobs": phases,
+            "jobs": dict(phases),
             "claims": claims,
             "sites": {
                 "known": len(scheduler.sites),
@@ -416,6 +430,7 @@ class Figures:
             "notices": self._notices.last,
             "watchers": self._notices.watchers,
             "sessions": len(self._roster.sessions),
+            "floods": self._roster.floods,
             "replaced_policies": troubles(scheduler.policies),
             "disk": {"free_bytes": self._disk.free_bytes, "is_low": self._disk.is_low},
             "loop_lag_s": round(self._desk.lag_s, 6),

@@ -16,7 +16,7 @@ import structlog
 from koala.core.actions import Wanted
 from koala.core.events import SiteDisconnected, SiteReported
 from koala.core.scheduler import Scheduler
-from koala.core.values import Seconds, SiteName, UserName
+from koala.core.values import Instant, Seconds, SiteName, UserName
 from koala.daemon import reports
 from koala.daemon.clock import Clock
 from koala.daemon.progress import Gathering
@@ -40,7 +40,8 @@ from koala.wire import codec
 from koala.wire.codec import ClaimNews, ProgressNews, Registration, SiteMark, SiteNews
 from koala.wire.v1 import link_pb2 as pb
 
-SESSIONS_MAX = 1_000
+SESSIONS_MAX = 2_000
+FLOOD_REST_S = 60.0
 RTT_NEWS_RATIO = 2.0  # a round trip changed by that much is told to the core without a report
 
 log = structlog.get_logger()
@@ -86,6 +87,8 @@ class Connection:
         self.report: SiteNews | None = None  # the last one of the site
         self.told_mark = Mark()
         self.reason = "the stream ended"
+        self.reports = 0  # that the pump has not settled yet
+        self.on_settled: Callable[[], None] = lambda: None
 
 
 class Roster:
@@ -99,6 +102,7 @@ class Roster:
         *,
         guests: Guests,
         timing: Timing,
+        sites_max: int = SESSIONS_MAX,
     ) -> None:
         self.sessions: dict[SiteName, Connection] = {}
         self._scheduler = scheduler
@@ -106,6 +110,9 @@ class Roster:
         self._clock = clock
         self._guests = guests
         self._timing = timing
+        self._sites_max = sites_max
+        self._resting: dict[SiteName, Instant] = {}  # sites that flooded, until then
+        self.floods = 0
         self._links: Links | None = None
         self._connections: dict[int, Connection] = {}
         self._gathering = Gathering()
@@ -136,6 +143,13 @@ class Roster:
         """End one session, and not in friendship."""
         self._carry_out(connection, connection.session.close(reason, is_rejected=True))
 
+    def flooded(self, connection: Connection, reason: str) -> None:
+        """It goes on saying more than it may: cut, and not heard again for a while."""
+        self.floods += 1
+        if connection.session.bound_to is not None:
+            self._resting[connection.session.bound_to] = self._clock.now() + FLOOD_REST_S
+        self.refuse(connection, reason)
+
     def cut(self, site: SiteName, reason: str) -> None:
         """End whatever this site has open."""
         for connection in tuple(self._connections.values()):
@@ -160,8 +174,12 @@ class Roster:
         self._connections[connection.number] = connection
         if self._closed_for is not None:
             self._carry_out(connection, session.close(self._closed_for))
-        elif len(self._connections) > SESSIONS_MAX:
-            reason = f"{SESSIONS_MAX} sessions are open already"
+        elif len(self._connections) > self._sites_max:
+            reason = f"{self._sites_max} sessions are open: allowed are no more (limits.sites)"
+            self._carry_out(connection, session.close(reason, is_rejected=True))
+        elif bound_to is not None and self._resting.get(bound_to, now) > now:
+            left_s = self._resting[bound_to] - now
+            reason = f"{bound_to} has flooded this daemon: it is heard again in {left_s:.0f} s"
             self._carry_out(connection, session.close(reason, is_rejected=True))
         return connection
 
@@ -314,11 +332,14 @@ class Roster:
             return is_known
 
         def answer(is_known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - the pump's form
+            connection.reports -= 1
+            connection.on_settled()
             if isinstance(news, ClaimNews) and not is_known:
                 # Its end is well; its life is not wanted.
                 is_gone = news.end is not None
                 self.send(site, (codec.acknowledge if is_gone else codec.stop)(news.claim))
 
+        connection.reports += 1
         self._pump.post(take_in, answer)
 
     def _measure(self, connection: Connection, rtt_s: Seconds) -> None:

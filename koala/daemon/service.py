@@ -31,7 +31,7 @@ from koala.core.explain import why
 from koala.core.forgetting import alone
 from koala.core.job import Cancelled, Job
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import files_picture, sites_picture, summary, whole_picture
+from koala.core.snapshot import files_picture, sites_picture, whole_picture
 from koala.core.values import JobId, SiteName, UserName
 from koala.daemon.access import Caller, caller_of_call
 from koala.daemon.admission import (
@@ -44,6 +44,8 @@ from koala.daemon.admission import (
 from koala.daemon.enrolling import Registrar
 from koala.daemon.gate import abort
 from koala.daemon.journal import Journal
+from koala.daemon.limits import Quotas, Seats, would_be_delayed
+from koala.daemon.listing import Listing
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
 from koala.daemon.pump import Pump
@@ -62,7 +64,7 @@ from koala.errors import (
 from koala.rsl.jobspec import JobReading, read_job
 from koala.wire import PROTOCOL
 from koala.wire.codec import local_queue
-from koala.wire.status import submitted_error
+from koala.wire.status import from_submitted, submitted_error
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
 
@@ -71,10 +73,10 @@ TEXT_BYTES_MAX = 1_000_000
 TEXT_BYTES_INLINE = 64 * 1024  # longer ones are read in a thread
 KEY_MAX = 256
 DEFINITIONS_MAX = 1_000
-WATCHERS_MAX = 1_000
 WRITE_S_MAX = 60.0  # for one notice: a watcher that takes nothing for so long is cut
 SITE_VERBS = ("drain", "resume", "lost")
 YIELD_CHARACTERS = 8 * 1024  # of texts read between two chances for others
+LOT = 25  # submissions or cancels of one call between two chances for others
 CANCELS_MAX = 10_000
 REPORT_JOBS_MAX = 50_000  # of those that have left the state, in a report
 PAST_JOBS_MAX = 10_000  # the newest of those that have left the state, in a list
@@ -122,6 +124,8 @@ class Parts:
     registrar: Registrar
     disk: Disk
     journal: Journal
+    quotas: Quotas
+    seats: Seats
 
 
 class Service(KoalaServicer):
@@ -143,6 +147,8 @@ class Service(KoalaServicer):
         self._disk = parts.disk
         self._version = version
         self._journal = parts.journal
+        self._quotas = parts.quotas
+        self._seats = parts.seats
         self._metrics = metrics
 
     @_answering
@@ -165,9 +171,25 @@ class Service(KoalaServicer):
             count = len(request.submissions)
             raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
         owner = caller_of_call().name
+        now = asyncio.get_running_loop().time()
+        self._quotas.require_rate(owner, len(request.submissions), now)
+        results: list[pb.Submitted] = []
+        for first in range(0, len(request.submissions), LOT):
+            lot = request.submissions[first : first + LOT]
+            results += await self._submit_lot(lot, owner, is_dry_run=request.dry_run)
+        errors = [from_submitted(result) for result in results]
+        if errors and all(isinstance(error, ExhaustedError) for error in errors):
+            assert errors[0] is not None
+            raise errors[0]
+        return pb.SubmitReply(results=results)
+
+    async def _submit_lot(
+        self, submissions: Sequence[pb.Submission], owner: str, *, is_dry_run: bool
+    ) -> list[pb.Submitted]:
+        """Some submissions in one turn of the pump; others' turns are between those of two lots."""
         readings: list[JobReading | KoalaError] = []
         characters = 0
-        for submission in request.submissions:
+        for submission in submissions:
             try:
                 readings.append(await _read(submission, owner))
             except KoalaError as error:
@@ -178,26 +200,26 @@ class Service(KoalaServicer):
                 await asyncio.sleep(0)
 
         while True:
-            past = await self._past_keys(request, owner)
+            past = await self._past_keys(submissions, owner)
 
             def take_in(turn: Turn, past: PastKeys = past) -> list[pb.Submitted] | None:
                 if turn.scheduler.keys_forgotten != past.forgotten:
                     return None  # one of them may have left the state meanwhile
                 return [
-                    self._submit(turn, submission, reading, owner, past, is_dry_run=request.dry_run)
-                    for submission, reading in zip(request.submissions, readings, strict=True)
+                    self._submit(turn, submission, reading, owner, past, is_dry_run=is_dry_run)
+                    for submission, reading in zip(submissions, readings, strict=True)
                 ]
 
             results = await self._pump.ask(take_in)
             if results is not None:
-                return pb.SubmitReply(results=results)
+                return results
 
-    async def _past_keys(self, request: pb.SubmitRequest, owner: str) -> PastKeys:
+    async def _past_keys(self, submissions: Sequence[pb.Submission], owner: str) -> PastKeys:
         """Which keys were used by jobs that have left the state."""
         forgotten = self._pump.keys_archived
         jobs = {}
         if forgotten:
-            for submission in request.submissions:
+            for submission in submissions:
                 key = _key(submission, owner)
                 found = await self._journal.job_of_key(key) if key else None
                 if found is not None:
@@ -233,13 +255,15 @@ class Service(KoalaServicer):
             check(reading.spec, turn.scheduler, self._roster.owners)
             if submission.no_wait and not turn.scheduler.has_room:
                 limit = turn.scheduler.parameters.queue_jobs_max
-                raise RejectedError(f"the placement queues are full: they hold {limit} jobs")
+                raise would_be_delayed(len(turn.scheduler.queues), limit)
+            self._quotas.require_room(reading.spec)
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=told)
             _require_room(self._disk)
             job = turn.new_job()
             spec = with_progress(reading.spec, turn.scheduler)
             turn.tell(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
+            self._quotas.accepted(job, spec)
             return pb.Submitted(job=job, warnings=told)
         except KoalaError as error:
             return submitted_error(error)
@@ -251,34 +275,29 @@ class Service(KoalaServicer):
             count = len(request.jobs)
             raise SpecError(f"{count} jobs in one call: allowed are {CANCELS_MAX}")
 
-        def cancel(turn: Turn) -> list[pb.Cancelled]:
-            return [_cancel(turn, JobId(job), by) for job in request.jobs]
+        results: list[pb.Cancelled] = []
+        for first in range(0, len(request.jobs), LOT):
+            lot = request.jobs[first : first + LOT]
 
-        return pb.CancelReply(results=await self._pump.ask(cancel))
+            def cancel(turn: Turn, lot: Sequence[str] = lot) -> list[pb.Cancelled]:
+                return [_cancel(turn, JobId(job), by) for job in lot]
+
+            results += await self._pump.ask(cancel)
+        return pb.CancelReply(results=results)
 
     # --- queries ----------------------------------------------------------------------------------
 
     @_answering
     async def List(self, request: pb.ListRequest, _: Context) -> pb.Document:  # noqa: N802
-        phases, caller = set(request.phases), caller_of_call()
-
-        def jobs(turn: Turn) -> list[dict[str, Any]]:
-            chosen = [
-                job
-                for job in turn.scheduler.jobs.values()
-                if caller.sees(job.spec.owner)
-                and (not phases or job.phase_name in phases)
-                and (not request.owner or job.spec.owner == request.owner)
-            ]
-            return [summary(job) for job in chosen[-request.last :]]
-
-        found = await self._pump.ask(jobs)
+        caller = caller_of_call()
+        listing = Listing.of(request, caller)
+        found, next_after = await listing.read(self._pump)
         if request.past and not 0 < request.last <= len(found):
             known = {picture["job"] for picture in found}
             past = await self._journal.jobs(-math.inf, math.inf, PAST_JOBS_MAX)
-            older = jobs(quiet_turn(alone(*past), 0.0))
+            older = listing.pictures(past)
             found = [*(picture for picture in older if picture["job"] not in known), *found]
-        return _document({"jobs": found[-request.last :]})
+        return _document({"jobs": found[-request.last :], "next": next_after})
 
     @_answering
     async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
@@ -421,12 +440,15 @@ class Service(KoalaServicer):
         try:
             if request.job:
                 await self._ask_about(request.job, lambda t: _known(t, request.job, caller))
-            if self._notices.watchers >= WATCHERS_MAX:
-                raise RejectedError(f"{WATCHERS_MAX} watchers are here already")
             after = self._notices.start(request.after)
+            with self._seats.seat(caller.name):
+                await self._watch(request, context, caller, after)
         except KoalaError as error:
             await abort(context, error)
-            return
+
+    async def _watch(
+        self, request: pb.WatchRequest, context: Context, caller: Caller, after: int
+    ) -> None:
         # The client knows by this that from here on it misses nothing.
         await context.send_initial_metadata((("koala-after", str(after)),))
         try:
@@ -454,9 +476,10 @@ class Service(KoalaServicer):
         try:
             wanted, caller = LogsWanted.of(request), caller_of_call()
             await self._ask_about(request.job, lambda turn: _known(turn, request.job, caller))
-            async with aclosing(self._logs.read(wanted)) as parts:
-                async for part in parts:
-                    await context.write(part)
+            with self._seats.seat(caller.name):
+                async with aclosing(self._logs.read(wanted)) as parts:
+                    async for part in parts:
+                        await context.write(part)
         except KoalaError as error:
             await abort(context, error)
 

@@ -42,7 +42,7 @@ from koala.wire.codec import (
 )
 from koala.wire.v1 import link_pb2 as pb
 
-INVENTORY_MAX = 1_000_000
+INVENTORY_MAX = 100_000
 RTT_WEIGHT = 0.3  # of the newest beat in the estimate
 
 Tidings: TypeAlias = (

@@ -15,9 +15,10 @@ from typing import TypeAlias
 
 import grpc
 
-from koala.core.values import SiteName
+from koala.core.values import Instant, SiteName
 from koala.daemon.access import Caller, caller_of_call
 from koala.daemon.clock import Clock, wall_s
+from koala.daemon.limits import Bucket
 from koala.daemon.pump import Pump
 from koala.daemon.roster import Connection, Roster
 from koala.wire.v1 import link_pb2 as pb
@@ -25,6 +26,10 @@ from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
 
 OUTBOX_MAX = 20_000  # messages; what is wanted at a registration counts as one
 EXPIRY_LOOK_S = 60.0  # the wall clock may be set
+REPORTS_WAITING_MAX = 100  # of one session in the pump's inbox, so that others' turns come soon
+BURST_S = 10.0  # a session may say at once what the limit allows in this time
+FLOOD_S = 10.0  # an agent that is slowed down for so long does not mean well
+SLOW_S = 0.01  # shorter waits are put together
 LAST_WORDS_S = 1.0  # for what is in the outbox when a session ends
 
 Context: TypeAlias = "grpc.aio.ServicerContext[pb.FromAgent, pb.ToAgent]"
@@ -68,6 +73,7 @@ class Stream:
         self.outbox = Outbox()
         self.over = asyncio.Event()
         self.changed = asyncio.Event()  # the session's timer may have moved
+        self.settled = asyncio.Event()  # a report was
 
     @property
     def is_over(self) -> bool:
@@ -86,8 +92,9 @@ class Stream:
 class Streams(AgentLinkServicer):
     """All streams; agents are heard from when `open` is set: the relay's address is then known."""
 
-    def __init__(self, roster: Roster, pump: Pump, clock: Clock) -> None:
+    def __init__(self, roster: Roster, pump: Pump, clock: Clock, *, reports_per_s: float) -> None:
         self.open = asyncio.Event()
+        self._reports_per_s = reports_per_s
         self._roster = roster
         self._pump = pump
         self._clock = clock
@@ -119,11 +126,36 @@ class Streams(AgentLinkServicer):
     async def _read(
         self, connection: Connection, stream: Stream, requests: AsyncIterator[pb.FromAgent]
     ) -> None:
+        """What comes, no faster than the limit: more than that stays at the agent's end. An agent
+        that goes on with it is cut."""
         await self.open.wait()
+        connection.on_settled = stream.settled.set
+        now = self._clock.now()
+        bucket = Bucket(self._reports_per_s, burst=self._reports_per_s * BURST_S, now=now)
+        slowed_at: Instant | None = None
         async for message in requests:
+            while connection.reports >= REPORTS_WAITING_MAX:
+                stream.settled.clear()
+                await stream.settled.wait()
             await self._pump.has_room()
             self._roster.heard(connection, message)
             stream.changed.set()
+            bucket.take(1)
+            now = self._clock.now()
+            wait_s = bucket.wait_s(now)
+            if wait_s == 0:
+                slowed_at = None
+            elif slowed_at is None or not connection.session.is_live:
+                slowed_at = now  # an inventory may be long
+            elif now - slowed_at > FLOOD_S:
+                self._roster.flooded(
+                    connection,
+                    f"a flood: more than {self._reports_per_s:g} reports a second for"
+                    f" {FLOOD_S + BURST_S:g} s; allowed are {self._reports_per_s:g}"
+                    " (limits.reports_per_s)",
+                )
+            if wait_s > SLOW_S:
+                await asyncio.sleep(wait_s)
         stream.end()
 
     async def _write(self, stream: Stream, context: Context) -> None:

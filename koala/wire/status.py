@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from math import ceil
 from typing import Any
 
 import grpc
@@ -38,6 +39,7 @@ USER_KEY = "koala-user"  # who calls, where plain text is spoken and nothing can
 TOKEN_KEY = "authorization"
 TOKEN_SCHEME = "Bearer "
 ERROR_KEY = "koala-error-bin"
+RETRY_KEY = "retry-after-ms"  # beside RESOURCE_EXHAUSTED: when it is worth trying again
 MESSAGE_MAX = 4_000  # characters; HTTP/2 headers have a limit of their own
 
 _CODES: tuple[tuple[type[KoalaError], grpc.StatusCode], ...] = (
@@ -83,7 +85,12 @@ def to_status(error: KoalaError) -> tuple[grpc.StatusCode, str, Metadata]:
         document["position"] = [position.line, position.column, position.source[:MESSAGE_MAX]]
     if isinstance(error, LocalManagerError):
         document["transient"] = error.transient
-    return code_of(error), _message(error), ((ERROR_KEY, json.dumps(document).encode()),)
+    trailing: Metadata = ()
+    if isinstance(error, ExhaustedError) and error.retry_after_s is not None:
+        document["retry_after_s"] = error.retry_after_s
+        trailing = ((RETRY_KEY, str(ceil(1_000 * error.retry_after_s))),)
+    trailing = ((ERROR_KEY, json.dumps(document).encode()), *trailing)
+    return code_of(error), _message(error), trailing
 
 
 def from_status(
@@ -115,6 +122,8 @@ def from_status(
 def submitted_error(error: KoalaError) -> koala_pb2.Submitted:
     """One submission's refusal, in a reply that has others that may be well."""
     reply = koala_pb2.Submitted(error=_message(error), error_kind=_WORDS.get(type(error), "spec"))
+    if isinstance(error, ExhaustedError) and error.retry_after_s is not None:
+        reply.retry_after_s = error.retry_after_s
     if isinstance(error, SpecError) and error.position is not None:
         reply.line = min(error.position.line, 2**32 - 1)
         reply.column = min(error.position.column, 2**32 - 1)
@@ -126,9 +135,10 @@ def from_submitted(reply: koala_pb2.Submitted) -> KoalaError | None:
     """The error of one submission, or None when it was accepted."""
     if not reply.error:
         return None
-    for kind in (RejectedError, ExhaustedError):
-        if reply.error_kind == _WORDS[kind]:
-            return kind(reply.error)
+    if reply.error_kind == _WORDS[ExhaustedError]:
+        return ExhaustedError(reply.error, retry_after_s=reply.retry_after_s or None)
+    if reply.error_kind == _WORDS[RejectedError]:
+        return RejectedError(reply.error)
     position = None
     if reply.line:
         position = Position(line=reply.line, column=reply.column, source=reply.source)
@@ -148,6 +158,9 @@ def _from_document(document: Mapping[str, Any]) -> KoalaError:
             return SpecError(message)
         line, column, source = found
         return SpecError(message, Position(line=int(line), column=int(column), source=str(source)))
+    if kind is ExhaustedError:
+        found = document.get("retry_after_s")
+        return ExhaustedError(message, retry_after_s=None if found is None else float(found))
     if kind is LocalManagerError:
         return LocalManagerError(message, transient=bool(document.get("transient")))
     return kind(message)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19koala/wire/v1/koala.proto\x12\rkoala.wire.v1\"\x07\n\x05\x45mpty\"\x0e\n\x0cHelloRequest\"Z\n\nHelloReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"P\n\rSubmitRequest\x12.\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x19.koala.wire.v1.Submission\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xbb\x01\n\nSubmission\x12\x0b\n\x03rsl\x18\x01 \x01(\t\x12?\n\x0b\x64\x65\x66initions\x18\x02 \x03(\x0b\x32*.koala.wire.v1.Submission.DefinitionsEntry\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0f\n\x07no_wait\x18\x04 \x01(\x08\x12\r\n\x05queue\x18\x05 \x01(\t\x1a\x32\n\x10\x44\x65\x66initionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x0bSubmitReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Submitted\"\x8d\x01\n\tSubmitted\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x10\n\x08is_known\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x12\n\nerror_kind\x18\x05 \x01(\t\x12\x0c\n\x04line\x18\x06 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x07 \x01(\r\x12\x0e\n\x06source\x18\x08 \x01(\t\"\x1d\n\rCancelRequest\x12\x0c\n\x04jobs\x18\x01 \x03(\t\"8\n\x0b\x43\x61ncelReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Cancelled\"6\n\tCancelled\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"H\n\x0bListRequest\x12\x0e\n\x06phases\x18\x01 \x03(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\r\x12\x0c\n\x04past\x18\x04 \x01(\x08\"\x19\n\nJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\")\n\x0bSiteRequest\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\"\x1b\n\x0bNameRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x0e\x41\x64\x64SiteRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\r\n\x05ttl_s\x18\x03 \x01(\x01\"P\n\x0e\x41\x64\x64UserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x11\n\texpires_s\x18\x03 \x01(\x01\x12\x0f\n\x07request\x18\x04 \x01(\t\"\x1c\n\x0c\x41uditRequest\x12\x0c\n\x04last\x18\x01 \x01(\r\"s\n\rReportRequest\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x12\n\x05since\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05until\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04site\x18\x05 \x01(\tB\x08\n\x06_sinceB\x08\n\x06_until\"8\n\x0cWatchRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0c\n\x04site\x18\x03 \x01(\t\"\\\n\x06Notice\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x01\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\x0c\n\x04site\x18\x04 \x01(\t\x12\r\n\x05phase\x18\x05 \x01(\t\x12\x0c\n\x04text\x18\x06 \x01(\t\"^\n\x0bLogsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tcomponent\x18\x02 \x01(\t\x12\x0e\n\x06stream\x18\x03 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x0f\n\x07process\x18\x05 \x01(\x05\"Z\n\x07LogPart\x12\x11\n\tcomponent\x18\x01 \x01(\r\x12\r\n\x05label\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\r\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x32\xbb\n\n\x05Koala\x12?\n\x05Hello\x12\x1b.koala.wire.v1.HelloRequest\x1a\x19.koala.wire.v1.HelloReply\x12\x42\n\x06Submit\x12\x1c.koala.wire.v1.SubmitRequest\x1a\x1a.koala.wire.v1.SubmitReply\x12\x42\n\x06\x43\x61ncel\x12\x1c.koala.wire.v1.CancelRequest\x1a\x1a.koala.wire.v1.CancelReply\x12;\n\x04List\x12\x1a.koala.wire.v1.ListRequest\x1a\x17.koala.wire.v1.Document\x12:\n\x04Show\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x39\n\x03Why\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12>\n\x08Timeline\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x36\n\x05Sites\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\nChangeSite\x12\x1a.koala.wire.v1.SiteRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListFiles\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x38\n\x07Metrics\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12?\n\x06Report\x12\x1c.koala.wire.v1.ReportRequest\x1a\x17.koala.wire.v1.Document\x12=\n\x05Watch\x12\x1b.koala.wire.v1.WatchRequest\x1a\x15.koala.wire.v1.Notice0\x01\x12<\n\x04Logs\x12\x1a.koala.wire.v1.LogsRequest\x1a\x16.koala.wire.v1.LogPart0\x01\x12\x41\n\x07\x41\x64\x64Site\x12\x1d.koala.wire.v1.AddSiteRequest\x1a\x17.koala.wire.v1.Document\x12\x41\n\nRevokeSite\x12\x1a.koala.wire.v1.NameRequest\x1a\x17.koala.wire.v1.Document\x12?\n\x0eListEnrolments\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\x07\x41\x64\x64User\x12\x1d.koala.wire.v1.AddUserRequest\x1a\x17.koala.wire.v1.Document\x12\x41\n\nRevokeUser\x12\x1a.koala.wire.v1.NameRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListUsers\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12=\n\x05\x41udit\x12\x1b.koala.wire.v1.AuditRequest\x1a\x17.koala.wire.v1.Documentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19koala/wire/v1/koala.proto\x12\rkoala.wire.v1\"\x07\n\x05\x45mpty\"\x0e\n\x0cHelloRequest\"Z\n\nHelloReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"P\n\rSubmitRequest\x12.\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x19.koala.wire.v1.Submission\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xbb\x01\n\nSubmission\x12\x0b\n\x03rsl\x18\x01 \x01(\t\x12?\n\x0b\x64\x65\x66initions\x18\x02 \x03(\x0b\x32*.koala.wire.v1.Submission.DefinitionsEntry\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0f\n\x07no_wait\x18\x04 \x01(\x08\x12\r\n\x05queue\x18\x05 \x01(\t\x1a\x32\n\x10\x44\x65\x66initionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x0bSubmitReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Submitted\"\xa4\x01\n\tSubmitted\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x10\n\x08is_known\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x12\n\nerror_kind\x18\x05 \x01(\t\x12\x0c\n\x04line\x18\x06 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x07 \x01(\r\x12\x0e\n\x06source\x18\x08 \x01(\t\x12\x15\n\rretry_after_s\x18\t \x01(\x01\"\x1d\n\rCancelRequest\x12\x0c\n\x04jobs\x18\x01 \x03(\t\"8\n\x0b\x43\x61ncelReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Cancelled\"6\n\tCancelled\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"e\n\x0bListRequest\x12\x0e\n\x06phases\x18\x01 \x03(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\r\x12\x0c\n\x04past\x18\x04 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x05 \x01(\t\x12\x0c\n\x04page\x18\x06 \x01(\r\"\x19\n\nJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\")\n\x0bSiteRequest\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\"\x1b\n\x0bNameRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x0e\x41\x64\x64SiteRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\r\n\x05ttl_s\x18\x03 \x01(\x01\"P\n\x0e\x41\x64\x64UserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x11\n\texpires_s\x18\x03 \x01(\x01\x12\x0f\n\x07request\x18\x04 \x01(\t\"\x1c\n\x0c\x41uditRequest\x12\x0c\n\x04last\x18\x01 \x01(\r\"s\n\rReportRequest\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x12\n\x05since\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05until\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04site\x18\x05 \x01(\tB\x08\n\x06_sinceB\x08\n\x06_until\"8\n\x0cWatchRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0c\n\x04site\x18\x03 \x01(\t\"\\\n\x06Notice\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x01\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\x0c\n\x04site\x18\x04 \x01(\t\x12\r\n\x05phase\x18\x05 \x01(\t\x12\x0c\n\x04text\x18\x06 \x01(\t\"^\n\x0bLogsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tcomponent\x18\x02 \x01(\t\x12\x0e\n\x06stream\x18\x03 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x0f\n\x07process\x18\x05 \x01(\x05\"Z\n\x07LogPart\x12\x11\n\tcomponent\x18\x01 \x01(\r\x12\r\n\x05label\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\r\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x32\xbb\n\n\x05Koala\x12?\n\x05Hello\x12\x1b.koala.wire.v1.HelloRequest\x1a\x19.koala.wire.v1.HelloReply\x12\x42\n\x06Submit\x12\x1c.koala.wire.v1.SubmitRequest\x1a\x1a.koala.wire.v1.SubmitReply\x12\x42\n\x06\x43\x61ncel\x12\x1c.koala.wire.v1.CancelRequest\x1a\x1a.koala.wire.v1.CancelReply\x12;\n\x04List\x12\x1a.koala.wire.v1.ListRequest\x1a\x17.koala.wire.v1.Document\x12:\n\x04Show\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x39\n\x03Why\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12>\n\x08Timeline\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x36\n\x05Sites\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\nChangeSite\x12\x1a.koala.wire.v1.SiteRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListFiles\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x38\n\x07Metrics\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12?\n\x06Report\x12\x1c.koala.wire.v1.ReportRequest\x1a\x17.koala.wire.v1.Document\x12=\n\x05Watch\x12\x1b.koala.wire.v1.WatchRequest\x1a\x15.koala.wire.v1.Notice0\x01\x12<\n\x04Logs\x12\x1a.koala.wire.v1.LogsRequest\x1a\x16.koala.wire.v1.LogPart0\x01\x12\x41\n\x07\x41\x64\x64Site\x12\x1d.koala.wire.v1.AddSiteRequest\x1a\x17.koala.wire.v1.Document\x12\x41\n\nRevokeSite\x12\x1a.koala.wire.v1.NameRequest\x1a\x17.koala.wire.v1.Document\x12?\n\x0eListEnrolments\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\x07\x41\x64\x64User\x12\x1d.koala.wire.v1.AddUserRequest\x1a\x17.koala.wire.v1.Document\x12\x41\n\nRevokeUser\x12\x1a.koala.wire.v1.NameRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListUsers\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12=\n\x05\x41udit\x12\x1b.koala.wire.v1.AuditRequest\x1a\x17.koala.wire.v1.Documentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,37 +50,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITREPLY']._serialized_start=459
   _globals['_SUBMITREPLY']._serialized_end=515
   _globals['_SUBMITTED']._serialized_start=518
-  _globals['_SUBMITTED']._serialized_end=659
-  _globals['_CANCELREQUEST']._serialized_start=661
-  _globals['_CANCELREQUEST']._serialized_end=690
-  _globals['_CANCELREPLY']._serialized_start=692
-  _globals['_CANCELREPLY']._serialized_end=748
-  _globals['_CANCELLED']._serialized_start=750
-  _globals['_CANCELLED']._serialized_end=804
-  _globals['_LISTREQUEST']._serialized_start=806
-  _globals['_LISTREQUEST']._serialized_end=878
-  _globals['_JOBREQUEST']._serialized_start=880
-  _globals['_JOBREQUEST']._serialized_end=905
-  _globals['_SITEREQUEST']._serialized_start=907
-  _globals['_SITEREQUEST']._serialized_end=948
-  _globals['_NAMEREQUEST']._serialized_start=950
-  _globals['_NAMEREQUEST']._serialized_end=977
-  _globals['_ADDSITEREQUEST']._serialized_start=979
-  _globals['_ADDSITEREQUEST']._serialized_end=1039
-  _globals['_ADDUSERREQUEST']._serialized_start=1041
-  _globals['_ADDUSERREQUEST']._serialized_end=1121
-  _globals['_AUDITREQUEST']._serialized_start=1123
-  _globals['_AUDITREQUEST']._serialized_end=1151
-  _globals['_REPORTREQUEST']._serialized_start=1153
-  _globals['_REPORTREQUEST']._serialized_end=1268
-  _globals['_WATCHREQUEST']._serialized_start=1270
-  _globals['_WATCHREQUEST']._serialized_end=1326
-  _globals['_NOTICE']._serialized_start=1328
-  _globals['_NOTICE']._serialized_end=1420
-  _globals['_LOGSREQUEST']._serialized_start=1422
-  _globals['_LOGSREQUEST']._serialized_end=1516
-  _globals['_LOGPART']._serialized_start=1518
-  _globals['_LOGPART']._serialized_end=1608
-  _globals['_KOALA']._serialized_start=1611
-  _globals['_KOALA']._serialized_end=2950
+  _globals['_SUBMITTED']._serialized_end=682
+  _globals['_CANCELREQUEST']._serialized_start=684
+  _globals['_CANCELREQUEST']._serialized_end=713
+  _globals['_CANCELREPLY']._serialized_start=715
+  _globals['_CANCELREPLY']._serialized_end=771
+  _globals['_CANCELLED']._serialized_start=773
+  _globals['_CANCELLED']._serialized_end=827
+  _globals['_LISTREQUEST']._serialized_start=829
+  _globals['_LISTREQUEST']._serialized_end=930
+  _globals['_JOBREQUEST']._serialized_start=932
+  _globals['_JOBREQUEST']._serialized_end=957
+  _globals['_SITEREQUEST']._serialized_start=959
+  _globals['_SITEREQUEST']._serialized_end=1000
+  _globals['_NAMEREQUEST']._serialized_start=1002
+  _globals['_NAMEREQUEST']._serialized_end=1029
+  _globals['_ADDSITEREQUEST']._serialized_start=1031
+  _globals['_ADDSITEREQUEST']._serialized_end=1091
+  _globals['_ADDUSERREQUEST']._serialized_start=1093
+  _globals['_ADDUSERREQUEST']._serialized_end=1173
+  _globals['_AUDITREQUEST']._serialized_start=1175
+  _globals['_AUDITREQUEST']._serialized_end=1203
+  _globals['_REPORTREQUEST']._serialized_start=1205
+  _globals['_REPORTREQUEST']._serialized_end=1320
+  _globals['_WATCHREQUEST']._serialized_start=1322
+  _globals['_WATCHREQUEST']._serialized_end=1378
+  _globals['_NOTICE']._serialized_start=1380
+  _globals['_NOTICE']._serialized_end=1472
+  _globals['_LOGSREQUEST']._serialized_start=1474
+  _globals['_LOGSREQUEST']._serialized_end=1568
+  _globals['_LOGPART']._serialized_start=1570
+  _globals['_LOGPART']._serialized_end=1660
+  _globals['_KOALA']._serialized_start=1663
+  _globals['_KOALA']._serialized_end=3002
 # @@protoc_insertion_point(module_scope)

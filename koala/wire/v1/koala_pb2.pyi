@@ -213,6 +213,7 @@ class Submitted(_message.Message):
     LINE_FIELD_NUMBER: _builtins.int
     COLUMN_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     is_known: _builtins.bool
     """the key had been used for the same text before"""
@@ -224,6 +225,8 @@ class Submitted(_message.Message):
     column: _builtins.int
     source: _builtins.str
     """the line of the RSL text"""
+    retry_after_s: _builtins.float
+    """exhausted: not worth trying again before; 0: nobody knows"""
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -237,10 +240,11 @@ class Submitted(_message.Message):
         line: _builtins.int = ...,
         column: _builtins.int = ...,
         source: _builtins.str = ...,
+        retry_after_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "error", b"error", "error_kind", b"error_kind", "is_known", b"is_known", "job", b"job", "line", b"line", "source", b"source", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "error", b"error", "error_kind", b"error_kind", "is_known", b"is_known", "job", b"job", "line", b"line", "retry_after_s", b"retry_after_s", "source", b"source", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -319,12 +323,18 @@ class ListRequest(_message.Message):
     OWNER_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     PAST_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """empty: everybody's"""
     last: _builtins.int
     """only the newest so many; 0: all"""
     past: _builtins.bool
     """also those that have left the daemon's memory: the newest 10,000 of them"""
+    after: _builtins.str
+    """a page: those submitted after this job; empty: from the first on"""
+    page: _builtins.int
+    """at most so many, at most 1,000; the answer's `next` is where the next page begins. 0: no pages"""
     @_builtins.property
     def phases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """empty: all"""
@@ -336,10 +346,12 @@ class ListRequest(_message.Message):
         owner: _builtins.str = ...,
         last: _builtins.int = ...,
         past: _builtins.bool = ...,
+        after: _builtins.str = ...,
+        page: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "owner", b"owner", "past", b"past", "phases", b"phases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "last", b"last", "owner", b"owner", "page", b"page", "past", b"past", "phases", b"phases"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
