@@ -114,8 +114,9 @@ async def test_an_action_leaves_after_the_commit_of_its_event(tmp_path: Path) ->
                 await the.pump.ask(lambda turn: None)
         durable, action = the.received.actions[0]
         assert isinstance(action, ClaimProcessors)
-        assert durable == the.journal.seq == 3
-    assert kinds(tmp_path) == ["SiteRegistered", "JobSubmitted", "Woken"]
+    story = kinds(tmp_path)  # in which a busy machine may have more than one Woken
+    scan = story.index("Woken", story.index("JobSubmitted"))
+    assert durable >= scan + 1, story
 
 
 async def test_what_came_is_handled_before_woken_of_the_same_instant(tmp_path: Path) -> None:

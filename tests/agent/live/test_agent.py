@@ -73,6 +73,13 @@ async def running(daemon: FakeDaemon, claim: str, **leases: float) -> FakeSessio
     return session
 
 
+async def both(agent: AgentProcess) -> list[int]:
+    """Starter and program. While a process becomes its program it has no environment, and is not
+    seen: so this is waited for, and may have to be again."""
+    await until(lambda: len(agent.processes()) == 2)
+    return agent.processes()
+
+
 async def test_a_claim_goes_through_its_whole_life_and_is_forgotten(tmp_path: Path) -> None:
     job = a_job()
     claim = f"{job}/1/0/1"
@@ -106,10 +113,10 @@ async def test_an_agent_that_was_killed_finds_its_running_claim_again(tmp_path: 
         session = await daemon.live(hold(claim, *FOREVER))
         granted = await session.claim(claim, GRANTED)
         told = await passed(session, claim)
-        alive = agent.processes()
+        alive = await both(agent)
         await agent.kill()
         await patiently(session.is_over.wait())
-        assert agent.processes() == alive
+        await until(lambda: agent.processes() == alive)
         await agent.start()
         session = await daemon.session()
         found = await session.inventory()
@@ -224,7 +231,7 @@ async def test_a_daemon_of_an_older_epoch_stops_nothing(tmp_path: Path) -> None:
         agent_process(tmp_path, daemon.target, job=job) as agent,
     ):
         session = await running(daemon, claim)
-        alive = agent.processes()
+        alive = await both(agent)
         daemon.epoch = 4
         session.end()
         assert await turned_away(daemon) == "the daemon has epoch 4, a later one of 5 was here"
@@ -235,7 +242,7 @@ async def test_a_daemon_of_an_older_epoch_stops_nothing(tmp_path: Path) -> None:
         session = await daemon.session()
         assert session.register.epoch_seen == 5
         assert (await session.inventory())[claim].state == PASSED
-        assert agent.processes() == alive
+        await until(lambda: agent.processes() == alive)
 
 
 async def turned_away(daemon: FakeDaemon) -> str:
@@ -460,11 +467,11 @@ async def test_an_orderly_end_says_goodbye_and_leaves_jobs_running(tmp_path: Pat
     claim = f"{job}/1/0/1"
     async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
         session = await running(daemon, claim)
-        alive = agent.processes()
+        alive = await both(agent)
         assert await agent.terminate() == 0
         await patiently(session.is_over.wait())
         assert session.goodbye == "the agent got SIGTERM"
-        assert agent.processes() == alive
+        await until(lambda: agent.processes() == alive)
         await agent.start()
         session = await daemon.session()
         assert (await session.inventory())[claim].state == PASSED
