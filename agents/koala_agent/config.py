@@ -256,6 +256,13 @@ def _check(config: Config, source: str) -> None:
             value=config.agent.daemon,
             allowed="a loopback address, as 127.0.0.1:7740, with agent.plain = true",
         )
+    if config.agent.plain and config.files.serve and not is_loopback(config.files.serve):
+        _refuse(
+            source,
+            key="files.serve",
+            value=config.files.serve,
+            allowed="a loopback address, as 127.0.0.1:0, with agent.plain = true",
+        )
     for key, endpoint in (
         ("agent.daemon", config.agent.daemon),
         ("files.serve", config.files.serve),

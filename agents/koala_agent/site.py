@@ -31,6 +31,7 @@ from koala_agent.files.carrier import Files, FilesSettings
 from koala_agent.files.incoming import Incoming
 from koala_agent.files.orders import FetchOrder, ServeOrder
 from koala_agent.files.rates import RateLimits
+from koala_agent.folder import check_state
 from koala_agent.inputs import UNCLAIMED_S, InputManager, Inputs, finished_copies
 from koala_agent.joining import Renewal, find_identity
 from koala_agent.link import Link, Wire
@@ -80,6 +81,7 @@ class Site:
         self._version = version
         self._served = served(config)
         state = Path(config.agent.state_dir)
+        check_state(state)
         self._identity = None if config.agent.plain else find_identity(state, config.agent.site)
         self._spool = state / "transfers" / "incoming"
         self._store = Store(state)

@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from koala.core.values import Instant
+from koala.daemon.audit import note
 from koala.daemon.folder import FILE, LOCK, MARK
 from koala.daemon.journal import check_format
 from koala.daemon.past import connect, open_past, replay
@@ -86,6 +87,7 @@ def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
                 folder.rename(target)
     except OSError as error:
         raise JournalError(f"{error.filename or target}: {error.strerror or error}") from error
+    note(state_dir, verb="Backup", subject=str(target))
     return backup
 
 
@@ -111,6 +113,7 @@ def restore(backup: Path, state_dir: Path) -> Backup:
             part.rename(state_dir)
     except OSError as error:
         raise JournalError(f"{error.filename or state_dir}: {error.strerror or error}") from error
+    note(state_dir, verb="Restore", subject=str(backup))
     return found
 
 

@@ -9,8 +9,6 @@ may be called on them is one table (`access`). In plain text there is one port, 
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +18,11 @@ import structlog
 
 from koala.credentials import Credentials, announce, credentials_text, read_credentials
 from koala.daemon.access import Role
-from koala.daemon.audit import Audit
+from koala.daemon.audit import Audit, account
 from koala.daemon.authority import FOLDER, Authority
 from koala.daemon.config import Config
 from koala.daemon.enrolling import Enrolling
-from koala.daemon.enrolments import USER, Enrolments, SiteRecord
+from koala.daemon.enrolments import Enrolments, SiteRecord
 from koala.daemon.gate import Gate
 from koala.daemon.limits import Turnstile
 from koala.errors import ConfigError
@@ -131,7 +129,7 @@ class Doors:
                 return path
             found = replace(known, address=address)
         else:
-            name = _account()
+            name = account()
             token = self.enrolments.add_user(name, Role.ADMINISTRATOR, by=name)
             found = Credentials(
                 address=address, user=name, token=token, authority=self.authority.certificate
@@ -161,11 +159,3 @@ def _open(key: str, address: str, add: Callable[[str], int]) -> int:
     if port == 0:
         raise ConfigError(f"{key} = {address!r}: cannot listen there")
     return port
-
-
-def _account() -> str:
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # an account without a name
-        name = ""
-    return name if USER.fullmatch(name) else f"u{os.geteuid()}"

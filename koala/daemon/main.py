@@ -33,6 +33,7 @@ import structlog
 from koala.core.actions import Action, PublishOutputs
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import digest
+from koala.daemon.audit import note
 from koala.daemon.config import Config, read_config
 from koala.daemon.desk import Desk
 from koala.daemon.doors import Doors, check_state
@@ -149,6 +150,8 @@ class Daemon:
         journal, recovered = await asyncio.to_thread(begin)
         try:
             doors = Doors(self._config)
+            if self._accept_loss:
+                note(state_dir, verb="AcceptLoss", subject=f"epoch {recovered.scheduler.epoch}")
             await self._serve(journal, recovered, doors, stop)
         except BaseExceptionGroup as group:
             raise _first(group) from group

@@ -13,6 +13,8 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import Client
+from koala.daemon.audit import FILE as AUDIT
+from koala.daemon.audit import account
 from koala.daemon.backup import MANIFEST, Backup, back_up, restore
 from koala.daemon.folder import FILE
 from koala.daemon.past import open_past, records
@@ -160,6 +162,18 @@ async def test_the_commands_say_what_they_did(
     assert "listed, not copied" in said.err
     assert main(["restore", copy, str(tmp_path / "back"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["state_dir"] == str(tmp_path / "back")
+    told = (tmp_path / "back" / AUDIT).read_text().splitlines()[-1]
+    assert json.loads(told) == {
+        "at": json.loads(told)["at"],
+        "who": account(),
+        "role": "account",
+        "from": "",
+        "verb": "Restore",
+        "object": copy,
+        "outcome": "done",
+    }
+    told = (tmp_path / "state" / AUDIT).read_text().splitlines()[-1]
+    assert (json.loads(told)["verb"], json.loads(told)["object"]) == ("Backup", copy)
     assert main(["restore", copy, state]) == 2
     assert "is not empty" in capsys.readouterr().err
 

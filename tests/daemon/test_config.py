@@ -93,3 +93,22 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_listed_sites_close_the_door_to_others(tmp_path: Path) -> None:
     config = parse_config(LEAST + "[sites.delft]\n", source="x.toml", folder=tmp_path)
     assert not config.is_open
+
+
+def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
+    def parse(text: str) -> bool:
+        return parse_config(LEAST + text, source="x.toml", folder=tmp_path).is_plain
+
+    assert not parse("")
+    assert parse('plain = true\nlisten = "127.0.0.1:0"\n[relay]\nlisten = "[::1]:0"\n')
+    for text in (
+        'listen = "0.0.0.0:7740"',
+        'listen = "[::]:7740"',
+        'listen = "koala.example.org:7740"',
+        'listen = "127.0.0.1.example.org:7740"',
+        '[relay]\nlisten = "10.0.0.1:0"',
+    ):
+        with pytest.raises(ConfigError, match=r"listen = .*: allowed are only loopback addresses"):
+            parse(f"plain = true\n{text}\n")
+    with pytest.raises(ConfigError, match="plain text knows no certificates"):
+        parse('plain = true\nagents = "127.0.0.1:0"\n')

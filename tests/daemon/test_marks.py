@@ -157,6 +157,8 @@ async def test_after_an_accepted_loss_nothing_has_a_number_twice(tmp_path: Path)
     assert job == f"j{1 + LOST_JOBS_MAX + 1}"
     assert agent.mark is not None
     assert agent.mark.epoch > 1000
+    audited = (tmp_path / "state" / "audit.jsonl").read_text()
+    assert audited.count('"verb":"AcceptLoss"') == 1
     # The next life needs no word of an operator, and goes on with the numbers.
     assert await served(tmp_path, agent, 1) == f"j{1 + LOST_JOBS_MAX + 2}"
 

@@ -18,7 +18,10 @@ from koala.credentials import (
 )
 from koala.errors import ConfigError
 from koala.wire.private import check_private, private_folder, read_private, write_private
+from koala_agent.folder import PRIVATE, check_state
 from koala_agent.joining import find_identity, identity_path
+from tests.agent.live.agent_process import a_job, agent_process
+from tests.agent.live.fake_daemon import GRANTED, fake_daemon, hold, patiently
 from tests.daemon.running import config_of, running
 from tests.identity.stage import Forge, secured
 
@@ -118,6 +121,49 @@ def test_an_agent_does_not_use_a_key_that_others_may_read(tmp_path: Path) -> Non
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="mode 0640"):
         find_identity(tmp_path, "delft")
+
+
+@pytest.mark.live
+async def test_an_agent_does_not_start_on_what_others_may_use(tmp_path: Path) -> None:
+    """What it makes is private, whatever the mask says; each of it is looked at, at each start."""
+    job, state = a_job(), tmp_path / "state"
+    before = os.umask(0)
+    try:
+        async with (
+            fake_daemon() as daemon,
+            agent_process(tmp_path, daemon.target, job=job) as agent,
+        ):
+            session = await daemon.live(hold(f"{job}/1/0/1", "-c", "exec sleep 600"))
+            await session.claim(f"{job}/1/0/1", GRANTED)
+            made = [name for name in PRIVATE if (state / name).exists()]
+            assert {"agent.db", "agent.db-wal", "claims", "lrm/jobs.sqlite3"} <= {*made}
+            for name in made:
+                check_private(state / name)
+            await agent.kill()
+            refused = []
+            for name, mode in ((".", 0o020), *((name, 0o040) for name in made)):
+                path = state / name
+                path.chmod(path.stat().st_mode | mode)
+                await agent.start()
+                assert agent.process is not None
+                assert await patiently(agent.process.wait()) == 2
+                path.chmod(path.stat().st_mode & ~mode)
+                refused.append(f"koala-agent: {path} has mode ")
+            assert all(text in str(agent) for text in refused), str(agent)
+            await agent.start()
+            assert f"{job}/1/0/1" in await (await daemon.session()).inventory()
+    finally:
+        os.umask(before)
+
+
+def test_a_state_directory_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_state(tmp_path)
+    check_state(tmp_path / "not there yet")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(ConfigError, match=f"owned by user id {os.getuid()}: allowed is"):
+        check_state(tmp_path)
 
 
 # --- credentials ----------------------------------------------------------------------------------

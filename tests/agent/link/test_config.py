@@ -134,3 +134,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"binary\.toml"):
         read_config(binary)
+
+
+def test_plain_text_stays_on_this_machine() -> None:
+    plain = MINIMAL.replace("[site]", "plain = true\n[site]")
+    assert parse(plain + '[files]\nserve = "127.0.0.1:0"').agent.plain
+    for serve in ("0.0.0.0:7743", "[::]:0", "10.0.0.1:7743"):
+        assert "allowed is a loopback address" in refusal(plain + f'[files]\nserve = "{serve}"')
+    far = plain.replace("localhost:7400", "10.0.0.1:7740")
+    assert "agent.daemon = '10.0.0.1:7740'" in refusal(far)
