@@ -84,6 +84,10 @@ swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000
 mutants: $(STAMP)  ## Which deliberate bugs the swarm finds, and by which seed (ARGS="--seeds 2000 NAME")
 	@$(BIN)/python -m tests.sim.mutants $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(STAMP)  ## Hostile texts, messages and files (ARGS="--cases 1000000 --only rsl")
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
 .PHONY: corruption
 corruption: $(STAMP)  ## Flip bits and cut files of a journal (FLIPS=2000 CUTS=500)
 	@$(BIN)/python -m tests.daemon.corruption --flips $(FLIPS) --cuts $(CUTS) $(ARGS)

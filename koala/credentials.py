@@ -92,7 +92,7 @@ def read_credentials(path: Path) -> Credentials:
         tree = tomllib.loads(read_private(path).decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path}: these are no credentials, as `koala user add` prints"
         ) from error

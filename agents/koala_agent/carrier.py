@@ -88,7 +88,9 @@ if TYPE_CHECKING:
 
 BATCH_MAX = 1_000
 CALLS_MAX = 32
-"""Calls into the local manager and of `collect` at one time."""
+"""Calls into the local manager at one time."""
+COLLECTS_MAX = 32
+"""Of `collect`: files of a program may take long, and must not keep others from being ended."""
 RECONCILE_AGAIN_S = 2.0
 SWEEP_S = 60.0
 MARK_S = 10.0
@@ -164,12 +166,17 @@ class Claims:
         self._mirror = Mirror(
             claim=self._book.stored.get, folder=place.folder, input_path=ports.input_path
         )
-        self._starters = Starters(tell=self._tell, secret=self._table.secret, ask=self._ask_mirror)
+        self._starters = Starters(
+            tell=self._tell,
+            secret=self._table.secret,
+            ask=None if place.shared else self._ask_mirror,
+        )
         self._inbox: deque[Event] = deque()
         self._arrived = asyncio.Event()
         self._listening = asyncio.Event()
         self._reconciled = asyncio.Event()
         self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._collects = asyncio.Semaphore(COLLECTS_MAX)
         self._turns: dict[ClaimId, asyncio.Lock] = {}
         self._command: tuple[str, ...] = ()
 
@@ -400,7 +407,7 @@ class Claims:
         )
 
     async def _collect(self, claim: Claim) -> None:
-        async with self._calls:
+        async with self._collects:
             try:
                 reason = await self._ports.collect(claim, self.folder(claim.id))
             except OSError as error:

@@ -22,6 +22,7 @@ they are set anew when a table is restored, because the machine may have started
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -116,6 +117,10 @@ CLOCK_RATE_ERROR = 0.001
 PAUSE_MAX_S = 5.0
 """What a lease's end allows for: clocks that run apart, and a machine that stood still."""
 
+VALUES_MAX = 1_000
+QUESTIONS_MAX = 1_024
+"""Of one claim: values that it has put, and puts and gets that are not answered yet."""
+
 USERS_SHOWN = 5
 """As many users are named in a refusal."""
 
@@ -148,6 +153,7 @@ class ClaimTable:
         self._out: list[Output] = []
         self._now = now
         self._questions: dict[int, _Question] = {}
+        self._asking: Counter[ClaimId] = Counter()
         self._asked = 0
         self._connected: dict[ClaimId, str] = {}
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon says them again
@@ -344,6 +350,9 @@ class ClaimTable:
         del self.claims[claim.id]
         self._connected.pop(claim.id, None)
         self._paces.pop(claim.id, None)
+        if self._asking.pop(claim.id, 0):
+            kept = {n: q for n, q in self._questions.items() if q.message.claim != claim.id}
+            self._questions = kept
         self._forgotten[claim.id] = None
         while len(self._forgotten) > FORGOTTEN_MAX:
             del self._forgotten[next(iter(self._forgotten))]
@@ -505,6 +514,9 @@ class ClaimTable:
                     can_pace=event.can_pace,
                 )
                 self._say(TellDaemon(message=progress))
+            case StarterPut() | StarterGet() if reason := self._too_much(claim, event):
+                refusal = KvAnswer(claim=claim.id, request=event.request, ok=False, error=reason)
+                self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=refusal))
             case StarterPut(name=name, value=value, request=request, nonce=nonce):
                 if name not in claim.values:
                     values = {**claim.values, name: value}
@@ -517,15 +529,28 @@ class ClaimTable:
                 get = KvGet(claim=claim.id, request=self._asked, name=name, wait_s=wait_s)
                 self._ask(get, nonce=nonce, request=request)
 
+    def _too_much(self, claim: Claim, event: StarterPut | StarterGet) -> str:
+        """Why the claim may not ask this; empty when it may. What nobody bounds would be kept, and
+        stored, for as long as the daemon is away."""
+        if self._asking.get(claim.id, 0) >= QUESTIONS_MAX:
+            return f"{QUESTIONS_MAX} puts and gets of this claim wait for an answer already"
+        is_new = isinstance(event, StarterPut) and event.name not in claim.values
+        if is_new and len(claim.values) >= VALUES_MAX:
+            return f"this claim has put {VALUES_MAX} values: no more are allowed"
+        return ""
+
     def _ask(self, message: KvPut | KvGet, *, nonce: str, request: int) -> None:
         question = _Question(nonce=nonce, request=request, message=message)
         self._questions[message.request] = question
+        self._asking[message.claim] += 1
         self._say(TellDaemon(message=message))
 
     def _answer(self, answer: KvAnswer) -> None:
-        question = self._questions.pop(answer.request, None)
+        question = self._questions.get(answer.request)
         if question is None or question.message.claim != answer.claim:
             return
+        del self._questions[answer.request]
+        self._asking[answer.claim] -= 1
         claim = self.claims.get(answer.claim)
         asked = question.message
         if claim is not None and isinstance(asked, KvPut) and not answer.ok:

@@ -90,8 +90,8 @@ def _welcome(welcome: link_pb2.Welcome) -> session.Welcome:
     return session.Welcome(
         epoch=welcome.epoch,
         protocol=welcome.protocol,
-        hold_lease_s=_duration("hold_lease_s", welcome.hold_lease_s),
-        run_lease_s=_duration("run_lease_s", welcome.run_lease_s),
+        hold_lease_s=_duration("hold_lease_s", welcome.hold_lease_s, is_infinite_allowed=True),
+        run_lease_s=_duration("run_lease_s", welcome.run_lease_s, is_infinite_allowed=True),
         kill_s=_duration("kill_s", welcome.kill_s, is_zero_allowed=True),
         now=_finite("now", welcome.now),
         relay=welcome.relay,
@@ -120,7 +120,7 @@ def _claim_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
 
 def _hold(hold: link_pb2.Hold) -> values.Hold:
     if hold.processors < 1:
-        raise SpecError(f"a Hold of {hold.claim} for {hold.processors} processors; at least 1")
+        raise SpecError(f"a Hold of {hold.claim[:200]!r} for 0 processors: allowed is 1 or more")
     return values.Hold(
         claim=_claim(hold.claim),
         processors=hold.processors,
@@ -312,8 +312,13 @@ def _finite(name: str, value: float) -> float:
     return value
 
 
-def _duration(name: str, value: float, *, is_zero_allowed: bool = False) -> float:
-    if math.isnan(value) or value < 0 or (value == 0 and not is_zero_allowed):
+def _duration(
+    name: str, value: float, *, is_zero_allowed: bool = False, is_infinite_allowed: bool = False
+) -> float:
+    is_some = 0 < value < math.inf
+    if not (
+        is_some or (value == 0 and is_zero_allowed) or (value == math.inf and is_infinite_allowed)
+    ):
         raise SpecError(f"{name} = {value}: allowed is a duration above 0 s")
     return value
 

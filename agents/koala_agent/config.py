@@ -220,7 +220,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     """The configuration in a text; relative paths are relative to `folder`. Raises ConfigError."""
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
         message = f"{source}: not TOML: {error}"
         raise ConfigError(message) from error
     try:

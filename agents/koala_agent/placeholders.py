@@ -28,10 +28,9 @@ from koala_agent.claim_states import Claim
 from koala_agent.logs import LogSource
 from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
 from koala_agent.programs import NotAllowedError, permitted
+from koala_agent.starter_codec import record_of
 from koala_agent.values import (
     ClaimId,
-    End,
-    EndKind,
     Leases,
     Program,
     StarterRecord,
@@ -264,56 +263,6 @@ def read_record(claim: ClaimId, place: Place) -> StarterRecord | None:
     """What the claim's starter wrote down; None when it wrote nothing that can be read."""
     state = place.folder(claim) / STATE_FOLDER
     return record_of(_read(state / "passed.json"), _read(state / "end.json"))
-
-
-def record_of(
-    passed: dict[str, object] | None, ended: dict[str, object] | None
-) -> StarterRecord | None:
-    """The same of what its two files say; None for one that cannot be read."""
-    if passed is not None and ended is not None and passed.get("nonce") != ended.get("nonce"):
-        ended = None  # of a starter that the batch system started once more, and that never passed
-    try:
-        passed_at = None if passed is None else _amount(passed, "passed_at")
-        end = None if ended is None else end_of(ended["end"])
-        nonce = _utf8(str((passed or ended or {})["nonce"]))
-    except (KeyError, ValueError):
-        return None
-    return StarterRecord(nonce=nonce, passed_at=passed_at, end=end)
-
-
-def end_of(told: object) -> End:
-    """An end in a starter's own words. Raises ValueError that names what is wrong."""
-    if not isinstance(told, dict):
-        raise ValueError(f"{told!r} is no end")  # noqa: TRY004 - whatever comes, one kind
-    statuses = told.get("statuses", [])
-    if not isinstance(statuses, list) or not all(_is_status(status) for status in statuses):
-        raise ValueError(f"statuses = {str(statuses)[:200]}: allowed are exit statuses and signals")
-    is_told = told.get("ended_at") is not None
-    return End(
-        kind=EndKind(str(told.get("kind"))),
-        reason=_utf8(str(told.get("reason", ""))[:2000]),
-        statuses=tuple(statuses),
-        ended_at=_amount(told, "ended_at") if is_told else None,
-        cpu_s=_amount(told, "cpu_s"),
-        memory_bytes=int(_amount(told, "memory_bytes")),
-    )
-
-
-def _is_status(value: object) -> bool:
-    return type(value) is int and -256 < value < 256
-
-
-def _amount(told: dict[str, object], key: str) -> float:
-    """A number that the wire and the daemon take, whatever a program wrote into the record."""
-    value = told.get(key, 0.0)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
-        raise ValueError(f"{key} = {str(value)[:40]}: allowed is a number, not below 0")
-    return float(value)
-
-
-def _utf8(text: str) -> str:
-    """Without halves of surrogate pairs, which JSON can say and nothing else can hold."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _read(path: Path) -> dict[str, object] | None:

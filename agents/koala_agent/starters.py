@@ -14,44 +14,30 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
 import structlog
 
-from koala_agent import values
-from koala_agent.claim_events import (
-    Adopted,
-    CheckedIn,
-    Dismissed,
-    EndNoted,
-    Event,
-    StarterArmed,
-    StarterEnded,
-    StarterGet,
-    StarterLost,
-    StarterPassed,
-    StarterPinged,
-    StarterProgressed,
-    StarterPut,
-    StarterTried,
-    ToStarter,
-)
-from koala_agent.placeholders import end_of
+from koala_agent import clock
+from koala_agent.claim_events import Dismissed, Event, StarterLost, ToStarter
+from koala_agent.files.rates import TokenBucket
 from koala_agent.starter.proof import AGENT, STARTER, challenge, is_proof, proof
-from koala_agent.values import ArmNumber, ClaimId
+from koala_agent.starter_codec import NONCE_BYTES_MAX, Message, checked_in, decode, encode, text
+from koala_agent.values import ClaimId
 
 LINE_MAX_BYTES = 256 * 1024
 UNSENT_MAX_BYTES = 8 * 1024 * 1024
-HOSTS_MAX = 4096
 CONNECTIONS_MAX = 20_000
+STRANGERS_MAX = 128
+"""Connections that have not proved themselves yet; the oldest goes when one more comes."""
 HELLO_LIMIT_S = 10.0
+LINES_PER_S, LINES_BURST = 200, 2_000
+"""Of one starter: what a program says in its place must not crowd out the site's other claims."""
 
 log = structlog.get_logger()
-
-Message = dict[str, object]
 
 
 class Timer(Protocol):
@@ -79,14 +65,17 @@ class Starters:
         tell: Callable[[Event], None],
         secret: Callable[[ClaimId], str | None],
         later: Callable[[float, Callable[[], None]], Timer] = call_later,
+        now: Callable[[], float] = clock.now,
         ask: Ask | None = None,
     ) -> None:
         self.later = later
+        self.now = now
         self._tell = tell
         self._secret = secret
         self._ask = ask
         self._connections: dict[tuple[str, str], Connection] = {}
         self._open: dict[int, Connection] = {}
+        self._strangers: dict[int, Connection] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: str, port: int, *, is_fixed: bool = False) -> int:
@@ -125,11 +114,20 @@ class Starters:
     def opened(self, connection: Connection) -> bool:
         """Whether one more connection is allowed."""
         self._open[id(connection)] = connection
+        self._strangers[id(connection)] = connection
+        if len(self._strangers) > STRANGERS_MAX:
+            oldest = next(iter(self._strangers.values()))
+            self.proved(oldest)
+            oldest.abort()
         return len(self._open) <= CONNECTIONS_MAX
+
+    def proved(self, connection: Connection) -> None:
+        """It is no stranger's (any more)."""
+        self._strangers.pop(id(connection), None)
 
     def hello(self, connection: Connection, message: Message) -> tuple[ClaimId, str] | None:
         """Who a connection is; None when the secret is not the claim's. Raises ValueError."""
-        event = replace(_checked_in(message), address=connection.address())
+        event = replace(checked_in(message), address=connection.address())
         known = self._secret(event.claim)
         if known is not None and not connection.is_proved(message, known):
             log.warning("starter.refused", claim=event.claim, reason="wrong secret")
@@ -145,8 +143,8 @@ class Starters:
 
     def answer(self, message: Message, challenge: str) -> Message:
         """To a starter that wants to know whom it speaks with. Raises ValueError."""
-        claim = ClaimId(_text(message, "claim", most=256))
-        theirs = _text(message, "challenge", most=64)
+        claim = ClaimId(text(message, "claim", most=256))
+        theirs = text(message, "challenge", most=64)
         answer: Message = {"kind": "challenge", "challenge": challenge}
         known = self._secret(claim)
         if known is not None:
@@ -155,12 +153,12 @@ class Starters:
 
     def courier(self, connection: Connection, message: Message) -> tuple[ClaimId, str] | None:
         """Whose files are brought; None when the secret is not the claim's. Raises ValueError."""
-        claim = ClaimId(_text(message, "claim", most=256))
+        claim = ClaimId(text(message, "claim", most=256))
         known = self._secret(claim)
         if known is None or not connection.is_proved(message, known):
             log.warning("courier.refused", claim=claim)
             return None
-        return claim, _text(message, "nonce", most=64)
+        return claim, text(message, "nonce", most=NONCE_BYTES_MAX)
 
     def ask(
         self, bringer: tuple[ClaimId, str], question: Message, answer: Callable[[Message], None]
@@ -178,6 +176,7 @@ class Starters:
     def lost(self, connection: Connection, identity: tuple[ClaimId, str] | None) -> None:
         """A connection is gone."""
         self._open.pop(id(connection), None)
+        self.proved(connection)
         if identity is not None and self._connections.get(identity) is connection:
             del self._connections[identity]
             claim, nonce = identity
@@ -185,7 +184,11 @@ class Starters:
 
 
 class Connection(asyncio.Protocol):
-    """One connection of a starter, or of whoever found the port."""
+    """One connection of a starter, or of whoever found the port.
+
+    A starter's lines are taken as they come, but not more of them than one may say; a courier's
+    when the one before is answered. What has to wait is bounded: then nothing more is read.
+    """
 
     def __init__(self, starters: Starters) -> None:
         self._starters = starters
@@ -193,6 +196,12 @@ class Connection(asyncio.Protocol):
         self._bringer: tuple[ClaimId, str] | None = None
         self._challenge = ""
         self._unread = b""
+        self._lines: deque[bytes] = deque()
+        self._is_asking = False  # a courier's question is being answered
+        self._is_resting = False  # it has said too much
+        self._is_taking = False
+        self._is_paused = False
+        self._allowed = TokenBucket(LINES_PER_S, burst_bytes=LINES_BURST, now=starters.now())
         self._transport: asyncio.Transport | None = None
         self._limit: Timer | None = None
 
@@ -207,20 +216,53 @@ class Connection(asyncio.Protocol):
         if self._limit is not None:
             self._limit.cancel()
         self._transport = None
+        self._lines.clear()
         self._starters.lost(self, self._identity)
 
     def data_received(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
-        if len(self._unread) > LINE_MAX_BYTES:
+        self._lines.extend(lines)
+        if max(map(len, (*lines, self._unread))) > LINE_MAX_BYTES:
             self._refuse("a line too long")
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Takes the lines that wait, unless something is to be waited for."""
+        if self._is_taking:
             return
-        for line in lines:
-            if self._transport is None or self._transport.is_closing():
-                return
+        self._is_taking = True
+        while self._lines and self._is_open and not (self._is_asking or self._is_resting):
             try:
-                self._take(line)
+                self._take(self._lines.popleft())
             except (ValueError, RecursionError) as error:
                 self._refuse(str(error))
+            self._rest()
+        self._is_taking = False
+        self._set_paused(self._is_asking or self._is_resting)
+
+    def _set_paused(self, is_paused: bool) -> None:  # noqa: FBT001 - it is what it sets
+        if self._transport is None or not self._is_open or is_paused == self._is_paused:
+            return
+        self._is_paused = is_paused
+        if is_paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _rest(self) -> None:
+        """After more than a starter may say."""
+        wait_s = self._allowed.take(1, self._starters.now()) if self._bringer is None else 0.0
+        if wait_s > 0 and self._is_open:
+            self._is_resting = True
+            self._starters.later(wait_s, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._is_resting = False
+        self._go_on()
+
+    @property
+    def _is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
 
     def send(self, message: Message) -> None:
         """Queues a message; a starter that does not read is cut off and may come back."""
@@ -232,9 +274,9 @@ class Connection(asyncio.Protocol):
     def is_proved(self, message: Message, secret: str) -> bool:
         """Whether the other end knows the secret. Starters of an earlier version say it."""
         if "secret" in message:
-            shown = _text(message, "secret", most=256)
+            shown = text(message, "secret", most=256)
             return hmac.compare_digest(secret.encode(), shown.encode())
-        said = (_text(message, "claim", most=256), _text(message, "nonce", most=64))
+        said = (text(message, "claim", most=256), text(message, "nonce", most=NONCE_BYTES_MAX))
         asked = self._challenge
         return bool(asked) and is_proof(message.get("proof"), secret, STARTER, *said, asked)
 
@@ -263,7 +305,8 @@ class Connection(asyncio.Protocol):
             self._starters.heard(*self._identity, message)
             return
         if self._bringer is not None:
-            self._starters.ask(self._bringer, message, self.send)
+            self._is_asking = True
+            self._starters.ask(self._bringer, message, self._answer)
             return
         if message.get("kind") == "prove" and not self._challenge:
             self._challenge = challenge()
@@ -275,178 +318,28 @@ class Connection(asyncio.Protocol):
         self._identity = self._starters.hello(self, message)
         if self._identity is None:
             self.abort()
-        elif self._limit is not None:
+        else:
+            self._believe()
+
+    def _believe(self) -> None:
+        """It has proved itself."""
+        self._starters.proved(self)
+        if self._limit is not None:
             self._limit.cancel()
+
+    def _answer(self, message: Message) -> None:
+        self._is_asking = False
+        self.send(message)
+        self._go_on()
 
     def _take_courier(self, message: Message) -> None:
         self._bringer = self._starters.courier(self, message)
         if self._bringer is None:
             self.abort()
             return
-        if self._limit is not None:
-            self._limit.cancel()
+        self._believe()
         self.send({"ok": True})
 
     def _refuse(self, reason: str) -> None:
         log.warning("starter.cut", reason=reason[:200], identity=self._identity)
         self.abort()
-
-
-# Messages ----------------------------------------------------------------------------------------
-
-
-def encode(message: ToStarter) -> Message:  # noqa: C901 - a line a kind
-    """A message to a starter, as it goes over the line."""
-    match message:
-        case Adopted(leases=leases):
-            return {
-                "kind": "adopted",
-                "hold_lease_s": leases.hold_lease_s,
-                "run_lease_s": leases.run_lease_s,
-                "kill_s": leases.kill_s,
-            }
-        case Dismissed(reason=reason):
-            return {"kind": "dismissed", "reason": reason}
-        case EndNoted():
-            return {"kind": "noted"}
-        case values.TryPaths(label=label, address=address, listens=listens, limit_s=limit_s):
-            targets = [[t.label, t.address, t.port, t.claim] for t in message.targets]
-            return {
-                "kind": "paths",
-                "label": label,
-                "address": address,
-                "listens": listens,
-                "targets": targets,
-                "limit_s": limit_s,
-            }
-        case values.Arm(claim=claim, number=number, peers=peers):
-            return {
-                "kind": "arm",
-                "number": [number.epoch, number.counter],
-                "release_at": message.release_at,
-                "late_s": message.late_s,
-                "bundle": values.bundle(claim, peers),
-            }
-        case values.Release(number=number, release_at=release_at):
-            number_said = [number.epoch, number.counter]
-            return {"kind": "release", "number": number_said, "release_at": release_at}
-        case values.Pace(share=share):
-            return {"kind": "pace", "share": share}
-        case values.Stop():
-            return {"kind": "stop"}
-        case values.Pong(sent_at=sent_at, now=now):
-            return {"kind": "pong", "sent_at": sent_at, "now": now}
-        case values.KvAnswer(request=request, ok=ok, value=value, error=error):
-            return {"kind": "answer", "request": request, "ok": ok, "value": value, "error": error}
-
-
-def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
-    """A message of a starter. Raises ValueError that names what is wrong and what is allowed."""
-    kind = message.get("kind")
-    match kind:
-        case "ping":
-            sent_at = _number(message, "sent_at")
-            return StarterPinged(claim=claim, nonce=nonce, sent_at=sent_at)
-        case "armed":
-            number = _arm_number(message.get("number"))
-            return StarterArmed(claim=claim, nonce=nonce, number=number)
-        case "tried":
-            problem = _text(message, "problem", most=2000)
-            return StarterTried(claim=claim, nonce=nonce, problem=problem)
-        case "progress":
-            return StarterProgressed(
-                claim=claim,
-                nonce=nonce,
-                cycle=_whole(message, "cycle"),
-                work=_number(message, "work"),
-                is_told=message.get("is_told") is True,
-                can_pace=message.get("can_pace") is True,
-            )
-        case "passed":
-            passed_at = _number(message, "passed_at")
-            return StarterPassed(claim=claim, nonce=nonce, passed_at=passed_at)
-        case "ended":
-            return StarterEnded(claim=claim, nonce=nonce, end=end_of(message.get("end")))
-        case "put":
-            return StarterPut(
-                claim=claim,
-                nonce=nonce,
-                request=_whole(message, "request"),
-                name=_text(message, "name", most=256),
-                value=_text(message, "value", most=4096),
-            )
-        case "get":
-            return StarterGet(
-                claim=claim,
-                nonce=nonce,
-                request=_whole(message, "request"),
-                name=_text(message, "name", most=256),
-                wait_s=_number(message, "wait_s"),
-            )
-        case _:
-            raise ValueError(f"a message of kind {str(kind)[:40]!r}")
-
-
-def _checked_in(message: Message) -> CheckedIn:
-    if message.get("kind") != "hello":
-        raise ValueError(f"{str(message.get('kind'))[:40]!r} instead of a hello")
-    claim = _text(message, "claim", most=256)
-    if not values.is_claim_id(claim):
-        raise ValueError(f"{claim!r} is no claim")
-    nonce = _text(message, "nonce", most=64)
-    if not nonce:
-        raise ValueError("an empty nonce")
-    armed, passed_at, end = (message.get(name) for name in ("armed", "passed_at", "end"))
-    return CheckedIn(
-        claim=ClaimId(claim),
-        nonce=nonce,
-        hosts=_hosts(message.get("hosts", [])),
-        armed=None if armed is None else _arm_number(armed),
-        passed_at=None if passed_at is None else _number(message, "passed_at"),
-        end=None if end is None else end_of(end),
-    )
-
-
-def _arm_number(value: object) -> ArmNumber:
-    match value:
-        case [int() as epoch, int() as counter]:
-            return ArmNumber(epoch=epoch, counter=counter)
-        case _:
-            raise ValueError(f"number = {value!r}: allowed is [epoch, counter]")
-
-
-def _hosts(value: object) -> values.Hosts:
-    """The machines of an allocation: pairs of name and processors."""
-    if not isinstance(value, list) or len(value) > HOSTS_MAX:
-        raise ValueError(f"hosts = {str(value)[:80]!r}: allowed are up to {HOSTS_MAX} pairs")
-    hosts = []
-    for pair in value:
-        match pair:
-            case [str() as name, int() as count] if 0 < count < 2**31 and 0 < len(name) <= 253:
-                hosts.append((name, count))
-            case _:
-                raise ValueError(f"{str(pair)[:80]!r} among hosts: allowed is [name, processors]")
-    return tuple(hosts)
-
-
-def _number(message: Message, key: str) -> float:
-    value = message.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{key} = {value!r}: allowed is a finite number")
-    return float(value)
-
-
-def _whole(message: Message, key: str) -> int:
-    value = message.get(key)
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{key} = {value!r}: allowed is a whole number")
-    return value
-
-
-def _text(message: Message, key: str, *, most: int) -> str:
-    """Raises ValueError, also for half a pair of surrogates, which neither the store nor the wire
-    can hold."""
-    value = message.get(key)
-    if not isinstance(value, str) or len(value.encode()) > most:
-        raise ValueError(f"{key} = {str(value)[:40]!r}: allowed is a text of up to {most} bytes")
-    return value

@@ -103,7 +103,7 @@ def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
     """A grid's text; a relative `state_dir` is relative to `folder`. Raises ConfigError."""
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
         raise ConfigError(f"{source}: not TOML: {error}") from error
     sites = _table(tree.pop("sites", {}), source, "sites")
     if not sites:

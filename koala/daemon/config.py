@@ -205,7 +205,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     """The configuration in a text. Raises ConfigError."""
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
         raise ConfigError(f"{source}: not TOML: {error}") from error
     try:
         file = msgspec.convert(tree, File)

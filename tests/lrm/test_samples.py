@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import BatchJob, Figures, JobState
 from koala_agent.lrm.gridengine import GridEngine
 from koala_agent.lrm.port import EndCause
@@ -72,6 +73,26 @@ def test_figures_of_slurm() -> None:
     names = ("sinfo", "pending", "partition", "config")
     answers = tuple(said(SLURM / f"{name}.txt") for name in names)
     assert Slurm().read_figures(answers) == Figures(processors=8, idle=4, queued_jobs=0)
+
+
+@pytest.mark.parametrize("number", ["2٣9", "²", "9" * 20, ""])
+def test_a_number_that_only_looks_like_one_is_no_job_s(number: str) -> None:
+    """It would be passed on as the claim's batch job, and to `scancel`."""
+    listing = (SLURM / "squeue.txt").read_text(encoding="utf-8").splitlines()[0]
+    with pytest.raises(LocalManagerError, match="no row of a listing"):
+        Slurm().read_jobs(said(number.ljust(24) + listing[24:]))
+    row = f"<JB_job_number>{number}</JB_job_number><JB_name>n</JB_name><state>r</state>"
+    with pytest.raises(LocalManagerError, match="lacks its number"):
+        GridEngine(parallel_environment="mpi").read_jobs(said(f"<a><job_list>{row}</job_list></a>"))
+    with pytest.raises(LocalManagerError):
+        Slurm().read_submitted(said(number))
+    with pytest.raises(LocalManagerError):
+        GridEngine(parallel_environment="mpi").read_submitted(said(number))
+
+
+def test_a_complaint_is_a_line_without_control_characters() -> None:
+    answer = Answer(status=1, out="", err="a\x1b[31mb\tc\n")
+    assert answer.complaint() == "a [31mb c"
 
 
 def nodes(*rows: tuple[str, ...]) -> str:

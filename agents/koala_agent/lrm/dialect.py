@@ -18,6 +18,10 @@ from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE
 from koala_agent.lrm.shell import Answer, Command
 
 PREFIX = "koala"
+DIGITS_MAX = 15
+"""Of a number that a batch system gives: all that a float holds exactly."""
+PROCESSORS_MAX = 10_000_000
+"""That a site may say it has; the daemon takes no more."""
 
 
 class JobState(StrEnum):
@@ -107,6 +111,12 @@ class Dialect(Protocol):
         """The processors now."""
 
 
+def is_count(text: str) -> bool:
+    """Whether it is a number as batch systems write them. `isdigit` knows digits that are none, and
+    whole numbers of any length."""
+    return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
+
+
 def job_name(claim: str, *, scope: str) -> str:
     """The batch job's name. No batch system minds its characters, whatever its other habits."""
     return f"{PREFIX}-{scope}-{claim.replace('/', '.')}"
@@ -116,7 +126,7 @@ def claim_of(name: str, *, scope: str) -> str | None:
     """The claim that a batch job is for, if its name says that it is one of ours."""
     start = f"{PREFIX}-{scope}-"
     job, *rest = name.removeprefix(start).rsplit(".", 3)
-    if not name.startswith(start) or len(rest) != 3 or not all(word.isdigit() for word in rest):
+    if not name.startswith(start) or len(rest) != 3 or not all(map(is_count, rest)):
         return None
     return "/".join((job, *rest))
 

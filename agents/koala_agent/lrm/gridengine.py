@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.dialect import BatchJob, Figures, JobState
+from koala_agent.lrm.dialect import BatchJob, Figures, JobState, is_count
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.shell import Answer, Command
 
@@ -103,7 +103,7 @@ class GridEngine:
 
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect; warnings may come before the number."""
-        numbers = re.findall(r"^(\d+)\s*$", answer.out, re.MULTILINE)
+        numbers = re.findall(r"^([0-9]{1,15})\s*$", answer.out, re.MULTILINE)
         if answer.status == 0 and numbers:
             return str(numbers[-1])
         complaint = answer.complaint()
@@ -185,7 +185,7 @@ def _tree(answer: Answer, command: str) -> ET.Element:
 def _row(row: ET.Element) -> BatchJob:
     number, name = row.findtext("JB_job_number"), row.findtext("JB_name")
     letters = row.findtext("state")
-    if number is None or name is None or letters is None or not number.isdigit():
+    if number is None or name is None or letters is None or not is_count(number):
         raise LocalManagerError("qstat: a row of a listing lacks its number, name or state")
     return BatchJob(
         number=number,
@@ -207,14 +207,14 @@ def _state(letters: str) -> JobState:
 
 def _count(queue: ET.Element, name: str) -> int:
     text = queue.findtext(name) or "0"
-    if not text.isdigit():
+    if not is_count(text):
         raise LocalManagerError(f"qstat: {name} = {text!r} is no count of processors")
     return int(text)
 
 
 def _ended(number: str, name: str, fields: dict[str, str]) -> BatchJob:
-    failed = re.match(r"\d+", fields.get("failed", ""))
-    status = re.match(r"\d+", fields.get("exit_status", ""))
+    failed = re.match(r"[0-9]{1,9}", fields.get("failed", ""))
+    status = re.match(r"[0-9]{1,9}", fields.get("exit_status", ""))
     if failed is None or status is None:
         raise LocalManagerError(f"qacct: the record of job {number} has no end")
     code, why = int(status[0]), fields["failed"].strip()
@@ -246,6 +246,6 @@ def _ended(number: str, name: str, fields: dict[str, str]) -> BatchJob:
 
 def _reached_limit(fields: dict[str, str]) -> bool:
     """Whether it ran for as long as its h_rt, which its execution daemon ends with a KILL."""
-    limit = re.search(r"\bh_rt=(\d+)", fields.get("category", ""))
-    ran = re.match(r"[\d.]+", fields.get("ru_wallclock", ""))
+    limit = re.search(r"\bh_rt=([0-9]{1,15})", fields.get("category", ""))
+    ran = re.match(r"[0-9]{1,15}(?:\.[0-9]{0,15})?", fields.get("ru_wallclock", ""))
     return limit is not None and ran is not None and float(ran[0]) >= float(limit[1])

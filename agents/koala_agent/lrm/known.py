@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from koala_agent.lrm.dialect import Figures, JobState
+from koala_agent.lrm.dialect import PROCESSORS_MAX, Figures, JobState
 from koala_agent.lrm.port import EndCause, Idle, Listed
 
 
@@ -53,12 +53,13 @@ def idle_of(figures: Figures, known: Iterable[Known], *, allowed: int) -> Idle:
         for state in (JobState.RUNNING, JobState.QUEUED)
     )
     idle = max(0, min(figures.idle, allowed - running) - waiting)
+    local = figures.processors - figures.idle - running
     return Idle(
         processors=min(figures.processors, allowed),
         idle=idle,
         startable=0 if others_waiting(figures, claims) else idle,
         queued_jobs=figures.queued_jobs,
-        local_processors=max(0, figures.processors - figures.idle - running),
+        local_processors=min(max(0, local), PROCESSORS_MAX),
     )
 
 

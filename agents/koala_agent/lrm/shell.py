@@ -36,7 +36,8 @@ class Answer:
         """Its words for a person: the last line with something to say."""
         lines = [line.strip() for line in (self.err.strip() or self.out.strip()).splitlines()]
         lines = [line for line in lines if line and line != "Exiting."]
-        return lines[-1][:500] if lines else f"exit status {self.status}"
+        words = lines[-1][:500] if lines else f"exit status {self.status}"
+        return "".join(c if c.isprintable() else " " for c in words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from signal import SIGKILL
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.dialect import BatchJob, Figures, JobState
+from koala_agent.lrm.dialect import BatchJob, Figures, JobState, is_count
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.shell import Answer, Command
 
@@ -200,7 +200,7 @@ class Slurm:
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect; the answer is NUMBER or NUMBER;CLUSTER."""
         number = answer.out.strip().partition(";")[0]
-        if answer.status == 0 and number.isdigit():
+        if answer.status == 0 and is_count(number):
             return number
         raise _refusal("sbatch", answer)
 
@@ -235,7 +235,7 @@ class Slurm:
             return None
         _check(answer, "scontrol")
         state = re.search(r"\bJobState=(\w+)", answer.out)
-        code = re.search(r"\bExitCode=(\d+):(\d+)", answer.out)
+        code = re.search(r"\bExitCode=([0-9]{1,9}):([0-9]{1,9})", answer.out)
         if state is None or code is None:
             return None
         if state[1] not in ENDS:  # it is in no listing, and lives
@@ -294,14 +294,14 @@ def _rules(partitions: str, config: str) -> _Partitions:
     """From `scontrol -o show partition` and `scontrol show config`."""
     select = re.search(r"^SelectTypeParameters\s*=\s*(\S+)", config, re.MULTILINE)
     counts_memory = select is not None and "MEMORY" in select[1].upper()
-    usual = re.search(r"^DefMemPerCPU\s*=\s*(\d+)", config, re.MULTILINE)
+    usual = re.search(r"^DefMemPerCPU\s*=\s*([0-9]{1,15})", config, re.MULTILINE)
     found = _Partitions()
     for line in partitions.splitlines():
         words = dict(re.findall(r"(\w+)=(\S*)", line))
         own = words.get("DefMemPerCPU", "")
         memory_mb = math.inf
-        if own.isdigit() or usual is not None:
-            memory_mb = float(own if own.isdigit() else usual[1])  # type: ignore[index]
+        if is_count(own) or usual is not None:
+            memory_mb = float(own if is_count(own) else usual[1])  # type: ignore[index]
         found[words.get("PartitionName", "")] = _Rules(
             is_exclusive=words.get("OverSubscribe", "").upper() == "EXCLUSIVE",
             memory_mb=memory_mb if counts_memory and memory_mb > 0 else None,
@@ -327,13 +327,13 @@ class _Node:
     def read(cls, line: str) -> _Node:
         """Raises LocalManagerError."""
         name, partition, available, cpus, state, memory, used = _fields(line, NODE_COLUMNS)
-        counts = re.fullmatch(r"(\d+)/(\d+)/(\d+)/(\d+)", cpus)
+        counts = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})/([0-9]{1,7})/([0-9]{1,7})", cpus)
         if counts is None:
             message = f"sinfo: {line.strip()[:200]!r} has no count of processors"
             raise LocalManagerError(message, transient=True)
         allocated, idle, other, total = (int(count) for count in counts.groups())
         is_there = NOT_THERE.search(state.lower()) is None
-        is_known = memory.isdigit() and used.isdigit()
+        is_known = is_count(memory) and is_count(used)
         return cls(
             name=name,
             partition=partition.removesuffix("*"),
@@ -389,23 +389,23 @@ def _fields(line: str, columns: tuple[tuple[str, int], ...]) -> list[str]:
 def _row(fields: list[str]) -> BatchJob:
     number, name, state, code, restarts, reason = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
-    plain = re.match(r"\d+", number)
-    if plain is None or not code.lstrip("-").isdigit():
+    plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
+    if plain is None or not is_count(code.removeprefix("-")):
         row = " ".join(fields)[:200]
         raise LocalManagerError(f"squeue: {row!r} is no row of a listing", transient=True)
     if state in ENDS:
-        return _ended(plain[0], name, state, int(code), reason)
+        return _ended(plain[1], name, state, int(code), reason)
     now = STATES.get(state, JobState.RUNNING)
     cause = EndCause.LOST
     if now is JobState.QUEUED and reason.startswith(NEVER):
         now, cause = JobState.STUCK, EndCause.WITHDRAWN
     return BatchJob(
-        number=plain[0],
+        number=plain[1],
         name=name,
         state=now,
         cause=cause,
         reason=reason,
-        is_again=restarts.isdigit() and int(restarts) > 0,
+        is_again=is_count(restarts) and int(restarts) > 0,
         is_limited=now is JobState.QUEUED and reason.startswith(LIMITS),
     )
 

@@ -8,7 +8,7 @@ import select
 import socket
 
 from koala_agent.starter.events import Asked, RankEnded
-from koala_agent.starter.plain import log, to_number
+from koala_agent.starter.plain import log, to_number, to_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Exchange:
         """Raises ValueError that says what was wrong and what is allowed."""
         request = json.loads(line)
         if isinstance(request, dict) and request.get("op") == "ended":  # of our own helper
-            rank, status = (int(to_number(request, key)) for key in ("rank", "status"))
+            rank, status = (to_whole(request, key) for key in ("rank", "status"))
             return RankEnded(rank=rank, status=status)
         if not isinstance(request, dict) or request.get("op") not in ("put", "get"):
             text = 'allowed is a JSON object with "op": "put" or "get"'

@@ -64,7 +64,7 @@ from koala_agent.starter.events import (
     to_try_paths,
 )
 from koala_agent.starter.pacing import Pacing
-from koala_agent.starter.plain import to_number
+from koala_agent.starter.plain import to_number, to_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class StarterMachine:
         elif kind == "release":
             self._release(message)
         elif kind == "answer":
-            self._answer(int(to_number(message, "request")), message)
+            self._answer(to_whole(message, "request"), message)
         elif kind == "pace" and isinstance(self.phase, Running):
             self._pacing.set_share(to_number(message, "share"), self._now)
         elif kind == "stop":

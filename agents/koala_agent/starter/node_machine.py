@@ -41,7 +41,14 @@ from koala_agent.starter.events import (
     TooLate,
     Unexecutable,
 )
-from koala_agent.starter.plain import dataclass, to_count, to_number, to_object
+from koala_agent.starter.plain import (
+    dataclass,
+    to_count,
+    to_list,
+    to_number,
+    to_object,
+    to_whole,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,10 +169,10 @@ class NodeMachine:
         elif kind == "go":
             self._go(to_number(message, "not_after"))
         elif kind == "signal":
-            self._signal(int(to_number(message, "number")))
+            self._signal(to_whole(message, "number"))
         elif kind == "answer":
             answer = to_object(message.get("answer"))
-            self._say(Answer(question=int(to_number(message, "question")), answer=answer))
+            self._say(Answer(question=to_whole(message, "question"), answer=answer))
         elif kind == "deliver":
             self._say(Deliver(is_whole=bool(message.get("is_whole"))))
         elif kind == "bye":
@@ -175,7 +182,7 @@ class NodeMachine:
         """Of the starter's clock and lease nothing is known yet: pongs tell."""
         self._end_at = self._now + DIAL_S
         self._kill_s = to_number(message, "kill_s")
-        self._running = {to_count(index) for index in _list(message.get("mains"))}
+        self._running = {to_count(index) for index in to_list(message.get("mains"))}
         self.phase = Serving()
         self._burst = BURST
         self._ping()
@@ -308,9 +315,3 @@ class NodeMachine:
 
     def _say(self, action: Action) -> None:
         self._actions.append(action)
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise ValueError(f"{value!r} is no list")  # noqa: TRY004 - as all that is read
-    return value

@@ -293,7 +293,7 @@ class Nodes:
     def _heard(self, node: Node, message: dict[str, object]) -> None:
         try:
             self._take(node, message)
-        except (ValueError, AssertionError) as error:
+        except ValueError as error:
             log(f"{node.host} said what cannot be meant: {error}")
 
     def _take(self, node: Node, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
@@ -381,7 +381,7 @@ class _Caller:
         if self._node is None:
             try:
                 self._node = self._greet(self, message)
-            except AssertionError:
+            except ValueError:
                 self._node = None
             if self._node is None:
                 self.wire.close()

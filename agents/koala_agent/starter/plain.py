@@ -36,6 +36,9 @@ else:
         return decorate
 
 
+WHOLE_MAX = 2**63 - 1
+
+
 def boot_now() -> float:
     """Seconds since the machine started, suspends included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -51,20 +54,38 @@ def log(text: str) -> None:
 
 
 def to_number(message: dict[str, object], key: str) -> float:
-    """Raises ValueError for anything but a number."""
+    """Raises ValueError for anything but a number that a float can hold."""
     value = message.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        raise ValueError(f"{key} = {value!r} is no number")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{key} = {value!r} is no number")  # noqa: TRY004 - whatever comes, one kind
+    try:
+        is_number = not math.isnan(value)
+    except OverflowError:
+        is_number = False
+    if not is_number:
+        raise ValueError(f"{key} is no number that can be meant")
+    return value
+
+
+def to_whole(message: dict[str, object], key: str) -> int:
+    """Raises ValueError for anything but a whole number of 64 bits."""
+    value = to_count(message.get(key))
+    if not -WHOLE_MAX <= value <= WHOLE_MAX:
+        raise ValueError(f"{key} is no number that can be meant")
     return value
 
 
 def to_object(value: object) -> dict[str, object]:
-    assert isinstance(value, dict), value
+    """Raises ValueError."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{str(value)[:80]!r} is no object")  # noqa: TRY004 - see above
     return value
 
 
 def to_list(value: object) -> list[object]:
-    assert isinstance(value, list), value
+    """Raises ValueError."""
+    if not isinstance(value, list):
+        raise ValueError(f"{str(value)[:80]!r} is no list")  # noqa: TRY004 - see above
     return value
 
 
@@ -77,5 +98,7 @@ def to_pairs(value: object) -> list[tuple[str, str]]:
 
 
 def to_count(value: object) -> int:
-    assert isinstance(value, int), value
+    """Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{str(value)[:80]!r} is no whole number")  # noqa: TRY004 - see above
     return value

@@ -48,7 +48,7 @@ def read_grid(path: Path) -> Grid:
         file = msgspec.convert(tree, _File)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
         raise ConfigError(f"{path}: not TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from None

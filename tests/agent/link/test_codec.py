@@ -156,6 +156,17 @@ def test_the_session_s_own_messages_arrive() -> None:
         ("stop", link_pb2.Stop(claim="../etc"), "'../etc' is no claim"),
         ("hold", link_pb2.Hold(claim=CLAIM, hold_s=1.0), "for 0 processors"),
         ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.nan), "hold_s = nan"),
+        ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.inf), "hold_s = inf"),
+        (
+            "hold",
+            link_pb2.Hold(
+                claim=CLAIM,
+                processors=1,
+                hold_s=1.0,
+                program=link_pb2.Program(cpu_time_s=math.inf),
+            ),
+            "cpu_time_s = inf",  # the store has no word for it, and could not be read again
+        ),
         ("arm", link_pb2.Arm(claim=CLAIM, late_s=1.0), "do not include it"),
         ("pace", link_pb2.Pace(claim=CLAIM), "share = 0"),
         ("pace", link_pb2.Pace(claim=CLAIM, share=1.5), "share = 1.5"),

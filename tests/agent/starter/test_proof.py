@@ -23,7 +23,8 @@ from koala_agent.starter.proof import (
     is_proof,
     proof,
 )
-from koala_agent.starters import Message, Starters
+from koala_agent.starter_codec import Message
+from koala_agent.starters import Starters
 from koala_agent.values import ClaimId
 
 CLAIM, SECRET = "j1/1/0/1", "5ec2e7" * 5

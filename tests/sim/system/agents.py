@@ -171,7 +171,12 @@ class Agent(Process):
         self._leases = store.leases
         self._restored = tuple(claim.id for claim in restored)
         self._book = Book(self._table.claims.values(), number=lambda _claim: "")
-        self._starters = Starters(tell=self.tell, secret=self._table.secret, later=self.after)
+        self._starters = Starters(
+            tell=self.tell,
+            secret=self._table.secret,
+            later=self.after,
+            now=self.machine.boot,
+        )
         self._session = session.Session(
             epoch=store.epoch,
             mark=store.mark,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from koala.core.values import ClaimId, Instant, Seconds, SiteName
 from koala.sim.engine import Engine, Entry
-from koala_agent import placeholders
+from koala_agent import starter_codec
 from koala_agent.starter.events import (
     ClosePaths,
     Connected,
@@ -68,7 +68,7 @@ class Folder:
     def record(self) -> StarterRecord | None:
         """As the agent reads it."""
         passed, ended = (_read(text) for text in (self.passed, self.end))
-        return placeholders.record_of(passed, ended)
+        return starter_codec.record_of(passed, ended)
 
 
 def _read(text: str) -> dict[str, object] | None:

@@ -1,0 +1,222 @@
+"""Who speaks to the agent's port for starters and means no good: a stranger who found it, or a
+program that read its claim's secret and speaks as its starter. What it says is heard or not; the
+site's other claims go on, and what the agent keeps for it is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from koala_agent import starter_codec
+from koala_agent.claim_events import Event, StarterGet, StarterPinged, StarterPut, TellStarter
+from koala_agent.starter.proof import AGENT, STARTER, is_proof, proof
+from koala_agent.starter_codec import Message, record_of
+from koala_agent.starters import (
+    LINE_MAX_BYTES,
+    LINES_BURST,
+    STRANGERS_MAX,
+    Starters,
+)
+from koala_agent.values import ClaimId, KvAnswer
+from tests.agent.claims.test_table import Script
+from tests.agent.starter.test_proof import LIMIT_S, closed
+
+ROGUE, HONEST = ClaimId("j1/1/0/1"), ClaimId("j2/1/0/1")
+SECRETS = {ROGUE: "0" * 32, HONEST: "1" * 32}
+END = {"kind": "exited", "reason": "", "statuses": [0], "cpu_s": 1.0, "memory_bytes": 5}
+
+
+class Port:
+    """An agent's port, and what it heard of each claim."""
+
+    def __init__(self, **more: Any) -> None:
+        self.heard: list[Event] = []
+        self.changed = asyncio.Event()
+        self.starters = Starters(tell=self._tell, secret=SECRETS.get, **more)
+        self.number = 0
+
+    async def __aenter__(self) -> Port:
+        self.number = await self.starters.listen("127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        await closed(self.starters)
+
+    def _tell(self, event: Event) -> None:
+        self.heard.append(event)
+        self.changed.set()
+
+    def count(self, claim: ClaimId, kind: type[Event]) -> int:
+        return sum(isinstance(e, kind) and getattr(e, "claim", "") == claim for e in self.heard)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not is_so():
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.number)
+
+    async def greeted(
+        self, claim: ClaimId, kind: str = "hello"
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection that has proved itself."""
+        reader, writer = await self.dial()
+        secret = SECRETS[claim]
+        writer.write(line({"kind": "prove", "claim": claim, "challenge": "x"}))
+        answer = json.loads(await reader.readline())
+        assert is_proof(answer["proof"], secret, AGENT, claim, "x")
+        shown = proof(secret, STARTER, claim, "n", answer["challenge"])
+        writer.write(line({"kind": kind, "claim": claim, "nonce": "n", "proof": shown}))
+        return reader, writer
+
+
+def line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+LIES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("a pass at no instant", {"kind": "passed", "passed_at": 0}),
+    ("a pass before time", {"kind": "passed", "passed_at": -5.0}),
+    ("a pass beyond numbers", {"kind": "passed", "passed_at": 10**400}),
+    ("an instant that is none", {"kind": "ping", "sent_at": float("inf")}),
+    ("work undone", {"kind": "progress", "cycle": 1, "work": -1.0}),
+    ("a cycle beyond 64 bits", {"kind": "progress", "cycle": 2**64, "work": 1.0}),
+    ("a number beyond 64 bits", {"kind": "armed", "number": [1, 2**64]}),
+    ("a number below 0", {"kind": "armed", "number": [-1, 1]}),
+    ("a request beyond 64 bits", {"kind": "put", "request": 2**70, "name": "a", "value": "b"}),
+    ("a wait backwards", {"kind": "get", "request": 1, "name": "a", "wait_s": -1.0}),
+    ("an end before time", {"kind": "ended", "end": {**END, "ended_at": -1.0}}),
+    ("more than all statuses", {"kind": "ended", "end": {**END, "statuses": [0] * 70_000}}),
+)
+
+
+@pytest.mark.parametrize("lie", [lie for _, lie in LIES], ids=[name for name, _ in LIES])
+def test_what_the_daemon_would_not_take_is_not_taken_from_a_starter(lie: dict[str, Any]) -> None:
+    """Or else the daemon ends the session of the whole site, and again whenever it comes back."""
+    with pytest.raises(ValueError, match=r"allowed|can be meant"):
+        starter_codec.decode(ROGUE, "n", lie)
+
+
+@pytest.mark.parametrize(
+    ("passed", "ended"),
+    [
+        ({"nonce": "n", "passed_at": 0.0}, None),
+        ({"nonce": "n", "passed_at": 1e300}, None),
+        ({"nonce": "x" * 300, "passed_at": 5.0}, None),
+        ({"nonce": "", "passed_at": 5.0}, None),
+        ({"passed_at": 5.0}, None),
+        (None, {"nonce": "x" * 300, "end": END}),
+        (None, {"nonce": ["n"], "end": END}),
+    ],
+)
+def test_a_record_that_a_program_wrote_is_read_as_strictly(
+    passed: Message | None, ended: Message | None
+) -> None:
+    assert record_of(passed, ended) is None
+
+
+async def test_hosts_are_words() -> None:
+    """They become words of the job's files and of command lines."""
+    hello = {"kind": "hello", "claim": ROGUE, "nonce": "n"}
+    for name in ("a\nb", "a b", "\x1b[2J", "", "é", "x" * 254, "\ud800"):
+        with pytest.raises(ValueError, match="among hosts"):
+            starter_codec.checked_in({**hello, "hosts": [[name, 1]]})
+    assert starter_codec.checked_in({**hello, "hosts": [["n-1.example", 4]]}).hosts
+
+
+async def test_a_starter_that_floods_delays_no_other() -> None:
+    """No more of it is read than one starter may say; the rest waits in its own socket."""
+    async with Port() as port:
+        _, rogue = await port.greeted(ROGUE)
+        flood = 20 * LINES_BURST
+        rogue.write(line({"kind": "ping", "sent_at": 1.0}) * flood)
+        await port.until(lambda: port.count(ROGUE, StarterPinged) >= LINES_BURST // 2)
+        _, honest = await port.greeted(HONEST)
+        honest.write(line({"kind": "ping", "sent_at": 2.0}))
+        await port.until(lambda: port.count(HONEST, StarterPinged) == 1)
+        assert port.count(ROGUE, StarterPinged) < flood // 4
+        rogue.close()
+        honest.close()
+
+
+async def test_a_line_without_an_end_is_cut_and_disturbs_nobody() -> None:
+    async with Port() as port:
+        reader, rogue = await port.greeted(ROGUE)
+        rogue.write(b'{"kind": "ping", "sent_at": ' + b"1" * (2 * LINE_MAX_BYTES))
+        async with asyncio.timeout(LIMIT_S):
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await reader.readexactly(1)
+        _, honest = await port.greeted(HONEST)
+        honest.write(line({"kind": "ping", "sent_at": 2.0}))
+        await port.until(lambda: port.count(HONEST, StarterPinged) == 1)
+        rogue.close()
+        honest.close()
+
+
+async def test_strangers_who_say_nothing_take_no_ones_place() -> None:
+    async with Port() as port:
+        _, honest = await port.greeted(HONEST)
+        strangers = [await port.dial() for _ in range(STRANGERS_MAX + 40)]
+        _, late = await port.greeted(ROGUE)
+        for writer in (honest, late):
+            writer.write(line({"kind": "ping", "sent_at": 2.0}))
+        await port.until(lambda: all(port.count(claim, StarterPinged) == 1 for claim in SECRETS))
+        assert len(port.starters._strangers) <= STRANGERS_MAX
+        for _, writer in (*strangers, (None, honest), (None, late)):
+            writer.close()
+
+
+async def test_a_courier_has_one_question_answered_at_a_time() -> None:
+    """Each costs a thread; a courier that asks a thousand at once has one."""
+    waiting: list[Callable[[Message], None]] = []
+    most = 0
+
+    def ask(
+        claim: ClaimId, nonce: str, question: Message, answer: Callable[[Message], None]
+    ) -> None:
+        nonlocal most
+        waiting.append(answer)
+        most = max(most, len(waiting))
+        asyncio.get_running_loop().call_soon(lambda: waiting.pop()({"ok": True}))
+
+    async with Port(ask=ask) as port:
+        reader, courier = await port.greeted(ROGUE, "courier")
+        courier.write(line({"kind": "size", "name": "out"}) * 1_000)
+        async with asyncio.timeout(LIMIT_S):
+            answers = Counter([await reader.readline() for _ in range(1_001)])
+        assert answers == {line({"ok": True}): 1_001}
+        assert most == 1
+        courier.close()
+
+
+def test_a_claim_puts_and_asks_so_much_and_no_more() -> None:
+    """While the daemon is away nothing is answered, and all is kept."""
+    script = Script()
+    script.held()
+
+    def put(number: int) -> list[Any]:
+        said = StarterPut(
+            claim=script_claim, nonce="n", request=number, name=f"n{number}", value="v"
+        )
+        return script.tell(said)
+
+    script_claim = ROGUE
+    for number in range(1_000):
+        put(number)
+    (told,) = put(1_000)
+    assert isinstance(told, TellStarter)
+    assert isinstance(told.message, KvAnswer)
+    assert "has put 1000 values" in told.message.error
+    for number in range(24):
+        script.tell(StarterGet(claim=ROGUE, nonce="n", request=number, name="x", wait_s=1.0))
+    (told,) = script.tell(StarterGet(claim=ROGUE, nonce="n", request=99, name="x", wait_s=1.0))
+    assert isinstance(told, TellStarter)
+    assert isinstance(told.message, KvAnswer)
+    assert "1024 puts and gets of this claim wait" in told.message.error

@@ -1,0 +1,101 @@
+"""What batch systems answer: Slurm's tables and records, Grid Engine's XML and accounts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.dialect import BatchJob
+from koala_agent.lrm.gridengine import GridEngine
+from koala_agent.lrm.known import idle_of
+from koala_agent.lrm.shell import Answer
+from koala_agent.lrm.slurm import Slurm
+from koala_agent.session import SiteFigures
+from tests.fuzz.making import spoilt_text
+from tests.fuzz.tables import require_taken
+from tests.fuzz.target import Target, require_readable
+
+SAMPLES = Path(__file__).parents[1] / "lrm" / "samples"
+SLURM, CELL = SAMPLES / "slurm-22.05", SAMPLES / "sge-8.1.9"
+PIECES = (
+    "\n", " ", "|", "=", "-1", "\t", "<", ">", "</job_list>", "<!DOCTYPE a>", "&lol;", "²", "٣",
+    "9" * 5_000, "1.2.3", ".", "COMPLETED", "JobState=", "ExitCode=9:9", "0/0/0/0", "N/A", "*",
+    "(null)", "state", "<state></state>", "qw", "failed  ", "exit_status ", "h_rt=1",
+)  # fmt: skip
+
+Case: TypeAlias = tuple[str, list[tuple[int, str, str]]]
+
+QUESTIONS: dict[str, tuple[Path, ...]] = {
+    "slurm jobs": (SLURM / "squeue.txt",),
+    "slurm record": (SLURM / "job-cancelled.txt",),
+    "slurm figures": tuple(SLURM / f"{n}.txt" for n in ("sinfo", "pending", "partition", "config")),
+    "slurm submitted": (SLURM / "job-unknown.txt",),
+    "cell jobs": (CELL / "qstat.xml",),
+    "cell record": (CELL / "qacct.txt",),
+    "cell figures": (CELL / "queues.xml", CELL / "qstat.xml"),
+    "cell submitted": (CELL / "qacct.txt",),
+}
+TEXTS = {path: path.read_text(encoding="utf-8") for paths in QUESTIONS.values() for path in paths}
+
+
+def a_case(random: Random) -> Case:
+    name = random.choice((*QUESTIONS,))
+    answers = []
+    for path in QUESTIONS[name]:
+        out = TEXTS[path]
+        if name.endswith("submitted"):
+            out = random.choice(("12", "12;cluster", "", "Your job 5", "²", "5\n"))
+        status = random.choice((0, 0, 0, 0, 0, 1, -9, 255))
+        spoilt = spoilt_text(random, out, PIECES) if random.randrange(5) else out
+        error = spoilt_text(random, "error: no", PIECES)
+        answers.append((status, _decoded(spoilt), _decoded(error)))
+    return name, answers
+
+
+def _decoded(text: str) -> str:
+    """As the shell decodes what a command writes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def check(case: Case) -> None:
+    name, said = case
+    answers = tuple(Answer(status=status, out=out, err=err) for status, out, err in said)
+    system = Slurm() if name.startswith("slurm") else GridEngine(parallel_environment="mpi")
+    try:
+        match name.partition(" ")[2]:
+            case "jobs":
+                for job in system.read_jobs(answers[0]):
+                    _require_job(job)
+            case "record":
+                found = system.read_record(answers[0], number="27", name="n")
+                if found is not None:
+                    _require_job(found)
+            case "figures":
+                figures = system.read_figures(answers)
+                for count in (figures.processors, figures.idle, figures.queued_jobs):
+                    assert count >= 0, figures
+                idle = idle_of(figures, (), allowed=8)
+                told = SiteFigures(
+                    idle=idle.startable,
+                    through=0,
+                    processors=idle.processors,
+                    local_processors=idle.local_processors,
+                    queued_jobs=idle.queued_jobs,
+                )
+                require_taken(told)
+            case _:
+                assert system.read_submitted(answers[0]).isdigit()
+    except LocalManagerError as error:
+        require_readable(str(error))
+
+
+def _require_job(job: BatchJob) -> None:
+    assert job.number.isascii(), job
+    assert job.number.isdigit(), job
+    assert len(job.number) < 100, job
+    assert job.exit_status is None or -256 < job.exit_status < 2**31, job
+
+
+TARGETS = (Target(name="batch", make=a_case, check=check),)

@@ -1,0 +1,63 @@
+"""Configuration files of daemon and agent, and grid files: settings, or an error of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+
+from koala.daemon.config import parse_config as parse_daemon
+from koala.errors import ConfigError
+from koala_agent.config import parse_config as parse_agent
+from tests.fuzz.making import number, spoilt_text, text
+from tests.fuzz.target import Target, require_readable
+from tests.tidy.sources import ROOT
+
+Case: TypeAlias = tuple[str, str]
+
+DAEMON = (ROOT / "deploy" / "daemon.toml").read_text(encoding="utf-8")
+AGENT = (ROOT / "deploy" / "agent.toml").read_text(encoding="utf-8")
+PIECES = ("=", "[", "]", "[[", '"', '"""', "'", "{", "}", ",", "\n", "#", "inf", "nan", "-1", "0",
+          "true", "1e400", "[daemon]\n", "[agent]\n", "[parameters]\n", "2030-01-01", "\\u0000",
+          "[" * 500, "9" * 5_000, "0x", "= {}\n", ".", "[a.b]\n")  # fmt: skip
+
+
+def a_case(random: Random) -> Case:
+    kind, good = random.choice((("daemon", DAEMON), ("agent", AGENT)))
+    lines = [line for line in good.split("\n") if random.randrange(6)]
+    for index, line in enumerate(lines):
+        name, sign, _ = line.partition("=")
+        if sign and not name.startswith("#") and random.randrange(8) == 0:
+            lines[index] = f"{name}= {_value(random)}"
+    joined = "\n".join(lines)
+    if random.randrange(2) == 0:
+        joined = spoilt_text(random, joined, PIECES)
+    return kind, joined
+
+
+def _value(random: Random, depth: int = 2) -> str:
+    match random.randrange(8):
+        case 0 | 1 | 2:
+            return str(number(random))
+        case 3 | 4:
+            escaped = "".join(f"\\u{ord(c):04x}" for c in text(random) if ord(c) < 0xD800)
+            return f'"{escaped}"'
+        case 5:
+            return random.choice(("true", "false", "1979-05-27", "{}", "[]"))
+        case _:
+            if depth == 0:
+                return "1"
+            inner = ", ".join(_value(random, depth - 1) for _ in range(random.randrange(3)))
+            return f"[{inner}]" if random.randrange(2) else f"{{ a = {inner or 1} }}"
+
+
+def check(case: Case) -> None:
+    kind, content = case
+    parse = parse_daemon if kind == "daemon" else parse_agent
+    try:
+        parse(content, source=f"{kind}.toml", folder=Path("/nowhere"))
+    except ConfigError as error:
+        require_readable(str(error))
+
+
+TARGETS = (Target(name="config", make=a_case, check=check, share=0.5),)

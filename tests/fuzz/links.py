@@ -1,0 +1,138 @@
+"""The link between daemon and agent, both ways, as bytes through the real codecs.
+
+Upwards: whatever an agent sends, the daemon has a value that its journal and core can hold, or an
+error of ours. Downwards: whatever the daemon sends, the agent's claim table goes on.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TypeAlias
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from koala.core import events as ev
+from koala.core.invariants import check as check_state
+from koala.core.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.core.values import SiteName
+from koala.daemon import reports
+from koala.daemon.records import decode_event, encode_event
+from koala.errors import SpecError
+from koala.policies import chosen
+from koala.wire import codec
+from koala.wire.codec import ClaimNews, Registration
+from koala.wire.v1 import link_pb2 as pb
+from koala_agent import codec as agent_codec
+from koala_agent import session as agent_session
+from koala_agent import values
+from tests.fuzz.making import fill, spoilt_bytes
+from tests.fuzz.tables import a_table, require_storable
+from tests.fuzz.target import Target, require_readable
+from tests.harness.builders import a_job, a_site
+
+CLAIMS = ("j1/1/0/1", "j1/1/0/1", "j1/1/1/1", "j2/1/0/1", "j9/9/9/9", "../../x/1/1/1")
+TRANSFERS = ("j2/1/t1", "j1/1/t1", "x")
+
+
+def an_upward_case(random: Random) -> list[bytes]:
+    """Some messages of one agent, in a row."""
+    return [_message(random, pb.FromAgent()) for _ in range(random.choice((1, 2, 4)))]
+
+
+def a_downward_case(random: Random) -> list[bytes]:
+    return [_message(random, pb.ToAgent()) for _ in range(random.choice((1, 2, 4)))]
+
+
+def _message(random: Random, message: pb.FromAgent | pb.ToAgent) -> bytes:
+    kinds = [field.name for field in message.DESCRIPTOR.oneofs[0].fields]
+    body = getattr(message, random.choice(kinds))
+    body.SetInParent()
+    fill(random, body)
+    names = body.DESCRIPTOR.fields_by_name
+    if "claim" in names and random.randrange(4):
+        body.claim = random.choice(CLAIMS)
+    if "transfer" in names and random.randrange(4):
+        body.transfer = random.choice(TRANSFERS)
+    data = message.SerializeToString()
+    return spoilt_bytes(random, data) if random.randrange(4) == 0 else data
+
+
+def a_grid() -> Scheduler:
+    """Two sites, a job whose claims are asked of both, and one at the other site only."""
+    scheduler = Scheduler(Parameters(), chosen())
+    for event in (
+        ev.DaemonStarted(epoch=1),
+        a_site("delft", 8),
+        a_site("leiden", 8),
+        a_job("j1", 8, 8),
+    ):
+        scheduler.handle(event, 0.0)
+    while scheduler.wake_at is not None and scheduler.wake_at <= 0.0:
+        scheduler.handle(ev.Woken(), 0.0)
+    return scheduler
+
+
+def check_upward(case: list[bytes]) -> None:
+    scheduler = a_grid()
+    site, now = SiteName("delft"), 1.0
+    others = {c.id: c for c in scheduler.ledger.values() if c.site != site}
+    assert others, "the grid of this test has a claim elsewhere"
+    for data in case:
+        try:
+            news = codec.read(pb.FromAgent.FromString(data))
+        except DecodeError:
+            continue
+        except SpecError as error:
+            require_readable(str(error))
+            continue
+        if news is None:
+            continue
+        if isinstance(news, Registration):
+            if news.spoken is None or news.site != site:
+                continue
+            events = list(reports.of_registration(news, (), scheduler))
+        else:
+            events = list(reports.of_news(news, site, scheduler, rtt_s=0.0))
+        if isinstance(news, ClaimNews) and news.claim in others:
+            assert not events, f"{events} of another site's claim"
+        for event in events:
+            now += 1.0
+            assert decode_event(type(event).__name__, encode_event(event)) == event
+            scheduler.handle(event, now)
+            check_state(scheduler, now)
+    msgspec.json.encode([*scheduler.jobs])
+
+
+def check_downward(case: list[bytes]) -> None:
+    table = a_table()
+    for data in case:
+        try:
+            message = pb.ToAgent.FromString(data)
+        except DecodeError:
+            continue
+        try:
+            said = agent_codec.decode(message)
+        except SpecError as error:
+            require_readable(str(error))
+            continue
+        if not isinstance(said, agent_session.Order):
+            continue
+        match said.body:
+            case values.Hold() as hold:
+                require_storable(table.hold(hold))
+            case (
+                values.TryPaths() | values.Arm() | values.Release() | values.Pace() | values.Stop()
+                | values.Acknowledge() | values.Pong() | values.KvAnswer() as order
+            ):  # fmt: skip
+                require_storable(table.tell(order))
+            case _:
+                pass
+
+
+TARGETS = (
+    Target(name="link-up", make=an_upward_case, check=check_upward, share=0.5),
+    Target(name="link-down", make=a_downward_case, check=check_downward, share=0.5),
+)
+Case: TypeAlias = list[bytes]

@@ -1,0 +1,104 @@
+"""A claim table in the middle of its life, and what must hold of all that it puts out."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from koala.errors import SpecError
+from koala.wire import codec as daemon_codec
+from koala.wire.v1 import link_pb2 as pb
+from koala_agent import codec, starter_codec
+from koala_agent.claim_events import (
+    CheckedIn,
+    Event,
+    HoldOrdered,
+    Output,
+    Record,
+    StarterArmed,
+    TellDaemon,
+    TellStarter,
+)
+from koala_agent.claim_states import Claim, inventory_of
+from koala_agent.claims import ClaimTable
+from koala_agent.values import (
+    Arm,
+    ArmNumber,
+    ClaimId,
+    Hold,
+    Leases,
+    Limits,
+    Peer,
+    Program,
+)
+
+CLAIM = ClaimId("j1/1/0/1")
+NONCE = "n"
+FACTS = codec.Facts(
+    version="1", site="delft", processors=8, grace_s=5.0, starts_after_stop=True, address="h"
+)
+
+
+class Table:
+    """A table whose outputs are collected."""
+
+    def __init__(self) -> None:
+        self.machine = ClaimTable(limits=Limits(), leases=Leases(), now=0.0)
+        self._now = 0.0
+
+    def hold(self, hold: Hold) -> list[Output]:
+        return self.tell(HoldOrdered(hold=hold, secret="s"))
+
+    def tell(self, event: Event) -> list[Output]:
+        self._now += 0.1
+        return self.machine.handle(event, self._now)
+
+
+def a_table(*, is_bound: bool = True) -> Table:
+    """One with a claim that has checked in and armed."""
+    table = Table()
+    program = Program(executable="/bin/true", output_files=("out",))
+    table.hold(Hold(claim=CLAIM, processors=1, hold_s=60.0, program=program))
+    if is_bound:
+        table.tell(CheckedIn(claim=CLAIM, nonce=NONCE))
+        table.tell(an_arm())
+        number = ArmNumber(epoch=1, counter=1)
+        table.tell(StarterArmed(claim=CLAIM, nonce=NONCE, number=number))
+    return table
+
+
+def an_arm() -> Arm:
+    peer = Peer(
+        component=0, label="", site="x", processors=1, processes=1, address="a", claim=CLAIM
+    )
+    number = ArmNumber(epoch=1, counter=1)
+    return Arm(claim=CLAIM, number=number, release_at=100.0, late_s=2.0, peers=(peer,))
+
+
+def require_storable(outputs: list[Output]) -> None:
+    """What is written can be read again; what is told to starters has a line; and the daemon takes
+    what it is told, for what it does not take ends the session of the whole site."""
+    for output in outputs:
+        match output:
+            case Record(claim=claim):
+                stored = msgspec.json.encode(claim)
+                assert msgspec.json.decode(stored, type=Claim) == claim
+                for said in inventory_of((claim,)):
+                    require_taken(said)
+            case TellStarter(message=message):
+                line = json.dumps(starter_codec.encode(message)).encode()
+                assert b"\n" not in line
+            case TellDaemon(message=message):
+                require_taken(message)
+            case _:
+                pass
+
+
+def require_taken(said: object) -> None:
+    """The daemon takes this."""
+    sent = codec.encode(said, FACTS).SerializeToString()
+    try:
+        daemon_codec.read(pb.FromAgent.FromString(sent))
+    except SpecError as error:
+        raise AssertionError(f"{said} ends the session of the site: {error}") from error

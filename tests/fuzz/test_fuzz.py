@@ -1,0 +1,49 @@
+"""A short run of every target: the same cases each time, and some that hypothesis draws, which it
+makes small when one does harm. `make fuzz` runs campaigns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.campaign import TARGETS, Lot, run
+
+CASES = 1_500
+DRAWN = 25
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Refusals are what is expected here; a line for each says nothing."""
+    with structlog.testing.capture_logs():
+        yield
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_whatever_comes_is_taken_or_refused(name: str) -> None:
+    count = int(CASES * TARGETS[name].share)
+    lot = run(Lot(target=name, seed=0, first=0, count=count))
+    assert not lot.harm, "\n".join(story for _, story in lot.harm[:2])
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@settings(
+    max_examples=DRAWN, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(random=st.randoms(use_true_random=False))
+def test_whatever_is_drawn_is_taken_or_refused(name: str, random: Random) -> None:
+    target = TARGETS[name]
+    target.check(target.make(random))
+
+
+def test_a_case_is_a_function_of_its_number() -> None:
+    """What a campaign prints must repeat what it found."""
+    for target in TARGETS.values():
+        for number in range(20):
+            once, again = (target.make(Random(f"x {number}")) for _ in range(2))
+            assert repr(once) == repr(again)
