@@ -140,7 +140,7 @@ class LimitsTable(Table, frozen=True):
     watchers: Count = 1_000
     watchers_per_user: Count = 500
     sites: Count = 2_000
-    reports_per_s: Annotated[float, msgspec.Meta(ge=1, le=1e9)] = 1_000.0
+    reports_per_s: Annotated[float, msgspec.Meta(ge=1, le=1e9)] = 500.0
 
 
 class BusTable(Table, frozen=True):

@@ -55,10 +55,10 @@ class Bucket:
         """So many were taken."""
         self._level -= count
 
-    def is_full(self, now: Instant) -> bool:
-        """As much may be taken as ever."""
+    def share(self, now: Instant) -> float:
+        """How much of the burst is left; 1 after a rest, below 0 when overdrawn."""
         self.wait_s(now)
-        return self._level >= self._burst
+        return self._level / self._burst
 
 
 class Seats:
@@ -211,7 +211,7 @@ class Quotas:
     def _new_bucket(self, per_s: float, now: Instant) -> Bucket:
         """Those of users who have rested say nothing any more."""
         self._buckets = {
-            user: bucket for user, bucket in self._buckets.items() if not bucket.is_full(now)
+            user: bucket for user, bucket in self._buckets.items() if bucket.share(now) < 1.0
         }
         return Bucket(per_s, burst=max(1.0, per_s * SUBMISSION_BURST_S), now=now)
 

@@ -29,6 +29,7 @@ EXPIRY_LOOK_S = 60.0  # the wall clock may be set
 REPORTS_WAITING_MAX = 100  # of one session in the pump's inbox, so that others' turns come soon
 BURST_S = 10.0  # a session may say at once what the limit allows in this time
 FLOOD_S = 10.0  # an agent that is slowed down for so long does not mean well
+RESTED_SHARE = 0.5  # of the burst is there again: it is not slowed down any more
 SLOW_S = 0.01  # shorter waits are put together
 LAST_WORDS_S = 1.0  # for what is in the outbox when a session ends
 
@@ -143,11 +144,11 @@ class Streams(AgentLinkServicer):
             bucket.take(1)
             now = self._clock.now()
             wait_s = bucket.wait_s(now)
-            if wait_s == 0:
+            if bucket.share(now) > RESTED_SHARE:
                 slowed_at = None
-            elif slowed_at is None or not connection.session.is_live:
+            elif wait_s > 0 and (slowed_at is None or not connection.session.is_live):
                 slowed_at = now  # an inventory may be long
-            elif now - slowed_at > FLOOD_S:
+            elif slowed_at is not None and now - slowed_at > FLOOD_S:
                 self._roster.flooded(
                     connection,
                     f"a flood: more than {self._reports_per_s:g} reports a second for"

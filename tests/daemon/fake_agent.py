@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 
 import grpc
 
+from koala.wire.tls import IdentityFile
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
+from koala_agent.dialling import dial
 
 OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 200))
 
 
 @dataclass
 class FakeAgent:
-    """`address` may change between connections; `claims` are its memory, as on a disk."""
+    """`address` may change between connections; `claims` are its memory, as on a disk. With an
+    `identity` it speaks TLS."""
 
     address: str
     site: str = "delft"
@@ -35,6 +38,7 @@ class FakeAgent:
     acknowledged: list[str] = field(default_factory=list)
     ask_number: int = 0
     outbox: "asyncio.Queue[pb.FromAgent | None]" = field(default_factory=asyncio.Queue)
+    identity: IdentityFile | None = None
 
     async def stay(self) -> None:
         """Connect, and connect again, until cancelled."""
@@ -46,18 +50,22 @@ class FakeAgent:
     async def connect(self) -> None:
         """One session until its end."""
         self.outbox = asyncio.Queue()
-        async with grpc.aio.insecure_channel(self.address, options=OPTIONS) as channel:
+        async with await dial(self.address, self.identity, options=OPTIONS) as channel:
             stub = AgentLinkStub(channel)
             call = stub.Connect(self._requests(), wait_for_ready=True)
             try:
                 async for message in call:
-                    self.heard.append(message)
-                    if message.HasField("mark"):
-                        self.mark = message.mark
-                    self._take(message)
-                    self.changed.set()
+                    self.hear(message)
             finally:
                 call.cancel()
+
+    def hear(self, message: pb.ToAgent) -> None:
+        """The daemon said this."""
+        self.heard.append(message)
+        if message.HasField("mark"):
+            self.mark = message.mark
+        self._take(message)
+        self.changed.set()
 
     async def until(self, kind: str, count: int = 1) -> list[pb.ToAgent]:
         """Wait until so many messages of a kind have been heard."""

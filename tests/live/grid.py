@@ -140,10 +140,10 @@ class Grid:
         """Its process id."""
         return self._processes[name].pid
 
-    def terminate(self, name: str) -> int:
+    def terminate(self, name: str, *, limit_s: float = STOP_S) -> int:
         """SIGTERM; its exit status."""
         self._processes[name].terminate()
-        return self._processes[name].wait(STOP_S)
+        return self._processes[name].wait(limit_s)
 
     def log(self, name: str) -> str:
         """What the daemon or an agent wrote, in all its lives."""
