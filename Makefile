@@ -100,6 +100,10 @@ bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FI
 bench: $(STAMP)  ## Measure the core, the journal and the live path
 	@$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: bench-load
+bench-load: $(STAMP)  ## A daemon under load: clients, watchers, sites, a long queue (ARGS="--scale 0.1 --only queue")
+	@$(BIN)/python -m tests.bench.load $(ARGS)
+
 .PHONY: lint
 lint: $(STAMP)  ## ruff: rules and form
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -5,7 +5,7 @@ policy sees.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -204,6 +204,7 @@ class GridView:
         "_idle_sum",
         "_near",
         "_probing",
+        "_refused",
         "_replicas",
         "_slots",
         "sites",
@@ -225,6 +226,7 @@ class GridView:
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
         self._guarded = {s.name: s for s in self.sites if s.owner is not None or s.users}
+        self._refused: set[Hashable] = set()
         self._probing = {site.name: True for site in self.sites if site.is_probing}
         self._replicas = replicas
         self._bandwidth = bandwidth
@@ -282,7 +284,22 @@ class GridView:
             value = getattr(self, name)
             is_counted = name in ("_idle", "_slots", "_free")
             setattr(other, name, dict(value) if is_counted else value)
+        other._refused = set()
         return other
+
+    def has_refused(self, shape: Hashable) -> bool:
+        """A policy has found no place for a request of this shape, and nothing was counted since:
+        it would find none for another one."""
+        return shape in self._refused
+
+    def refuse(self, shape: Hashable) -> None:
+        """A policy has found no place for a request of this shape."""
+        self._refused.add(shape)
+
+    def _change(self) -> None:
+        """Something is counted: what was worked out does not hold any more."""
+        self._idle_max = self._idle_sum = None
+        self._refused.clear()
 
     def take(self, site: SiteName, processors: int) -> None:
         """Count a component placed in this scan, or claimed in this try."""
@@ -291,32 +308,33 @@ class GridView:
             self._slots[site] -= 1
             if self._slots[site] <= 0:
                 self._idle[site] = 0
-        self._idle_max = self._idle_sum = None
+        self._change()
 
     def book(self, assignment: Assignment) -> None:
         """Count the bandwidth of a component placed in this scan, or moved in this try."""
         if assignment.link in self._free:
             self._free[assignment.link] -= assignment.booked_bps
+            self._change()
 
     def close(self, sites: Iterable[SiteName]) -> None:
         """These take nothing more in this scan."""
         for site in sites:
             if self._idle.get(site, 0) > 0:
                 self._idle[site] = 0
-                self._idle_max = self._idle_sum = None
+                self._change()
 
     def close_probed(self, sites: Iterable[SiteName]) -> None:
         """A job was placed on these: where it is a probe, no other job may join it."""
         for site in sites:
             if site in self._probing:
                 self._idle[site] = 0
-                self._idle_max = self._idle_sum = None
+                self._change()
 
     def give(self, site: SiteName, processors: int) -> None:
         """Count processors that a preempted job will give back."""
         if site in self._idle:
             self._idle[site] += processors
-            self._idle_max = self._idle_sum = None
+            self._change()
 
     def near(
         self, file: FileName, user: UserName | None = None

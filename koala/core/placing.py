@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 
 from koala.core.ageing import is_door_held
@@ -155,9 +156,11 @@ def find_placement(
     """All components if possible, else as many as the job can start with, left out from the
     largest on.
     """
+    if needed == len(job.spec.components):
+        return find_whole_placement(state, job, picture, now)
     request = whole_request(state, job, now)
     answer = ask_placement(state, request, picture)
-    if answer is not None or needed == len(request.parts):
+    if answer is not None:
         return answer
     found: list[Assignment] = []
     trial = picture.copy()
@@ -177,6 +180,38 @@ def find_placement(
         for index in range(len(job.spec.components))
     )
     return Placement(assignments=tuple(found)) if is_enough else None
+
+
+def find_whole_placement(
+    state: State, job: Job, picture: GridView, now: Instant
+) -> Placement | None:
+    """Sites for all components. Most jobs of a long queue are alike, and where one found no place
+    the next one needs no look; the answer is recorded all the same."""
+    shape = _shape(job)
+    if picture.has_refused(shape):
+        answer = state.recorder.ask(lambda: None)
+        assert answer is None or isinstance(answer, Placement), answer
+    else:
+        answer = ask_placement(state, whole_request(state, job, now), picture)
+    if answer is None and job.deadline_at is None:
+        picture.refuse(shape)
+    return answer
+
+
+def _shape(job: Job) -> Hashable:
+    """All of a job without a deadline that its request for placement depends on, in one scan."""
+    spec = job.spec
+    return (
+        spec.owner,
+        spec.queue,
+        job.queue,
+        spec.input_file,
+        spec.input_mode,
+        spec.hint,
+        spec.length_mi,
+        spec.preferred_mips,
+        tuple([(component.processors, component.site) for component in spec.components]),
+    )
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:

@@ -16,7 +16,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
+from functools import cache
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from koala.core import (
@@ -104,36 +107,37 @@ class _Writer:
         self._numbers: dict[object, int] = {}
 
     def plain(self, value: object) -> Plain:
+        kind = type(value)
+        if kind in _AS_THEY_ARE:
+            return value
         match value:
-            case None | bool():
-                return value
-            case Enum():
-                return ["e", _tag(type(value)), value.value]
-            case str() | int():
-                return value
             case float():
                 return value if math.isfinite(value) else ["f", repr(value)]
+            case Enum():
+                return ["e", _tag(kind), value.value]
+            case str() | int():
+                return value
             case dict():
                 entries = [self.plain(entry) for pair in value.items() for entry in pair]
                 return ["d", *entries]
             case list() | tuple() | deque():
-                return [_LETTERS[type(value)], *map(self.plain, value)]
+                return [_LETTERS[kind], *[self.plain(entry) for entry in value]]
             case _:
-                return self._object(value)
+                return self._object(value, _shape_of(kind))
 
-    def _object(self, value: object) -> Plain:
-        is_shared = type(value).__hash__ is object.__hash__  # else it is as good as its equal
-        if is_shared:
+    def _object(self, value: object, shape: _Shape) -> Plain:
+        if shape.is_shared:
             if value in self._numbers:
                 return ["r", self._numbers[value]]
             self._numbers[value] = len(self._numbers)
         kept = {}
-        for name, default in _fields(type(value)).items():
-            found = getattr(value, name)
+        for name, default, found in zip(
+            shape.names, shape.defaults, shape.values_of(value), strict=True
+        ):
             # Only what is empty is left out: any other default may be another one later.
             if found or type(found) is not type(default) or found != default:
-                kept[name] = self.plain(found)
-        return ["s" if is_shared else "o", _tag(type(value)), kept]
+                kept[name] = found if type(found) in _AS_THEY_ARE else self.plain(found)
+        return ["s" if shape.is_shared else "o", shape.tag, kept]
 
 
 class _Reader:
@@ -143,7 +147,7 @@ class _Reader:
         self._objects: list[object] = []
 
     def value(self, plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
-        if not isinstance(plain, list):
+        if type(plain) is not list:
             return plain
         letter = plain[0]
         match letter:
@@ -152,49 +156,74 @@ class _Reader:
             case "r":
                 return self._objects[plain[1]]
             case "e":
-                return _class(plain[1])(plain[2])
+                return _enum(plain[1], plain[2])
             case "f":
                 return float(plain[1])
             case "d":
                 entries = [self.value(entry) for entry in plain[1:]]
                 return dict(zip(entries[::2], entries[1::2], strict=True))
             case _:
-                return _LISTS[letter](self.value(entry) for entry in plain[1:])
+                return _LISTS[letter]([self.value(entry) for entry in plain[1:]])
 
     def _object(self, tag: str, kept: dict[str, Plain], *, is_shared: bool) -> object:
         cls = _class(tag)
+        shape = _shape_of(cls)
         made: object = object.__new__(cls)
         if is_shared:
             self._objects.append(made)
-        known = _fields(cls)
         for name in kept:
-            if name not in known:
+            if name not in shape.known:
                 raise NotSavedError(f"{tag} has no field {name!r}")
-        for name, default in known.items():
+        for name, default in zip(shape.names, shape.defaults, strict=True):
             if name in kept:
                 value = self.value(kept[name])
             elif default is _NO_DEFAULT:
                 raise NotSavedError(f"{tag} was saved without {name!r}")
             else:
-                value = default if not isinstance(default, list | dict | deque) else type(default)()
-            object.__setattr__(made, name, value)
+                value = type(default)() if type(default) in _CONTAINERS else default
+            _set(made, name, value)
         return made
 
 
 # --- shapes ---------------------------------------------------------------------------------------
 
 _NO_DEFAULT = object()
-_SHAPES: dict[type, dict[str, object]] = {}
+_AS_THEY_ARE = frozenset({type(None), bool, int, str})
+_CONTAINERS = frozenset({list, dict, deque})
+_set = object.__setattr__
+
+
+class _Shape:
+    """What is saved of objects of one class: the names of fields in order, their defaults, how to
+    have all values at once. Of one that is `is_shared`, no other is as good."""
+
+    __slots__ = ("defaults", "is_shared", "known", "names", "tag", "values_of")
+
+    def __init__(self, cls: type) -> None:
+        fields = _fields(cls)
+        self.tag = _tag(cls)
+        self.names = tuple(fields)
+        self.known = frozenset(fields)
+        self.defaults = tuple(fields.values())
+        self.is_shared = getattr(cls, "__hash__", None) is object.__hash__
+        self.values_of: Callable[[object], tuple[object, ...]] = (
+            attrgetter(*self.names)
+            if len(self.names) > 1
+            else lambda value: tuple([getattr(value, name) for name in self.names])
+        )
+
+
+_SHAPES: dict[type, _Shape] = {}
+
+
+def _shape_of(cls: type) -> _Shape:
+    if cls not in _SHAPES:
+        _SHAPES[cls] = _Shape(cls)
+    return _SHAPES[cls]
 
 
 def _fields(cls: type) -> dict[str, object]:
     """The fields of a class with their defaults, in order."""
-    if cls not in _SHAPES:
-        _SHAPES[cls] = _shape(cls)
-    return _SHAPES[cls]
-
-
-def _shape(cls: type) -> dict[str, object]:
     if dataclasses.is_dataclass(cls):
         return {field.name: _default(field) for field in dataclasses.fields(cls)}
     names = [name for base in reversed(cls.__mro__) for name in getattr(base, "__slots__", ())]
@@ -217,6 +246,12 @@ def _tag(cls: type) -> str:
     return f"{cls.__module__.removeprefix(_PACKAGE)}.{cls.__name__}"
 
 
+@cache
+def _enum(tag: str, value: str) -> object:
+    return _class(tag)(value)
+
+
+@cache
 def _class(tag: str) -> Any:  # noqa: ANN401 - a class of the core
     module, _, name = tag.rpartition(".")
     found = getattr(_MODULES.get(_PACKAGE + module), name, None)

@@ -54,12 +54,15 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     Unless it is whole, it visits only jobs that were not tried since they were queued.
     """
     priority = whose_turn(state)
-    picture = picture_of(state)
     aged = {job.id: job for job in state.queues.aged(now, state.parameters.ageing_s)}
     placed = 0
     queue = BY_PRIORITY[priority]
     jobs = state.queues.jobs(queue) if is_whole or aged else tuple(state.fresh.values())
     others = [job for job in jobs if job.queue == queue and job.id not in aged]
+    if not aged and not others:
+        admit(state, now)
+        return 0
+    picture = picture_of(state)
     for job in (*aged.values(), *others):
         if try_to_place(state, job, picture, now):
             placed += 1

@@ -8,8 +8,9 @@ policy since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, NoReturn, TypeAlias
 
 from koala.core.grid import (
@@ -160,19 +161,19 @@ class Recorder:
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
-        self._replay: list[Any] | None = None
+        self._replay: Iterator[Any] | None = None
 
     def begin(self, replay: list[Any] | None) -> None:
         """A new event is handled; `replay` holds its recorded answers when it is not the first
         time.
         """
         self.answers = []
-        self._replay = None if replay is None else _unpack(replay)
+        self._replay = None if replay is None else _unpacked(replay)
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
         """The policy's answer, or the recorded one."""
         if self._replay is not None:
-            plain = self._replay.pop(0)
+            plain = next(self._replay)
             answer = _from_plain(plain)
         else:
             answer = question()
@@ -186,11 +187,12 @@ class Recorder:
         return answer
 
 
-def _unpack(answers: list[Any]) -> list[Any]:
-    unpacked: list[Any] = []
+def _unpacked(answers: list[Any]) -> Iterator[Any]:
     for answer in answers:
-        unpacked.extend([None] * answer if isinstance(answer, int) else [answer])
-    return unpacked
+        if isinstance(answer, int):
+            yield from repeat(None, answer)
+        else:
+            yield answer
 
 
 def _to_plain(answer: Answer) -> list[Any] | str | None:

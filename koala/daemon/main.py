@@ -40,6 +40,7 @@ from koala.daemon.doors import Doors, check_state
 from koala.daemon.effects import Effects
 from koala.daemon.enrolling import Registrar
 from koala.daemon.enrolments import Owners
+from koala.daemon.garbage import keep_aside, set_aside, uncollected
 from koala.daemon.guard import troubles
 from koala.daemon.journal import Journal, overtaken
 from koala.daemon.limits import Quotas, Seats
@@ -147,7 +148,9 @@ class Daemon:
         check_state(state_dir)
         doors = None
         begin = partial(begin_life, self._config, accept_loss=self._accept_loss)
-        journal, recovered = await asyncio.to_thread(begin)
+        with uncollected():
+            journal, recovered = await asyncio.to_thread(begin)
+        set_aside()
         try:
             doors = Doors(self._config)
             if self._accept_loss:
@@ -277,6 +280,7 @@ class Daemon:
                 group.create_task(desk.run()),
                 group.create_task(disk.run()),
                 group.create_task(doors.run()),
+                group.create_task(keep_aside(lambda: pump.jobs)),
                 group.create_task(self._publish(spool)),
             ]
             others += self._bus(group)

@@ -24,6 +24,7 @@ from koala.core.saving import save
 from koala.core.scheduler import Scheduler
 from koala.core.values import Instant, JobId, Seconds
 from koala.daemon.clock import Clock
+from koala.daemon.garbage import uncollected
 from koala.daemon.records import Batch, Notice, Record, Snapshot
 from koala.errors import KoalaError
 
@@ -198,6 +199,11 @@ class Turns:
         return len(self._inbox)
 
     @property
+    def jobs(self) -> int:
+        """How many numbers were given to jobs."""
+        return self._jobs
+
+    @property
     def wake_at(self) -> Instant | None:
         """When a turn is due though nothing may come."""
         wake_at = self._scheduler.wake_at
@@ -247,12 +253,13 @@ class Turns:
         """The state as it is now, to begin at another time."""
         if self._upkeep is None:
             return None
-        return Snapshot(
-            plain=save(self._scheduler),
-            jobs=self._jobs,
-            settings=self._upkeep.settings,
-            digest=self._digest(self._scheduler),
-        )
+        with uncollected():
+            return Snapshot(
+                plain=save(self._scheduler),
+                jobs=self._jobs,
+                settings=self._upkeep.settings,
+                digest=self._digest(self._scheduler),
+            )
 
     def failed(self) -> None:
         """The batch could not be made durable: there are no more turns."""

@@ -79,9 +79,7 @@ def agents(grid: Grid, first: int, count: int, processors: int) -> Any:  # noqa:
 
 def clients(grid: Grid, name: str, count: int, jobs: int, **more: Any) -> Any:  # noqa: ANN401
     settings = {"rsl": ONE, "no_wait": False, "watch": False, **more}
-    return a_crowd(
-        "clients", address=grid.address, name=name, clients=count, jobs=jobs, **settings
-    )
+    return a_crowd("clients", address=grid.address, name=name, clients=count, jobs=jobs, **settings)
 
 
 class Daemon:
