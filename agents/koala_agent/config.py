@@ -30,6 +30,8 @@ Rate = Annotated[float, msgspec.Meta(gt=0)]
 SiteNameText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
 """host:port; an IPv6 address stands in brackets."""
+HOST = r"^[^\s:/]+$|^[0-9A-Fa-f:]+$"
+HostText = Annotated[str, msgspec.Meta(pattern=rf"^$|{HOST}")]
 
 
 UserText = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -167,12 +169,14 @@ class FilesTable(Table, frozen=True):
     """Logical files of the site and how they are served.
 
     `store` is the folder of replicas; relative to the state directory. `serve` opens a port to
-    other agents; without it copies go through the daemon's relay. `rate` limits every transfer in
-    bytes per second, `rates` that with single sites.
+    other agents; without it copies go through the daemon's relay. `address` is the host at which
+    they reach it where that is not the one in `serve`. `rate` limits every transfer in bytes per
+    second, `rates` that with single sites.
     """
 
     store: str = "files"
     serve: Endpoint | None = None
+    address: HostText = ""
     rate: Rate | None = None
     rates: dict[str, Rate] = {}
     concurrent: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
@@ -188,7 +192,7 @@ class StarterTable(Table, frozen=True):
 
     listen: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    addresses: tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s:/]+$|^[0-9A-Fa-f:]+$")], ...] = ()
+    addresses: tuple[Annotated[str, msgspec.Meta(pattern=HOST)], ...] = ()
     python: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     shared: bool = True
     scratch: Annotated[str, msgspec.Meta(pattern=r"^$|^/[^\n]*$")] = ""

@@ -432,10 +432,13 @@ class Site:
 
     def _serves(self) -> str:
         """Where other agents reach our file server; a wildcard is no address for them."""
-        if self._config.files.serve is None or self._files.port is None:
+        files = self._config.files
+        if files.serve is None or self._files.port is None:
             return ""
-        host = self._config.files.serve.rpartition(":")[0]
-        if host in WILDCARDS:
+        host = files.serve.rpartition(":")[0]
+        if files.address:
+            host = f"[{files.address}]" if ":" in files.address else files.address
+        elif host in WILDCARDS:
             host = _address(self._config)
         return f"{host}:{self._files.port}"
 

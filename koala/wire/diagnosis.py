@@ -64,6 +64,8 @@ async def why_not(
     """What keeps a TLS connection to `address` from working; the text is empty when nothing does
     any more. `now` is the other side's clock, as far as it is known: by it a certificate is old."""
     finding = await asyncio.to_thread(_try, address, host, authority, identity)
+    if finding == SILENT:  # a refusal would come again; a daemon that was killed does not
+        finding = await asyncio.to_thread(_try, address, host, authority, identity)
     if finding != SILENT:
         return finding
     # gRPC's servers do not say what they have against a certificate: look at it ourselves.
@@ -122,6 +124,8 @@ def _try(address: str, host: str, authority: bytes, identity: Identity | None) -
                 return SILENT
     except ssl.SSLCertVerificationError as error:
         return Finding(_VERIFY.get(error.verify_code, _FOREIGN), is_refusal=True)
+    except ssl.SSLEOFError:  # in the middle of the handshake: whoever refuses us says so
+        return Finding("it closed the connection at once", is_refusal=False)
     except ssl.SSLError as error:
         reason = error.reason or str(error)
         said = next((said for key, said in _ALERTS.items() if key in reason), f"TLS: {reason}")

@@ -27,7 +27,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from koala.client import Client
 from koala.credentials import PLAIN, RUNTIME_VARIABLE, Credentials, announce, read_credentials
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
-from koala.wire.diagnosis import why_not
+from koala.wire.diagnosis import Finding, _load, why_not
 from koala.wire.tls import DAEMON_HOST, Identity, Kind, secure_channel, server_credentials
 from koala.wire.v1.identity_pb2 import WhereRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
@@ -287,3 +287,37 @@ async def test_where_nobody_listens_nobody_is_accused(
             with pytest.raises(UnreachableError, match=f"no daemon answers at {address}") as caught:
                 await client.hello()
     assert "of yours here: 127.0.0.1:7)" in str(caught.value)
+
+
+@pytest.mark.parametrize("is_after_the_handshake", [False, True])
+def test_a_daemon_that_is_killed_while_it_is_asked_is_not_accused(
+    forge: Forge, daemon: Process, is_after_the_handshake: bool
+) -> None:
+    """The connection ends without a word, and then nobody is there."""
+    identity = forge.identity("x", purpose=ExtendedKeyUsageOID.SERVER_AUTH, host=DAEMON_HOST)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["h2"])
+    _load(context, identity)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def be_killed() -> None:
+            connection, _ = listening.accept()
+            listening.close()
+            with connection:
+                if is_after_the_handshake:
+                    connection = context.wrap_socket(connection, server_side=True)
+                    connection.close()
+                else:
+                    connection.recv(65_536)
+
+        async def ask() -> Finding:
+            address = f"127.0.0.1:{listening.getsockname()[1]}"
+            authority = daemon.administrator.authority
+            killed = asyncio.get_running_loop().run_in_executor(None, be_killed)
+            finding = await why_not(address, DAEMON_HOST, authority=authority)
+            await killed
+            return finding
+
+        finding = asyncio.run(ask())
+    assert finding.text
+    assert not finding.is_refusal, finding

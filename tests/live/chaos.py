@@ -1,117 +1,487 @@
-"""Kills at random instants while jobs stream through: `python -m tests.live.chaos --kills 200`.
+"""The campaign of faults on real processes: co-allocated jobs stream through while parts fail.
 
-The tests run a few of them; this command runs as many as one likes, over the daemon and all agents,
-and a job meanwhile that its wall-time limit, whose unit is the minute, must end.
+    make chaos                                      1,000 jobs, at least 200 kills
+    make chaos ARGS="--short"                       what continuous integration runs
+    make chaos ARGS="--minutes 20 --intensity 4"    for so long, with four times as many faults
+    make chaos ARGS="--faults kill-both --kills 50 --jobs 50"
+
+A daemon and four agents run behind a proxy. Jobs are submitted through it under idempotency keys,
+each key more than once; meanwhile what a seed draws goes wrong (`faults`): SIGKILL and SIGSTOP of
+daemon, agents, starters and the relay, connections that are cut, half-open or slow, a full disk
+under the journal (as root, who may mount a small one). Then faults stop, and what must hold is
+looked at from outside: each accepted job is there once, has ended as it must, and has run to its
+end exactly once; what watchers were told has no gap; and nothing is left, at the daemon or at any
+site. A part that ends by itself while its disk has room is a failure, too.
+
+The seed draws the schedule; what it meets depends on the machine. On a failure the exit status is 1
+and the state folders stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import secrets
+import shutil
 import sys
 import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
-from koala.client import Client
-from koala.errors import UnreachableError
-from tests.live.grid import Grid, live_grid
+from koala.client import ENDS, Client, Submission, Submitted
+from koala.credentials import find_credentials
+from koala.errors import ExhaustedError, KoalaError, UnreachableError
+from tests.live.faults import Account, Kind, Saboteur, draw, moment
+from tests.live.grid import CALM, started, until
+from tests.live.leftovers import leftovers
+from tests.live.proxied import ProxiedGrid, proxied, small_disk
 
-SITES = {"delft": 4, "leiden": 4, "vu": 4, "utrecht": 4}
-WALL_TIME_SITE = "utrecht"
-
-
-async def chaos(
-    grid: Grid,
-    *,
-    victims: tuple[str, ...],
-    kills: int,
-    jobs: int,
-    seed: int,
-    others: dict[str, str] | None = None,
-) -> None:
-    """Submits jobs and kills until both are done, then looks at what became of them. `others` are
-    jobs that are there already, with their ends."""
-    expected = others or {}
-    random = Random(seed)
-    async with grid.client() as client, asyncio.TaskGroup() as group:
-        await grid.ready(client)
-        submitting = group.create_task(submit_all(grid, client, jobs, Random(seed)))
-        for _ in range(kills):
-            await moment(random.uniform(0.0, 1.0))
-            victim = random.choice(victims)
-            grid.kill(victim)
-            grid.start(victim)
-        accepted = await submitting
-        await grid.ready(client)  # a client waits for a daemon only once it has seen it
-        expected = {**expected, **dict.fromkeys(accepted, "Finished")}
-        assert await client.wait_all(list(expected)) == expected
-        assert {job["job"] for job in await client.list_jobs()} == set(expected)
-        await grid.at_rest(client)
-        lives = grid.log("daemon").count('"daemon.started"')
-        assert (await client.metrics())["epoch"] >= lives > 1
-    for job, processes in accepted.items():
-        grid.evidence.finished(job, processes=processes)
+SITES = {"delft": 4, "leiden": 4, "vu": 4, "utrecht": 6}
+PARAMETERS: dict[str, Any] = {
+    **CALM,
+    # Leases that mostly outlast a fault, and now and then do not.
+    "hold_lease_s": 6.0,
+    "run_lease_s": 8.0,
+    "pause_max_s": 3.0,
+    "kill_s": 1.0,
+    # A site that was disturbed is not left alone for longer than the campaign, nor a job given up.
+    "probe_after_s": 3.0,
+    "claiming_tries_max": 0,
+    "blocked_max": 1_000_000,
+}
+SILENCE_S = 3.0
+KEEP_S = 2.0
+"""How long agents keep the folders of ended claims."""
+AT_ONCE = 10
+"""Jobs that are not over yet; the next one waits."""
+SETTLE_S = 420.0
+"""How long it may take, when faults have stopped, until all jobs are over, and again until nothing
+is left."""
+INPUT = "input.dat"
+INPUT_BYTES = 400_000
+OUTPUT = "result"
 
 
-async def submit_all(grid: Grid, client: Client, jobs: int, random: Random) -> dict[str, int]:
-    """Jobs of two and three components, one after the other; the processes of each."""
-    evidence = grid.evidence
-    accepted: dict[str, int] = {}
-    for number in range(jobs):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long, how much, what. Jobs are submitted until all of `jobs`, `kills` and `minutes` are
+    reached; `kinds` are the faults that there may be."""
+
+    seed: int = 0
+    jobs: int = 1000
+    kills: int = 200
+    minutes: float = 0.0
+    intensity: float = 1.0
+    kinds: tuple[Kind, ...] = tuple(Kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A job of the campaign: what is submitted, and how it is to end."""
+
+    key: str
+    rsl: str
+    processes: int
+    is_failing: bool
+    has_output: bool
+    is_cancelled_after_s: float | None
+
+
+@dataclass(slots=True)
+class Course:
+    """What came of it."""
+
+    seed: int
+    seconds: float = 0.0
+    jobs: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    attempts: int = 0
+    ran_again: int = 0
+    known_again: int = 0
+    account: Account = field(default_factory=Account)
+    broken: list[str] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        account = asdict(self.account)
+        return {**asdict(self), "account": {**account, "bereft": len(self.account.bereft)}}
+
+    @contextmanager
+    def expecting(self, what: str) -> Iterator[None]:
+        """What does not hold in the block is noted, and the next thing is looked at."""
+        try:
+            yield
+        except (AssertionError, TimeoutError, KoalaError, OSError) as error:
+            self.broken.append(f"{what}: {str(error) or type(error).__name__}")
+
+
+class Campaign:
+    """One run over a grid that is up."""
+
+    def __init__(self, grid: ProxiedGrid, plan: Plan, *, has_own_disk: bool) -> None:
+        self.course = Course(plan.seed)
+        self._grid = grid
+        self._plan = plan
+        self._has_own_disk = has_own_disk
+        self._orders: dict[str, Order] = {}
+        self._cancelled: set[str] = set()
+        self._phases: dict[str, str] = {}
+        self._over: dict[str, asyncio.Event] = {}
+        self._is_calm = asyncio.Event()
+
+    async def run(self) -> None:
+        """All of it; what does not hold is in `course.broken`."""
+        began_at = time.monotonic()
+        grid, plan = self._grid, self._plan
+        far = Client(grid.far_address, credentials=await self._credentials())
+        async with proxied(grid) as proxy, grid.client() as near, far:
+            await grid.ready(near)
+            saboteur = Saboteur(grid, proxy, has_own_disk=self._has_own_disk)
+            self.course.account = saboteur.account
+            async with asyncio.TaskGroup() as group:
+                helpers = [
+                    group.create_task(saboteur.supervise()),
+                    group.create_task(self._watch(near)),
+                    group.create_task(self._tell(began_at)),
+                ]
+                async with asyncio.TaskGroup() as work:
+                    spoiling = work.create_task(self._spoil(saboteur))
+                    await self._submit_all(far, began_at)
+                    self._is_calm.set()
+                    await spoiling
+                with self.course.expecting("end of all jobs"):
+                    await self._settle(near)
+                for helper in helpers:
+                    helper.cancel()
+            await self._look(near)
+        self.course.seconds = time.monotonic() - began_at
+        assert plan.kills <= saboteur.account.kills or self.course.broken
+
+    async def _credentials(self) -> Any:
+        """Those that the daemon leaves for its own user."""
+        await until(lambda: find_credentials(self._grid.address) is not None)
+        return find_credentials(self._grid.address)
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    async def _spoil(self, saboteur: Saboteur) -> None:
+        """What the seed draws, until it is calm again; then all faults have ended."""
+        random = Random(f"{self._plan.seed}/faults")
+        async with asyncio.TaskGroup() as group:
+            while not self._is_calm.is_set():
+                fault = draw(
+                    random,
+                    sites=self._grid.sites,
+                    kinds=self._plan.kinds,
+                    intensity=self._plan.intensity,
+                )
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(fault.after_s):
+                        await self._is_calm.wait()
+                        break
+                group.create_task(saboteur.do(fault))
+
+    # --- jobs -------------------------------------------------------------------------------------
+
+    async def _submit_all(self, client: Client, began_at: float) -> None:
+        """One job after the other, as soon as few enough are not over; until there were enough
+        jobs, kills and minutes."""
+        places = asyncio.Semaphore(AT_ONCE)
+        number = 0
+        async with asyncio.TaskGroup() as group:
+            while (
+                number < self._plan.jobs
+                or self.course.account.kills < self._plan.kills
+                or time.monotonic() < began_at + 60 * self._plan.minutes
+            ):
+                await places.acquire()
+                order = self._order(number)
+                task = group.create_task(self._see_through(client, order, number))
+                task.add_done_callback(lambda _: places.release())
+                number += 1
+
+    async def _see_through(self, client: Client, order: Order, number: int) -> None:
+        random = Random(f"{self._plan.seed}/submission/{number}")
+        job = await submit_surely(client, order.rsl, key=order.key)
+        if job in self._orders:
+            self.course.broken.append(f"{job} is the job of {order.key} and of another key")
+        self._orders[job] = order
+        self.course.jobs += 1
+        if random.random() < 0.2 and await submit_surely(client, order.rsl, key=order.key) != job:
+            self.course.broken.append(f"{order.key} gave another job than {job} the second time")
+        if order.is_cancelled_after_s is not None:
+            await moment(order.is_cancelled_after_s)
+            await self._cancel(client, job)
+        over = self._over.setdefault(job, asyncio.Event())
+        if not self._is_calm.is_set():
+            await over.wait()
+
+    async def _cancel(self, client: Client, job: str) -> None:
+        while True:
+            with suppress(UnreachableError, ExhaustedError):
+                (answer,) = await client.cancel(job)
+                if not answer["error"] and answer["phase"] not in ("Finished", "Failed"):
+                    self._cancelled.add(job)
+                return
+            await moment(0.1)
+
+    def _order(self, number: int) -> Order:
+        """Jobs of two and three components; some read a file, write one, fail, are cancelled."""
+        random = Random(f"{self._plan.seed}/job/{number}")
+        evidence = self._grid.evidence
         counts = [random.randint(1, 2) for _ in range(random.randint(2, 3))]
-        seconds = random.uniform(0.0, 0.6)
-        rsl = evidence.job(*(evidence.component(count=c, seconds=seconds) for c in counts))
-        job = await submit_surely(client, rsl, key=f"chaos-{number}")
-        assert job not in accepted
-        accepted[job] = sum(counts)
-        await moment(random.uniform(0.0, 0.4))
-    return accepted
+        seconds = random.uniform(0.0, 1.5) if random.random() < 0.9 else random.uniform(2.0, 6.0)
+        share = random.random()
+        is_failing, has_output, reads = share < 0.05, 0.05 <= share < 0.2, 0.2 <= share < 0.3
+        parts = [
+            evidence.component(
+                count=count,
+                seconds=seconds,
+                status=3 if is_failing and part == 0 else 0,
+                output=OUTPUT if has_output else "",
+                site=random.choice(self._grid.sites) if random.random() < 0.1 else "",
+                more=f"(label=part{part})(maxWallTime=10)",
+            )
+            for part, count in enumerate(counts)
+        ]
+        more = "(priority=high)" if random.random() < 0.3 else ""
+        more += f"(inputFile={INPUT})" if reads else ""
+        cancelled_after_s = random.uniform(0.0, 3.0) if 0.3 <= share < 0.36 else None
+        return Order(
+            key=f"chaos-{self._plan.seed}-{number}",
+            rsl=evidence.job(*parts, more=more),
+            processes=sum(counts),
+            is_failing=is_failing,
+            has_output=has_output,
+            is_cancelled_after_s=cancelled_after_s,
+        )
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    async def _watch(self, client: Client) -> None:
+        """Every notice from the first one on, over all lives of the daemon. Until cancelled."""
+        last = 0
+        async for notice in client.watch(after=0):
+            number, job, phase = notice["number"], notice["job"], notice["phase"]
+            if number != last + 1:
+                self.course.broken.append(f"a watcher was told {number} after {last}")
+            last = number
+            if not job or not phase:
+                continue
+            before = self._phases.get(job)
+            if before in ENDS and phase != before:
+                self.course.broken.append(f"{job} was {before}, and then {phase}")
+            self._phases[job] = phase
+            if phase in ENDS:
+                self._over.setdefault(job, asyncio.Event()).set()
+
+    async def _tell(self, began_at: float) -> None:
+        """How far it is, on a terminal each second, elsewhere each half minute."""
+        is_terminal = sys.stderr.isatty()
+        while True:
+            await moment(1.0 if is_terminal else 30.0)
+            over = sum(event.is_set() for event in self._over.values())
+            account = self.course.account
+            said = (
+                f"{time.monotonic() - began_at:5.0f} s  {self.course.jobs} jobs, {over} over,"
+                f" {account.faults.total()} faults, {account.kills} kills,"
+                f" {len(self.course.broken)} broken"
+            )
+            print(
+                f"\r{said}" if is_terminal else said,
+                end="" if is_terminal else "\n",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    async def _settle(self, client: Client) -> None:
+        """All parts are there, and all jobs come to their end."""
+        async with asyncio.timeout(SETTLE_S):
+            await self._grid.ready(client)
+            try:
+                for event in list(self._over.values()):
+                    await event.wait()
+            except asyncio.CancelledError:
+                for job in [job for job, event in self._over.items() if not event.is_set()]:
+                    shown = await client.show(job)
+                    why = (await client.why(job))["why"]
+                    self.course.broken.append(f"{job} is still {shown['phase']}: {why}")
+                raise
+
+    async def _look(self, client: Client) -> None:
+        """What must hold now."""
+        course = self.course
+        with course.expecting("jobs"):
+            await self._check_jobs(client)
+        with course.expecting("keys"):
+            await self._check_keys(client)
+        with course.expecting("evidence"):
+            self._grid.evidence.check()
+        with course.expecting("rest"):
+            await self._grid.at_rest(client)
+            sites = await client.sites()
+            idle = {site["site"]: site["idle"] for site in sites}
+            assert idle == dict(self._grid.processors), idle
+        with course.expecting("leftovers"):
+            deadline_at = time.monotonic() + SETTLE_S
+            while (left := leftovers(self._grid)) and time.monotonic() < deadline_at:
+                await moment(0.5)
+            assert left == []
+        course.broken += [
+            f"{name} ended by itself with status {status}" for name, status in course.account.ended
+        ]
+
+    async def _check_jobs(self, client: Client) -> None:
+        course = self.course
+        listed = {job["job"]: job["phase"] for job in await client.list_jobs()}
+        if set(listed) != set(self._orders):
+            lost = sorted(set(self._orders) - set(listed))
+            foreign = sorted(set(listed) - set(self._orders))
+            course.broken.append(f"accepted and not there: {lost}; there twice: {foreign}")
+        for job, order in self._orders.items():
+            with course.expecting(job):
+                shown = await client.show(job)
+                course.ends[shown["phase"]] += 1
+                course.attempts += shown["attempts"]
+                assert self._phases.get(job) == shown["phase"], f"watched {self._phases.get(job)}"
+                self._check_job(job, order, shown)
+                if shown["phase"] == "Finished" and order.has_output:
+                    await self._check_output(job, shown["attempts"])
+
+    def _check_job(self, job: str, order: Order, shown: dict[str, Any]) -> None:
+        """How it ended, and that it ran to its end exactly once."""
+        phase, reason = shown["phase"], shown["reason"]
+        allowed = {"Failed"} if order.is_failing else {"Finished"}
+        if order.is_cancelled_after_s is not None:
+            allowed = {"Cancelled"} if job in self._cancelled else {*allowed, "Cancelled"}
+        assert phase in allowed, f"{phase} ({reason}), expected {' or '.join(sorted(allowed))}"
+        if phase == "Failed":
+            assert "3" in reason, f"failed for {reason!r}"
+        elif phase == "Finished":
+            excused = self._excused(job, shown)
+            last = self._grid.evidence.finished(job, processes=order.processes, excused=excused)
+            assert last == shown["attempts"], f"ran to its end in attempt {last}"
+
+    def _excused(self, job: str, shown: dict[str, Any]) -> set[int]:
+        """Attempts that may have ended unheard."""
+        del shown
+        return {attempt for name, attempt in self.course.account.bereft if name == job}
+
+    async def _check_output(self, job: str, attempt: int) -> None:
+        """What the last attempt wrote is published, whole."""
+        folder = self._grid.spool / job / "output"
+        files = [folder / f"part{part}" / OUTPUT for part in range(2)]
+        await until(lambda: all(file.exists() for file in files))
+        for file in files:
+            found = file.read_text(encoding="ascii")
+            assert found == f"{job} {attempt}\n", f"{file} has {found!r}"
+
+    async def _check_keys(self, client: Client) -> None:
+        """Each key once more: the same job, known before."""
+        again = [Submission(rsl=order.rsl, key=order.key) for order in self._orders.values()]
+        for job, answer in zip(self._orders, await client.submit_many(again), strict=True):
+            assert isinstance(answer, Submitted), f"{job} submitted again: {answer}"
+            assert (answer.job, answer.is_known) == (job, True), f"{job} again: {answer}"
+            self.course.known_again += 1
 
 
 async def submit_surely(client: Client, rsl: str, *, key: str) -> str:
-    """The daemon may be killed before, while or after it takes a job in; the key makes them one."""
+    """The daemon may be killed before, while or after it takes a job in, or have no room for it;
+    the key makes them one."""
     while True:
-        try:
+        with suppress(UnreachableError, ExhaustedError):
             return (await client.submit(rsl, key=key)).job
-        except UnreachableError:
-            await moment(0.05)
+        await moment(0.1)
 
 
-async def moment(seconds: float) -> None:
-    """Lets some time pass, for kills at instants that nothing announces."""
-    await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=seconds)
+# --- the command ----------------------------------------------------------------------------------
 
 
-async def run(grid: Grid, *, kills: int, jobs: int, seed: int) -> None:
-    """The command's work: chaos among all but one site, where the wall time runs out."""
-    async with grid.client() as client:
-        await grid.ready(client)
-        text = grid.evidence.component(site=WALL_TIME_SITE, seconds=600, more="(maxWallTime=1)")
-        limited = (await client.submit(text)).job
-        await grid.phase(client, limited, "Running")
-        victims = ("daemon", *(site for site in SITES if site != WALL_TIME_SITE))
-        others = {limited: "Failed"}
-        await chaos(grid, victims=victims, kills=kills, jobs=jobs, seed=seed, others=others)
-        shown = await client.show(limited)
-        assert "wall" in shown["reason"], shown["reason"]
-        assert shown["attempts"] == 1
+def campaign(folder: Path, plan: Plan) -> Course:
+    """A grid in this folder, and the campaign over it."""
+    with ExitStack() as stack:
+        has_own_disk = stack.enter_context(small_disk(folder / "state" / "daemon"))
+        grid = ProxiedGrid(
+            folder, sites=SITES, parameters=PARAMETERS, silence_s=SILENCE_S, keep_s=KEEP_S
+        )
+        grid.patience_s = SETTLE_S
+        for site in grid.sites[:2]:
+            grid.store(site).mkdir(parents=True, exist_ok=True)
+            (grid.store(site) / INPUT).write_bytes(Random(plan.seed).randbytes(INPUT_BYTES))
+        run = Campaign(grid, plan, has_own_disk=has_own_disk)
+        try:
+            with started(grid):
+                asyncio.run(run.run())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rest is told with it
+            error.__notes__ = []  # the logs stay
+            run.course.broken.append("".join(traceback.format_exception(error)))
+        if run.course.broken and has_own_disk:
+            shutil.copytree(grid.state / "daemon", grid.state / "daemon-kept", dirs_exist_ok=True)
+    return run.course
 
 
-def main() -> int:
+def tell(course: Course) -> str:
+    """The result for people."""
+    account = course.account
+    ends = ", ".join(f"{count} {phase}" for phase, count in sorted(course.ends.items()))
+    faults = ", ".join(f"{count} {kind}" for kind, count in sorted(account.faults.items()))
+    lines = [
+        f"seed {course.seed}: {course.jobs} jobs in {course.seconds:.0f} s ({ends}),"
+        f" {course.attempts} attempts",
+        f"{account.kills} kills, {account.together} times two within 10 ms; faults: {faults}",
+        f"{account.ended_on_full_disk} ends on a full disk; {course.known_again} keys known again",
+    ]
+    if course.broken:
+        return "\n".join([*lines, f"BROKEN, {len(course.broken)}:", *course.broken])
+    return "\n".join([*lines, "nothing was lost, nothing ran twice, nothing is left"])
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.live.chaos", description=__doc__)
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--jobs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="koala-chaos-") as folder,
-        live_grid(Path(folder), sites=SITES) as grid,
-    ):
-        asyncio.run(run(grid, kills=options.kills, jobs=options.jobs, seed=options.seed))
-    print(f"{options.kills} kills, {options.jobs} jobs: none was lost, none ran twice")
-    return 0
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.live.chaos",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=0.0)
+    parser.add_argument("--intensity", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, help="drawn when not given")
+    parser.add_argument("--short", action="store_true", help="60 jobs, at least 12 kills")
+    parser.add_argument("--faults", nargs="+", choices=list(Kind), default=list(Kind), type=Kind)
+    parser.add_argument("--json", action="store_true", help="the result on standard output")
+    parser.add_argument("--folder", type=Path, help="where logs and journal stay")
+    options = parser.parse_args(words)
+    plan = Plan(
+        seed=secrets.randbelow(1_000_000) if options.seed is None else options.seed,
+        jobs=60 if options.short else options.jobs,
+        kills=12 if options.short else options.kills,
+        minutes=options.minutes,
+        intensity=options.intensity,
+        kinds=tuple(options.faults),
+    )
+    print(f"seed {plan.seed}", file=sys.stderr)
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="koala-chaos-"))
+    course = campaign(folder, plan)
+    if options.json:
+        print(json.dumps(course.document(), indent=2))
+    print(tell(course), file=sys.stderr if options.json else sys.stdout)
+    if course.broken:
+        print(f"state folders and logs are in {folder}", file=sys.stderr)
+    elif options.folder is None:
+        shutil.rmtree(folder)
+    return 1 if course.broken else 0
 
 
 if __name__ == "__main__":

@@ -62,6 +62,9 @@ HASTY: dict[str, float] = {**CALM, "hold_lease_s": 3.0, "run_lease_s": 3.0}
 class Grid:
     """The processes of one grid. See the module."""
 
+    patience_s = PATIENCE_S
+    """How long is waited for what must come."""
+
     def __init__(
         self,
         folder: Path,
@@ -75,29 +78,41 @@ class Grid:
     ) -> None:
         self.folder = folder
         self.sites = tuple(sites)
+        self.processors = dict(sites)
         self.evidence = Evidence(folder / "evidence")
         self.mark = secrets.token_hex(8)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.address = f"127.0.0.1:{_free_port()}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.state = folder / "state"
         self.spool = self.state / "daemon" / "spool" / "jobs"
         self.state.mkdir(parents=True, exist_ok=True)
-        lines = "".join(f"{name} = {_toml(value)}\n" for name, value in parameters.items())
-        self.config("daemon").write_text(
-            f'[daemon]\nlisten = "{self.address}"\nstate_dir = "daemon"\nbeat_s = 0.5\n'
-            f"silence_s = {silence_s}\n[parameters]\n{lines}{(more or {}).get('daemon', '')}",
-            encoding="utf-8",
-        )
+        self._parameters = parameters
+        self._grace_s = grace_s
+        self._silence_s = silence_s
+        self._more = more or {}
+        self._speeds = speeds or {}
+        self.config("daemon").write_text(self.daemon_toml(), encoding="utf-8")
         for name, processors in sites.items():
-            self.config(name).write_text(
-                f'[agent]\nsite = "{name}"\ndaemon = "{self.address}"\nstate_dir = "{name}"\n'
-                f"silence_s = 6.0\n[site]\nprocessors = {processors}\ngrace_s = {grace_s}\n"
-                f"mips = {(speeds or {}).get(name, 1000.0)}\n"
-                f'[files]\nserve = "127.0.0.1:0"\n{(more or {}).get(name, "")}',
-                encoding="utf-8",
-            )
+            self.config(name).write_text(self.agent_toml(name, processors), encoding="utf-8")
         provision(
             self.state / "daemon", {name: self.state / name for name in sites}, lifetime_s=86_400.0
+        )
+
+    def daemon_toml(self) -> str:
+        """What the daemon's configuration begins as."""
+        lines = "".join(f"{name} = {_toml(value)}\n" for name, value in self._parameters.items())
+        return (
+            f'[daemon]\nlisten = "{self.address}"\nstate_dir = "daemon"\nbeat_s = 0.5\n'
+            f"silence_s = {self._silence_s}\n[parameters]\n{lines}{self._more.get('daemon', '')}"
+        )
+
+    def agent_toml(self, name: str, processors: int) -> str:
+        """What a site's configuration begins as."""
+        return (
+            f'[agent]\nsite = "{name}"\ndaemon = "{self.address}"\nstate_dir = "{name}"\n'
+            f"silence_s = 6.0\n[site]\nprocessors = {processors}\ngrace_s = {self._grace_s}\n"
+            f"mips = {self._speeds.get(name, 1000.0)}\n"
+            f'[files]\nserve = "127.0.0.1:0"\n{self._more.get(name, "")}'
         )
 
     def config(self, name: str) -> Path:
@@ -135,6 +150,10 @@ class Grid:
         """Whether it was started and has not ended."""
         found = self._processes.get(name)
         return found is not None and found.poll() is None
+
+    def exit_status(self, name: str) -> int | None:
+        """How it ended; negative after a signal, None as long as it lives."""
+        return self._processes[name].poll()
 
     def pid(self, name: str) -> int:
         """Its process id."""
@@ -186,9 +205,18 @@ class Grid:
                 found[pid] = name
         return found
 
-    def starters(self, claim: str = "") -> dict[int, str]:
-        """Those of them that are starters."""
-        return {pid: name for pid, name in self.processes(claim).items() if _is_starter(pid)}
+    def starters(self, claim: str = "", site: str = "") -> dict[int, str]:
+        """Those of them that are starters, of one site only if it is named."""
+        folder = str(self.state / site)
+        return {
+            pid: name
+            for pid, name in self.processes(claim).items()
+            if _is_starter(pid) and folder in _command(pid)
+        }
+
+    def relays(self) -> list[int]:
+        """The daemon's relay, and those that a killed daemon left and that end soon."""
+        return [pid for pid, _ in self._marked() if "koala.daemon.relay" in _command(pid)]
 
     def programs(self, claim: str = "") -> dict[int, str]:
         """Those of them that are not starters."""
@@ -196,7 +224,7 @@ class Grid:
 
     async def nothing_left(self, claim: str = "") -> None:
         """Wait until no process of these claims is left."""
-        await until(lambda: not self.processes(claim))
+        await until(lambda: not self.processes(claim), self.patience_s)
 
     def _marked(self) -> Iterator[tuple[int, dict[str, str]]]:
         mark = f"{MARK}={self.mark}".encode()
@@ -228,7 +256,7 @@ class Grid:
 
     async def up(self, client: Client) -> None:
         """Wait until the daemon answers."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             while self.is_alive("daemon"):
                 with suppress(UnreachableError):
                     await client.hello()
@@ -240,7 +268,7 @@ class Grid:
         """Wait until the daemon answers and these sites, by default all, are usable."""
         await self.up(client)
         wanted = set(sites or self.sites)
-        async with asyncio.timeout(PATIENCE_S), aclosing(_notices(client)) as notices:
+        async with asyncio.timeout(self.patience_s), aclosing(_notices(client)) as notices:
             async for _ in notices:
                 usable = {s["site"] for s in await client.sites() if s["state"] == "usable"}
                 if wanted <= usable:
@@ -280,7 +308,7 @@ class Grid:
 
     async def at_rest(self, client: Client) -> None:
         """Wait until no claim is owed to anybody and nothing runs."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             while (await client.metrics())["claims"]:
                 await _moment()
             await self.nothing_left()
@@ -347,9 +375,16 @@ def live_grid(
         for site in holders:
             grid.store(site).mkdir(parents=True, exist_ok=True)
             (grid.store(site) / name).write_bytes(content)
+    with started(grid):
+        yield grid
+
+
+@contextmanager
+def started(grid: Grid) -> Iterator[None]:
+    """Its processes run until the block is left, and are checked then."""
     try:
         grid.start()
-        yield grid
+        yield
     except BaseException as error:
         for name in ("daemon", *grid.sites):
             error.add_note(f"--- {name} said:\n{grid.tail(name)}")
@@ -360,9 +395,9 @@ def live_grid(
     grid.check()
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Looks at what cannot be waited for: processes and files of others."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(patience_s):
         while not condition():
             await _moment()
 
@@ -379,7 +414,8 @@ async def _notices(client: Client, job: str = "") -> AsyncGenerator[dict[str, An
         yield notice
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody has now, and that no dialling socket is given."""
     while True:
         port = secrets.choice(PORTS)
         with socket.socket() as probe, suppress(OSError):

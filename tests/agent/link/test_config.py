@@ -82,6 +82,7 @@ waiting_max = 10
 [files]
 store = "/data/koala"
 serve = "0.0.0.0:0"
+address = "files.delft.example.org"
 rate = 1e6
 rates = { utrecht = 5e5 }
 concurrent = 2

@@ -1,0 +1,48 @@
+"""What a grid that is at rest may not have any more: claims, placeholders, copies, half files."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from koala_agent.lrm.emulated import Record
+from koala_agent.lrm.table import FILE_NAME as JOBS
+from koala_agent.lrm.table import Over
+from koala_agent.placeholders import STARTERS
+from tests.live.grid import Grid
+
+
+def leftovers(grid: Grid) -> list[str]:
+    """What is left, at the daemon and at the sites; reads beside them."""
+    found = [f"process {pid} of {claim}" for pid, claim in grid.processes().items()]
+    for site in grid.sites:
+        found += [f"{site}: {what}" for what in _at_site(grid.state / site)]
+    found += [f"daemon: {what}" for what in _at_daemon(grid.state / "daemon")]
+    return sorted(found)
+
+
+def _at_site(state: Path) -> Iterator[str]:
+    with closing(sqlite3.connect(f"file:{state / 'agent.db'}?mode=ro", uri=True)) as database:
+        for (claim,) in database.execute("SELECT id FROM claim"):
+            yield f"claim {claim}"
+    with closing(sqlite3.connect(f"file:{state / 'lrm' / JOBS}?mode=ro", uri=True)) as database:
+        for claim, body in database.execute("SELECT id, body FROM job"):
+            if not isinstance(msgspec.msgpack.decode(body, type=Record).state, Over):
+                yield f"placeholder of {claim}"
+    for path in sorted((state / "claims").iterdir()):
+        if path.name != STARTERS:
+            yield f"folder {path.name} of a claim"
+    for path in sorted((state / "transfers" / "incoming").iterdir()):
+        yield f"copy {path.name}"
+
+
+def _at_daemon(state: Path) -> Iterator[str]:
+    for path in sorted((state / "spool" / "incoming").iterdir()):
+        yield f"half file {path.name}"
+    for pattern in ("*.new", "*.part", "*.tmp"):
+        for path in state.rglob(pattern):
+            yield f"half file {path.relative_to(state)}"
