@@ -2,8 +2,8 @@
 
 A copy that was fetched lies in the spool folder, under a path that is known before it comes; the
 daemon arms only when it came. It may be there long before the claim that reads it is asked for, and
-then nothing that the daemon says names it: so a finished copy is kept until its claim is over, it
-is cancelled, or `UNCLAIMED_S` have passed. A replica of the site is read where it lies. A part of a
+until the attempt is over the daemon names its transfer as wanted; afterwards it is kept as long as
+a claim that reads it. A replica of the site is read where it lies. A part of a
 replica is copied into the claim's folder before its batch job is submitted, by `InputManager`: so a
 program is never at the barrier without it, and the copying costs no processor.
 """
@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import unquote
 
 from koala.errors import LocalManagerError, SpecError
 from koala_agent.files.folders import UnusableFileError
@@ -24,9 +22,6 @@ from koala_agent.values import ClaimId, Hold
 
 BLOCK_BYTES = 8 * 1024 * 1024
 CHUNK_FILE = "input"
-
-UNCLAIMED_S = 24 * 3600.0
-"""How long a finished copy waits for the claim that reads it."""
 
 
 class Inputs:
@@ -75,15 +70,6 @@ class Inputs:
         except (SpecError, UnusableFileError) as error:
             message = f"{hold.claim} reads {hold.local_input!r}: {error}"
             raise LocalManagerError(message) from error
-
-
-def finished_copies(folder: Path) -> Iterator[tuple[str, float]]:
-    """The transfers whose copies lie whole in the spool folder, and when they were written (wall
-    clock). What goes away meanwhile is left out."""
-    for path in sorted(folder.iterdir()):
-        if not path.suffix:  # parts and records have one; an escaped id has no dot
-            with suppress(FileNotFoundError):
-                yield unquote(path.name), path.stat().st_mtime
 
 
 class InputManager:

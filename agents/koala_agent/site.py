@@ -32,7 +32,7 @@ from koala_agent.files.incoming import Incoming
 from koala_agent.files.orders import FetchOrder, ServeOrder
 from koala_agent.files.rates import RateLimits
 from koala_agent.folder import check_state
-from koala_agent.inputs import UNCLAIMED_S, InputManager, Inputs, finished_copies
+from koala_agent.inputs import InputManager, Inputs
 from koala_agent.joining import Renewal, find_identity
 from koala_agent.link import Link, Wire
 from koala_agent.logs import LogChunk, LogRequest, read_log
@@ -258,13 +258,11 @@ class Site:
                 raise AssertionError(f"an order nobody takes: {body!r}")
 
     def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
-        """Ends what is not named. Files that a named claim reads are kept, and for a time finished
-        copies whose claim may be asked for later."""
+        """Ends what is not named. Files that a named claim reads are kept; a copy whose claim may
+        be asked for later is named as a transfer."""
         self._live.set()
         self._claims.wanted_complete(claims)
-        before = clock.unix_now() - UNCLAIMED_S
-        kept = {name for name, at in finished_copies(self._spool) if at > before}
-        self._files.retain(transfers | self._readers.read_by(claims) | kept)
+        self._files.retain(transfers | self._readers.read_by(claims))
 
     # What the parts say -------------------------------------------------------------------------
 

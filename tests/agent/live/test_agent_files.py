@@ -100,10 +100,10 @@ async def test_a_copy_goes_from_site_to_site_and_is_gone_with_the_claim_that_rea
         await until(lambda: not spooled.exists())
 
 
-async def test_copies_that_are_cancelled_or_cannot_be_read_any_more_are_deleted(
+async def test_copies_that_are_cancelled_or_not_named_any_more_are_deleted(
     tmp_path: Path,
 ) -> None:
-    """A finished one that a new session does not name is kept: its claim may be asked for yet."""
+    """A finished one that a new session names is kept: its claim may be asked for yet."""
     job = a_job()
     finished, unfinished = f"{job}/1/t1", f"{job}/1/t2"
     source_folder, target_folder = tmp_path / "delft", tmp_path / "utrecht"
@@ -127,10 +127,43 @@ async def test_copies_that_are_cancelled_or_cannot_be_read_any_more_are_deleted(
         copy(source, target, unfinished, offset=0, size_bytes=len(CONTENT))
         await until(lambda: any(spool.glob("*%2Ft2.part")))
         target.end()
-        target = await daemon.live()
+        target = await daemon.session()
+        await target.inventory()
+        target.welcome()
+        address = source.register.facts.serves
+        again = link_pb2.Fetch(transfer=finished, file="data", source="delft", address=address)
+        again.token, again.size_bytes = "t", 100
+        target.say(fetch=again)
+        target.want()
         await until(lambda: not any(spool.glob("*%2Ft2*")))
         assert [path.stat().st_size for path in whole(spool)] == [100]
         target.say(cancel_transfer=link_pb2.CancelTransfer(transfer=finished))
+        await until(lambda: not any(spool.iterdir()))
+
+
+async def test_a_finished_copy_is_deleted_when_a_session_wants_it_no_more(tmp_path: Path) -> None:
+    """Its attempt was over while the agent was away, and its claim was never asked for."""
+    job = a_job()
+    transfer = f"{job}/1/t1"
+    source_folder, target_folder = tmp_path / "delft", tmp_path / "utrecht"
+    store = source_folder / "state" / "files"
+    store.mkdir(parents=True)
+    target_folder.mkdir()
+    store.joinpath("data").write_bytes(CONTENT)
+    serve = '[files]\nserve = "127.0.0.1:0"'
+    async with (
+        fake_daemon() as daemon,
+        agent_process(source_folder, daemon.target, job=job, rest=serve),
+        agent_process(target_folder, daemon.target, job=job, site="utrecht") as agent,
+    ):
+        sessions = await by_site(daemon, 2)
+        source, target = sessions["delft"], sessions["utrecht"]
+        spool = agent.state_dir / "transfers" / "incoming"
+        copy(source, target, transfer, offset=0, size_bytes=100)
+        assert (await target.next("transfer")).is_finished
+        assert whole(spool)
+        target.end()
+        await daemon.live()
         await until(lambda: not any(spool.iterdir()))
 
 
