@@ -492,7 +492,10 @@ async def _main() -> None:
     loop = asyncio.get_running_loop()
     stdin = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
-    settings = msgspec.json.decode(await stdin.readline(), type=RelaySettings)
+    line = await stdin.readline()
+    if not line.endswith(b"\n"):
+        return  # the daemon was killed before it had said all
+    settings = msgspec.json.decode(line, type=RelaySettings)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(serve(settings, _print_port))
         await stdin.read()
@@ -500,8 +503,8 @@ async def _main() -> None:
 
 
 def _print_port(port: int) -> None:
-    sys.stdout.write(json.dumps({"port": port}) + "\n")
-    sys.stdout.flush()
+    with suppress(BrokenPipeError):  # the daemon was killed meanwhile: standard input says so, too
+        os.write(sys.stdout.fileno(), json.dumps({"port": port}).encode() + b"\n")
 
 
 def _append(descriptor: Descriptor, digest: Digest, content: bytes) -> None:

@@ -2,10 +2,13 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import grpc
+import msgspec
 import pytest
 from grpc import aio
 
@@ -134,6 +137,23 @@ async def test_the_relay_ends_when_its_standard_input_closes(tmp_path: Path) -> 
         async with asyncio.timeout(LIMIT_S):
             assert await child.wait() == 0
         task.cancel()
+
+
+@pytest.mark.parametrize("said", ["nothing", "half", "all"])
+def test_a_daemon_that_is_killed_while_it_starts_its_relay_leaves_none_and_no_traceback(
+    tmp_path: Path, said: str
+) -> None:
+    """Neither end of its pipes is there any more."""
+    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
+    line = msgspec.json.encode(settings) + b"\n"
+    words = [sys.executable, "-m", "koala.daemon.relay"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, **pipes) as relay:  # type: ignore[call-overload]
+        relay.stdout.close()
+        relay.stdin.write({"nothing": b"", "half": line[:9], "all": line}[said])
+        relay.stdin.close()
+        assert relay.wait(LIMIT_S) == 0
+        assert relay.stderr.read() == b""
 
 
 async def test_a_relay_that_cannot_start_is_an_error(tmp_path: Path) -> None:
