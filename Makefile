@@ -59,6 +59,10 @@ test: $(STAMP)  ## Run all tests, lint and types among them (ARGS="-k name" narr
 test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters and a Grid Engine cell
 	@PYTHON=$(BIN)/python deploy/dev/test-lrm.sh $(ARGS)
 
+.PHONY: chaos
+chaos: $(STAMP)  ## 1,000 jobs while processes are killed, connections spoilt, a disk fills (ARGS="--minutes 20 --intensity 4")
+	@$(BIN)/python -m tests.live.chaos $(ARGS)
+
 .PHONY: chaos-lrm
 chaos-lrm: $(STAMP)  ## 200 jobs over real batch systems while agents, daemon and controllers fail (ARGS="--kills 60")
 	@PYTHON=$(BIN)/python KOALA_LRM_TESTS="lrm and slow" deploy/dev/test-lrm.sh

@@ -25,7 +25,8 @@ from koala.client import Client
 from koala.errors import UnreachableError
 from koala_agent.placeholders import STARTERS
 from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
-from tests.live.chaos import moment, submit_surely
+from tests.live.chaos import submit_surely
+from tests.live.faults import moment
 from tests.live.grid import Grid
 
 AT_ONCE = 5

@@ -39,9 +39,10 @@ from typing import Any
 from koala.client import ENDS, Client, Submission, Submitted
 from koala.credentials import find_credentials
 from koala.errors import ExhaustedError, KoalaError, UnreachableError
+from tests.cli.command import koala_here
 from tests.live.faults import Account, Kind, Saboteur, draw, moment
 from tests.live.grid import CALM, started, until
-from tests.live.leftovers import leftovers
+from tests.live.leftovers import leftovers, placeholders
 from tests.live.proxied import ProxiedGrid, proxied, small_disk
 
 SITES = {"delft": 4, "leiden": 4, "vu": 4, "utrecht": 6}
@@ -336,10 +337,21 @@ class Campaign:
             deadline_at = time.monotonic() + SETTLE_S
             while (left := leftovers(self._grid)) and time.monotonic() < deadline_at:
                 await moment(0.5)
-            assert left == []
+            assert left == [], left
         course.broken += [
             f"{name} ended by itself with status {status}" for name, status in course.account.ended
         ]
+
+    def look_at_files(self) -> None:
+        """What must hold when all parts have ended in order."""
+        with self.course.expecting("placeholders"):
+            left = placeholders(self._grid)
+            assert left == [], left
+        with self.course.expecting("replay"):
+            run = koala_here("replay", str(self._grid.state / "daemon"), "--json")
+            assert run.returncode == 0, run.stderr
+            told = {job["job"]: job["phase"] for job in json.loads(run.stdout)["jobs"]}
+            assert told == {job: self._phases[job] for job in self._orders}, told
 
     async def _check_jobs(self, client: Client) -> None:
         course = self.course
@@ -425,6 +437,7 @@ def campaign(folder: Path, plan: Plan) -> Course:
         except Exception as error:  # noqa: BLE001 - whatever it is, the rest is told with it
             error.__notes__ = []  # the logs stay
             run.course.broken.append("".join(traceback.format_exception(error)))
+        run.look_at_files()
         if run.course.broken and has_own_disk:
             shutil.copytree(grid.state / "daemon", grid.state / "daemon-kept", dirs_exist_ok=True)
     return run.course

@@ -208,33 +208,31 @@ class Saboteur:
 
     async def _act(self, fault: Fault) -> None:
         match fault.kind:
-            case Kind.KILL_DAEMON:
-                await self._kill(fault, "daemon")
-            case Kind.KILL_AGENT:
-                await self._kill(fault, fault.site)
-            case Kind.KILL_BOTH:
-                await self._kill(fault, "daemon", fault.site)
-            case Kind.KILL_ENDS:
-                await self._kill(fault, fault.site, starters=1)
-            case Kind.KILL_STARTER:
-                await self._kill(fault, starters=1)
+            case (
+                Kind.KILL_DAEMON
+                | Kind.KILL_AGENT
+                | Kind.KILL_STARTER
+                | Kind.KILL_BOTH
+                | Kind.KILL_ENDS
+            ):
+                await self._kill(fault)
             case Kind.KILL_RELAY:
                 self._kill_relay()
-            case Kind.STOP_DAEMON:
-                await self._stop(self._grid.pid("daemon"), fault.lasts_s)
-            case Kind.STOP_AGENT:
-                await self._stop(self._grid.pid(fault.site), fault.lasts_s)
-            case Kind.STOP_STARTER:
-                for pid, _ in self._starters(fault):
-                    await self._stop(pid, fault.lasts_s)
+            case Kind.STOP_DAEMON | Kind.STOP_AGENT | Kind.STOP_STARTER:
+                await self._stop(fault)
             case Kind.FILL_DISK:
-                await self._fill(fault)
-            case Kind.CUT | Kind.HOLD | Kind.HOLD_UP | Kind.HOLD_DOWN | Kind.SLOW:
+                with self._full_disk(fault):
+                    await moment(fault.lasts_s)
+            case Kind.CUT:
+                self._proxy.cut(fault.route)
+            case Kind.HOLD | Kind.HOLD_UP | Kind.HOLD_DOWN | Kind.SLOW:
                 await self._spoil(fault)
 
-    async def _kill(self, fault: Fault, *names: str, starters: int = 0) -> None:
-        """Kill these, and a starter of the fault's site; leave them away for as long as it says."""
-        chosen = self._starters(fault) if starters else []
+    async def _kill(self, fault: Fault) -> None:
+        """Kill daemon, agent, a starter, or two of them; leave them away for as long as it says."""
+        names = [name for name in self._victims(fault) if name in ("daemon", *self._grid.sites)]
+        has_starter = fault.kind in (Kind.KILL_STARTER, Kind.KILL_ENDS)
+        chosen = self._starter(fault) if has_starter else []
         alive = [name for name in names if self._grid.is_alive(name)]
         self._away |= set(names)
         try:
@@ -264,19 +262,23 @@ class Saboteur:
                 os.kill(pid, signal.SIGKILL)
                 self.account.kills += 1
 
-    async def _stop(self, pid: int, lasts_s: float) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-            try:
-                await moment(lasts_s)
-            finally:
-                os.kill(pid, signal.SIGCONT)
+    async def _stop(self, fault: Fault) -> None:
+        """SIGSTOP, and SIGCONT after a while."""
+        if fault.kind is Kind.STOP_STARTER:
+            pids = [pid for pid, _ in self._starter(fault)]
+        else:
+            pids = [self._grid.pid(name) for name in self._victims(fault)]
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                try:
+                    await moment(fault.lasts_s)
+                finally:
+                    os.kill(pid, signal.SIGCONT)
 
     async def _spoil(self, fault: Fault) -> None:
+        """Hold or slow a route down for a while."""
         proxy, route = self._proxy, fault.route
-        if fault.kind is Kind.CUT:
-            proxy.cut(route)
-            return
         if fault.kind is Kind.SLOW:
             proxy.slow(route, fault.delay_s)
         else:
@@ -288,21 +290,17 @@ class Saboteur:
                 proxy.cut(route)
             proxy.free(route)
 
-    async def _fill(self, fault: Fault) -> None:
-        with self._disk_is_full(fault):
-            await moment(fault.lasts_s)
-
     @contextmanager
-    def _disk_is_full(self, fault: Fault) -> Iterator[None]:
+    def _full_disk(self, fault: Fault) -> Iterator[None]:
         self._disk_full_until = float("inf")
         try:
             with filled(self._grid.state / "daemon", leave_bytes=fault.leaves_bytes):
                 yield
         finally:
-            # A commit that failed may be noticed, and a daemon that ended be missed, a little later.
+            # A commit that failed may be noticed, and a daemon's end be seen, a little later.
             self._disk_full_until = time.monotonic() + 5.0
 
-    def _starters(self, fault: Fault) -> list[tuple[int, str]]:
+    def _starter(self, fault: Fault) -> list[tuple[int, str]]:
         """One of those that run at the site, or none."""
         found = sorted(self._grid.starters(site=fault.site).items())
         return [found[int(fault.pick * len(found))]] if found else []

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from koala_agent.lrm.emulated import Record
 from koala_agent.lrm.table import FILE_NAME as JOBS
 from koala_agent.lrm.table import Over
 from koala_agent.placeholders import STARTERS
@@ -25,14 +24,21 @@ def leftovers(grid: Grid) -> list[str]:
     return sorted(found)
 
 
+def placeholders(grid: Grid) -> list[str]:
+    """What is in the queues of emulated managers when nobody has their tables open."""
+    found = []
+    for site in grid.sites:
+        with closing(sqlite3.connect(grid.state / site / "lrm" / JOBS)) as database:
+            for claim, body in database.execute("SELECT claim, body FROM job"):
+                if msgspec.msgpack.decode(body)["state"]["type"] != Over.__name__:
+                    found.append(f"{site}: placeholder of {claim}")
+    return found
+
+
 def _at_site(state: Path) -> Iterator[str]:
     with closing(sqlite3.connect(f"file:{state / 'agent.db'}?mode=ro", uri=True)) as database:
         for (claim,) in database.execute("SELECT id FROM claim"):
             yield f"claim {claim}"
-    with closing(sqlite3.connect(f"file:{state / 'lrm' / JOBS}?mode=ro", uri=True)) as database:
-        for claim, body in database.execute("SELECT id, body FROM job"):
-            if not isinstance(msgspec.msgpack.decode(body, type=Record).state, Over):
-                yield f"placeholder of {claim}"
     for path in sorted((state / "claims").iterdir()):
         if path.name != STARTERS:
             yield f"folder {path.name} of a claim"

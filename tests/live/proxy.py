@@ -131,7 +131,8 @@ class _Flow:
                 self._route.flows.discard(self)
                 return
             self._bytes -= len(data)
-            self.sink.write(data)
+            if not self.sink.is_closing():
+                self.sink.write(data)
         self._steer_source()
         if self._timer is not None:
             self._timer.cancel()

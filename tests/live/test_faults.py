@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client
-from tests.live.chaos import chaos
 from tests.live.grid import CALM, HASTY, Grid, live_grid, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -173,20 +172,6 @@ async def test_a_quorum_starts_without_the_component_whose_site_is_down(tmp_path
 
 
 LOOSE = "(subjobStartType=loose-barrier)"
-
-
-# --- chaos ----------------------------------------------------------------------------------------
-
-
-async def test_parts_killed_again_and_again_lose_no_job_and_start_none_twice(
-    tmp_path: Path,
-) -> None:
-    """SIGKILL at random instants of their lives while jobs stream through, the daemon half of the
-    time; keys make submission certain. `python -m tests.live.chaos` does it as often as one likes.
-    """
-    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4, "vu": 4}) as grid:
-        victims = ("daemon", "delft", "daemon", "leiden", "daemon", "vu")
-        await chaos(grid, victims=victims, kills=10, jobs=16, seed=1)
 
 
 # --- two grids ------------------------------------------------------------------------------------
