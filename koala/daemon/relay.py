@@ -354,8 +354,9 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             reason = "nothing came any more"
             raise RefusalError(grpc.StatusCode.DEADLINE_EXCEEDED, reason) from error
         except OSError as error:
-            log.exception("store.failed", claim=start.claim, name=start.name)
             reason = f"the spool: {error.strerror}"
+            # The reason says it all, and the agent tries again.
+            log.error("store.failed", claim=start.claim, name=start.name, reason=reason)  # noqa: TRY400
             raise RefusalError(grpc.StatusCode.UNAVAILABLE, reason) from error
         finally:
             self._stores -= 1

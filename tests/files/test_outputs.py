@@ -28,6 +28,7 @@ from tests.files.stage import (
     sha256,
     some_bytes,
 )
+from tests.live.proxied import filled, small_disk
 
 pytestmark = pytest.mark.live
 
@@ -121,6 +122,24 @@ async def test_only_the_end_of_a_long_log_is_kept_and_it_says_so(tmp_path: Path)
         await delft.files.upload(replace(order, logs={"stdout.0": log}))
     kept = Spool(tmp_path / "spool").log(PLACE, "stdout.0").read_bytes()
     assert kept == b"[koala: the first 5000 bytes are left out]\n" + b"b" * 1000
+
+
+@pytest.mark.root
+async def test_a_spool_without_room_is_told_in_a_line_and_no_half_file_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with small_disk(tmp_path / "spool", size_mb=1):
+        async with a_finished_claim(tmp_path, limits=UploadLimits(stalled_s=3.0)) as (delft, order):
+            order.folder.joinpath("good").write_bytes(b"good")
+            with filled(tmp_path / "spool", leave_bytes=0):
+                (lost,) = await delft.files.upload(replace(order, outputs=("good",), logs={}))
+            assert "No space left on device" in lost.error
+            (stored,) = await delft.files.upload(replace(order, outputs=("good",), logs={}))
+            assert stored.error == ""
+        assert list((tmp_path / "spool" / "incoming").iterdir()) == []
+    said = capsys.readouterr()
+    assert "store.failed" in said.out + said.err
+    assert "Traceback" not in said.out + said.err
 
 
 @pytest.mark.parametrize("claim", ["j1/1/0/1", "j1/2/1/1", "j2/2/0/1"])

@@ -69,6 +69,8 @@ is left."""
 INPUT = "input.dat"
 INPUT_BYTES = 400_000
 OUTPUT = "result"
+FENCED = "fenced: silent past its lease"
+"""How the daemon's story tells of it (design: fence)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,13 +383,22 @@ class Campaign:
             assert "3" in reason, f"failed for {reason!r}"
         elif phase == "Finished":
             excused = self._excused(job, shown)
-            last = self._grid.evidence.finished(job, processes=order.processes, excused=excused)
+            evidence, processes = self._grid.evidence, order.processes
+            last = evidence.finished(job, processes=processes, excused=excused)
+            self.course.ran_again += len(evidence.whole(job, processes)) - 1
             assert last == shown["attempts"], f"ran to its end in attempt {last}"
 
     def _excused(self, job: str, shown: dict[str, Any]) -> set[int]:
-        """Attempts that may have ended unheard."""
-        del shown
-        return {attempt for name, attempt in self.course.account.bereft if name == job}
+        """Attempts that may have ended unheard: of which a starter was killed, and which the daemon
+        gave up because a site was cut off for longer than its lease."""
+        found = {attempt for name, attempt in self.course.account.bereft if name == job}
+        attempt = 0
+        for _, text in shown["story"]:
+            if text.startswith("placed on"):
+                attempt += 1
+            elif FENCED in text:
+                found.add(attempt)
+        return found
 
     async def _check_output(self, job: str, attempt: int) -> None:
         """What the last attempt wrote is published, whole."""
@@ -452,7 +463,8 @@ def tell(course: Course) -> str:
         f"seed {course.seed}: {course.jobs} jobs in {course.seconds:.0f} s ({ends}),"
         f" {course.attempts} attempts",
         f"{account.kills} kills, {account.together} times two within 10 ms; faults: {faults}",
-        f"{account.ended_on_full_disk} ends on a full disk; {course.known_again} keys known again",
+        f"{account.ended_on_full_disk} ends on a full disk; {course.known_again} keys known again;"
+        f" {course.ran_again} attempts that ended while nobody could tell",
     ]
     if course.broken:
         return "\n".join([*lines, f"BROKEN, {len(course.broken)}:", *course.broken])

@@ -125,16 +125,16 @@ class Evidence:
             doubles = sorted({place for place in said if said.count(place) > 1})
             assert doubles == [], f"{word} more than once: {doubles}"
 
+    def whole(self, job: str, processes: int) -> list[int]:
+        """The attempts in which each process of a job ended."""
+        ended = [line.attempt for line in self.lines(job) if line.word == "end"]
+        return [number for number in sorted(set(ended)) if ended.count(number) == processes]
+
     def finished(self, job: str, *, processes: int, excused: Container[int] = ()) -> int:
         """The attempt in which each process of a job ended, the last one and the only one; but for
         those attempts that are excused: they ended, and nobody could tell."""
-        ended = [line for line in self.lines(job) if line.word == "end"]
-        whole = [
-            attempt
-            for attempt in sorted({line.attempt for line in ended})
-            if len([line for line in ended if line.attempt == attempt]) == processes
-        ]
         last = max((line.attempt for line in self.lines(job)), default=0)
+        whole = self.whole(job, processes)
         told = [attempt for attempt in whole if attempt == last or attempt not in excused]
         assert len(told) == 1, f"{job} ended as a whole in attempts {told}"
         assert told == [last], f"{job} started again (attempt {last}) after it was done"

@@ -142,6 +142,7 @@ def filled(folder: Path, *, leave_bytes: int) -> Iterator[None]:
     filler = folder / "filler"
     try:
         with filler.open("wb", buffering=0) as file:
+            filler.chmod(0o600)  # a daemon that starts meanwhile looks at the modes of its files
             with suppress(OSError):  # whoever else writes meanwhile, at its end there is no room
                 while file.write(_MEGABYTE):
                     pass

@@ -55,8 +55,8 @@ async def test_a_copy_goes_from_site_to_site_and_is_gone_with_the_claim_that_rea
     store.mkdir(parents=True)
     target_folder.mkdir()
     store.joinpath("data").write_bytes(CONTENT)
-    # Others reach it at another address than the one it is bound to.
-    serve = '[files]\nserve = "0.0.0.0:0"\naddress = "127.0.0.2"'
+    # Others reach it by another name than what it is bound to.
+    serve = '[files]\nserve = "127.0.0.1:0"\naddress = "localhost"'
     async with (
         fake_daemon() as daemon,
         agent_process(source_folder, daemon.target, job=job, rest=serve),
@@ -64,7 +64,7 @@ async def test_a_copy_goes_from_site_to_site_and_is_gone_with_the_claim_that_rea
     ):
         sessions = await by_site(daemon, 2)
         source, target = sessions["delft"], sessions["utrecht"]
-        assert source.register.facts.serves.startswith("127.0.0.2:")
+        assert source.register.facts.serves.startswith("localhost:")
         assert target.register.facts.serves == ""
         found = await source.next("file")
         assert (found.file, found.size_bytes) == ("data", len(CONTENT))
