@@ -14,8 +14,9 @@ import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -98,7 +99,7 @@ async def agents(settings: dict[str, Any], lines: asyncio.StreamReader) -> None:
                 await asyncio.wait({connecting, registered}, return_when="FIRST_COMPLETED")
                 registered.cancel()
             await connecting
-            await asyncio.sleep(0.1)
+            await pause(0.1)
 
     async with asyncio.TaskGroup() as group:
         staying = [group.create_task(stay(agent)) for agent in crowd]
@@ -113,8 +114,7 @@ async def agents(settings: dict[str, Any], lines: asyncio.StreamReader) -> None:
             say({"late_s": shape(late_s), "sessions": sum(agent.sessions for agent in crowd)})
             for agent in crowd:
                 agent.late_s.clear()
-        for task in staying:
-            task.cancel()
+        stop(staying)
 
 
 async def quietly(agent: CountedAgent) -> None:
@@ -136,7 +136,7 @@ async def flood(agent: CountedAgent) -> None:
         report = link_pb2.SiteReport(idle=number % 2, processors=agent.processors)
         agent.tell(site=report)
         if agent.outbox.qsize() > 1_000:
-            await asyncio.sleep(0.01)
+            await pause(0.01)
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -149,112 +149,135 @@ def credentials(settings: dict[str, Any]) -> Credentials | None:
     return Credentials(token=settings["token"], authority=settings["authority"].encode())
 
 
-async def clients(settings: dict[str, Any], lines: asyncio.StreamReader) -> None:
-    """Each has a connection of its own, submits its share one after the other, and may watch."""
+@asynccontextmanager
+async def connected(settings: dict[str, Any]) -> AsyncIterator[list[Client]]:
+    """So many clients, each with a connection of its own."""
     shown = credentials(settings)
-    latencies: list[float] = []
-    outcomes: Counter[str] = Counter()
-    seen: Counter[int] = Counter()
+    async with AsyncExitStack() as stack:
+        crowd = [Client(settings["address"], credentials=shown) for _ in range(settings["clients"])]
+        for client in crowd:
+            await stack.enter_async_context(client)
+            await client.hello()
+        yield crowd
 
-    async def submit(client: Client, number: int) -> None:
-        lot = settings.get("lot", 1)
+
+@dataclass
+class Submitting:
+    """What came of submissions."""
+
+    settings: dict[str, Any]
+    latencies: list[float] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    async def submit(self, client: Client, number: int) -> None:
+        """One client's share, one call after the other."""
+        settings, lot = self.settings, self.settings.get("lot", 1)
         for first in range(0, settings["jobs"], lot):
-            key = f"{settings['name']}-{number}-"
+            keys = [f"{settings['name']}-{number}-{n}" for n in range(first, first + lot)]
             texts = [
-                Submission(rsl=settings["rsl"], key=f"{key}{n}", no_wait=settings["no_wait"])
-                for n in range(first, first + lot)
+                Submission(rsl=settings["rsl"], key=key, no_wait=settings["no_wait"])
+                for key in keys
             ]
             begun_at = perf_counter()
+            results: list[Submitted | KoalaError] = []
             try:
-                results = await client.submit_many(texts)
+                results += await client.submit_many(texts)
             except KoalaError as error:
-                results = [error] * lot
-            latencies.append(perf_counter() - begun_at)
+                results += [error] * lot
+            self.latencies.append(perf_counter() - begun_at)
             for result in results:
                 kind = "accepted" if isinstance(result, Submitted) else type(result).__name__
-                outcomes[kind] += 1
+                self.outcomes[kind] += 1
+
+
+async def clients(settings: dict[str, Any], lines: asyncio.StreamReader) -> None:
+    """Each submits its share one after the other when it is told to, and may watch."""
+    seen: Counter[int] = Counter()
 
     async def watch(client: Client, number: int) -> None:
         async for _ in client.watch(after=-1):
             seen[number] += 1
 
-    async with asyncio.TaskGroup() as group:
-        crowd = [Client(settings["address"], credentials=shown) for _ in range(settings["clients"])]
-        for client in crowd:
-            await client.__aenter__()
-            await client.hello()
-        watching = [
-            group.create_task(watch(client, number))
-            for number, client in enumerate(crowd)
-            if settings["watch"]
-        ]
+    async with connected(settings) as crowd, asyncio.TaskGroup() as group:
+        watching = [group.create_task(watch(c, n)) for n, c in enumerate(crowd)]
+        if not settings["watch"]:
+            stop(watching)
         say("ready")
-        async for line in lines:
-            if line != b"go\n":
-                break
-            begun_at = perf_counter()
+        async for _ in lines:
+            counted, begun_at = Submitting(settings), perf_counter()
             async with asyncio.TaskGroup() as submitting:
                 for number, client in enumerate(crowd):
-                    submitting.create_task(submit(client, number))
+                    submitting.create_task(counted.submit(client, number))
             say(
                 {
                     "took_s": perf_counter() - begun_at,
-                    "latency_s": shape(latencies),
-                    "outcomes": dict(outcomes),
+                    "latency_s": shape(counted.latencies),
+                    "outcomes": dict(counted.outcomes),
                     "seen": sum(seen.values()),
                 }
             )
-            latencies.clear()
-        for task in watching:
-            task.cancel()
-        for client in crowd:
-            await client.__aexit__(None, None, None)
+        stop(watching)
 
 
 # --- watchers -------------------------------------------------------------------------------------
 
 
-async def watchers(settings: dict[str, Any], lines: asyncio.StreamReader) -> None:
-    """Watch everything; `stops_after` some notices nothing more is taken until a line comes."""
-    go_on, is_caught_up = asyncio.Event(), asyncio.Event()
-    delays: list[float] = []
-    numbers: dict[int, list[int]] = {}
-    wanted = 0
+class Watching:
+    """What watchers have seen, how late it came, and whether all have seen what is wanted."""
 
-    async def watch(client: Client, number: int) -> None:
-        seen = numbers.setdefault(number, [])
+    def __init__(self, count: int, stops_after: int) -> None:
+        self.delays: list[float] = []
+        self.numbers: list[list[int]] = [[] for _ in range(count)]
+        self.go_on = asyncio.Event()
+        self._stops_after = stops_after
+        self._changed = asyncio.Event()
+
+    async def watch(self, client: Client, number: int) -> None:
+        """One watcher, which takes nothing more after so many until it is told to go on."""
+        seen = self.numbers[number]
         async for notice in client.watch(after=-1):
-            delays.append(max(0.0, wall_s() - notice["at"]))
+            self.delays.append(max(0.0, wall_s() - notice["at"]))
             seen.append(notice["number"])
-            if len(seen) == settings["stops_after"]:
-                await go_on.wait()
-            if wanted and all(some and some[-1] >= wanted for some in numbers.values()):
-                is_caught_up.set()
+            self._changed.set()
+            if len(seen) == self._stops_after:
+                await self.go_on.wait()
 
-    async with asyncio.TaskGroup() as group:
-        crowd = [Client(settings["address"]) for _ in range(settings["clients"])]
-        for client in crowd:
-            await client.__aenter__()
-            await client.hello()
-        watching = [group.create_task(watch(c, number)) for number, c in enumerate(crowd)]
+    async def until(self, wanted: int) -> None:
+        """All have seen the notice of this number."""
+        while not all(seen and seen[-1] >= wanted for seen in self.numbers):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def gaps(self) -> int:
+        """How often a number did not follow the one before."""
+        return sum(after != before + 1 for seen in self.numbers for before, after in pairwise(seen))
+
+
+async def watchers(settings: dict[str, Any], lines: asyncio.StreamReader) -> None:
+    """Watch everything. Each line has the number of a notice: go on, and answer when all have
+    seen it."""
+    watching = Watching(settings["clients"], settings["stops_after"])
+    async with connected(settings) as crowd, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(watching.watch(c, number)) for number, c in enumerate(crowd)]
         say("ready")
         async for line in lines:
-            if line.startswith(b"until "):  # go on, and catch up with this notice
-                wanted = int(line.split()[1])
-                go_on.set()
-                if not all(some and some[-1] >= wanted for some in numbers.values()):
-                    await is_caught_up.wait()
-            gaps = sum(
-                after != before + 1
-                for some in numbers.values()
-                for before, after in zip(some, some[1:], strict=False)
-            )
-            say({"delay_s": shape(delays), "seen": sum(map(len, numbers.values())), "gaps": gaps})
-            delays.clear()
-        for task in watching:
-            task.cancel()
-        for client in crowd:
-            await client.__aexit__(None, None, None)
+            watching.go_on.set()
+            await watching.until(int(line))
+            seen = sum(map(len, watching.numbers))
+            say({"delay_s": shape(watching.delays), "seen": seen, "gaps": watching.gaps()})
+        stop(tasks)
+
+
+def stop(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+
+
+async def pause(duration_s: float) -> None:
+    """A time in which nothing is done here, since it is measured."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(duration_s):
+            await asyncio.Event().wait()
 
 
 # --- both sides -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import psutil
 
 from koala.client import Client, Submitted
-from tests.bench.crowd import Crowd, a_crowd
+from tests.bench.crowd import Crowd, a_crowd, pause
 from tests.bench.figures import Figure, document, machine, percentile, table
 from tests.bench.live import PATIENT, TRUE, a_queued_job, restart, submit, timed
 from tests.live.grid import Grid
@@ -65,7 +65,7 @@ def a_site(number: int) -> str:
     return f"site{number:04}"
 
 
-def agents(grid: Grid, first: int, count: int, processors: int) -> Any:  # noqa: ANN401
+def agents(grid: Grid, first: int, count: int, processors: int) -> Any:
     """These sites' agents in one process."""
     return a_crowd(
         "agents",
@@ -77,7 +77,7 @@ def agents(grid: Grid, first: int, count: int, processors: int) -> Any:  # noqa:
     )
 
 
-def clients(grid: Grid, name: str, count: int, jobs: int, **more: Any) -> Any:  # noqa: ANN401
+def clients(grid: Grid, name: str, count: int, jobs: int, **more: Any) -> Any:
     settings = {"rsl": ONE, "no_wait": False, "watch": False, **more}
     return a_crowd("clients", address=grid.address, name=name, clients=count, jobs=jobs, **settings)
 
@@ -120,7 +120,7 @@ async def many_clients(folder: Path, scale: float) -> list[Figure]:
         took_s = perf_counter() - begun_at
         cpu_s = daemon.cpu_s - begun_cpu_s
         jobs = total(found, "accepted")
-        how = f"{count} clients with a connection each, {each} jobs each, one after the other; all watch all events"
+        how = f"{count} clients with a connection each, {each} jobs each; all watch all events"
         worst = {name: max(one["latency_s"][name] for one in found) for name in ("p50", "p99")}
         return [
             Figure(name=f"{count} clients: submissions", value=jobs / took_s, unit="/s", how=how),
@@ -154,9 +154,9 @@ async def queue_limit(folder: Path, scale: float) -> list[Figure]:
         begun_at = perf_counter()
         while (counts := await phases(client)).get("Finished", 0) < accepted:
             assert perf_counter() - begun_at < 1_800, counts
-            await asyncio.sleep(0.5)
+            await pause(0.5)
         heard = await sites.ask("report")
-        how = f"{jobs:,} submissions of {count} clients, at most {most:,} jobs that are not over, ten sites"
+        how = f"{jobs:,} submissions of {count} clients, `limits.jobs = {most}`, ten sites"
         latency = max(one["latency_s"]["p99"] for one in found)
         return [
             Figure(name="overload: accepted", value=accepted, unit="jobs", how=how),
@@ -165,7 +165,8 @@ async def queue_limit(folder: Path, scale: float) -> list[Figure]:
             Figure(name="overload: neither", value=others, unit="jobs", limit=0, how="the same"),
             Figure(name="overload: accepted and Finished in the end", value=counts["Finished"],
                    unit="jobs", limit=accepted, is_least=True, how="the same"),
-            Figure(name="overload: answered, p99", value=1_000 * latency, unit="ms", how="the same"),
+            Figure(name="overload: answered, p99", value=1_000 * latency, unit="ms",
+                   how="the same"),
             Figure(name="overload: lateness of the daemon's beats, p99", unit="ms", limit=1_000,
                    value=1_000 * heard["late_s"]["p99"], how="at the ten sites"),
             Figure(name="overload: sites lost", value=heard["sessions"] - 10, unit="", limit=0,
@@ -191,7 +192,7 @@ async def fairness(folder: Path, scale: float) -> list[Figure]:
             while not answering.done():
                 flooded_s.append(await timed(client))
         found = answering.result()
-        how = f"64 clients of one user, {each:,} jobs each in calls of 100; one client of another user"
+        how = f"64 clients of one user, {each:,} jobs each in calls of 100; one of another user"
         return [
             Figure(name="a user's flood: jobs accepted", unit="/s", how=how,
                    value=found["outcomes"]["accepted"] / found["took_s"]),
@@ -294,7 +295,7 @@ async def many_sites(folder: Path, scale: float) -> list[Figure]:
         assert (await client.metrics())["sites"]["connected"] == each * processes
         await together(crowds, "report")
         begun_cpu_s, begun_at = daemon.cpu_s, perf_counter()
-        await asyncio.sleep(20 * BEAT_S)
+        await pause(20 * BEAT_S)
         idle_share = (daemon.cpu_s - begun_cpu_s) / (perf_counter() - begun_at)
         idle = await together(crowds, "report")
         alone_s = [await timed(client) for _ in range(50)]
@@ -303,7 +304,7 @@ async def many_sites(folder: Path, scale: float) -> list[Figure]:
         results = await client.submit_many(["+" + f"(&{TRUE}(count=8))" * 3] * jobs)
         accepted = sum(isinstance(result, Submitted) for result in results)
         while (await phases(client)).get("Finished", 0) < accepted + len(alone_s):
-            await asyncio.sleep(0.2)
+            await pause(0.2)
         took_s, cpu_s = perf_counter() - begun_at, daemon.cpu_s - begun_cpu_s
         busy = await together(crowds, "report")
         sites_s, _ = await beside(client, client.sites())
@@ -312,7 +313,8 @@ async def many_sites(folder: Path, scale: float) -> list[Figure]:
             Figure(name=f"{name}: connected in", value=connected_s, unit="s",
                    how=f"from {processes} processes, two handshakes each"),
             Figure(name=f"{name}: processor time of a connection", unit="ms",
-                   value=1_000 * connected_cpu_s / count, how="the daemon's, registration included"),
+                   value=1_000 * connected_cpu_s / count,
+                   how="the daemon's, registration included"),
             Figure(name=f"{name}: memory of a site", value=grown / count / 1_000, unit="kB",
                    how="growth of the daemon's resident memory"),
             Figure(name=f"{name}: processor time while nothing happens", unit="of a processor",
@@ -320,7 +322,8 @@ async def many_sites(folder: Path, scale: float) -> list[Figure]:
             Figure(name=f"{name}: lateness of beats then, p99", unit="ms", limit=1_000,
                    value=1_000 * max(one["late_s"]["p99"] for one in idle), how="at the sites"),
             Figure(name=f"{name}: submission answered, p50", unit="ms",
-                   value=1_000 * percentile(alone_s, 0.5), how="one job of one component at a time"),
+                   value=1_000 * percentile(alone_s, 0.5),
+                   how="one job of one component at a time"),
             Figure(name=f"{name}: jobs from submission to Finished", value=accepted / took_s,
                    unit="/s", how=f"{jobs} jobs of three components, whose programs end at once"),
             Figure(name=f"{name}: processor time of such a job", unit="ms",
@@ -353,7 +356,8 @@ async def flood(folder: Path, scale: float) -> list[Figure]:
             Figure(name="a flood: cut after", value=took_s, unit="s", limit=60,
                    how="one of ten agents reports other idle processors as fast as it can"),
             Figure(name="a flood: reports taken", unit="/s",
-                   value=metrics["events_by_kind"]["SiteReported"] / took_s, how="until it was cut"),
+                   value=metrics["events_by_kind"]["SiteReported"] / took_s,
+                   how="until it was cut"),
             Figure(name="a flood: the daemon's processor time", unit="of a processor",
                    value=cpu_s / took_s, how="the client's submissions included"),
             Figure(name="a flood: memory", value=(daemon.memory - before) / MB, unit="MB", limit=20,
@@ -397,15 +401,18 @@ async def slow_watchers(folder: Path, scale: float) -> list[Figure]:
             took_s = perf_counter() - begun_at
             grown = daemon.memory - before
             last = (await client.metrics())["notices"]
-            read = await reading.ask(f"until {last}")
+            read = await reading.ask(str(last))
         finally:
             stopped.process.send_signal(signal.SIGCONT)
-        caught_up = [await crowd.ask(f"until {last}") for crowd in (idle, stopped)]
+        caught_up = [await crowd.ask(str(last)) for crowd in (idle, stopped)]
         gaps = read["gaps"] + sum(one["gaps"] for one in caught_up)
-        how = f"10 watchers stop taking notices, 10 others' process is stopped; {events:,} events in {took_s:.1f} s"
+        how = (
+            f"10 watchers take no more notices, the process of 10 others is stopped; {events:,} "
+            f"events in {took_s:.1f} s; growth of the daemon's resident memory, with as many jobs"
+        )
         return [
             Figure(name="20 slow watchers: memory", value=grown / MB, unit="MB", limit=20.0,
-                   how=f"{how}; growth of the daemon's resident memory, {events:,} queued jobs included"),
+                   how=how),
             Figure(name="20 slow watchers: others' delay, p50", unit="ms",
                    value=1_000 * read["delay_s"]["p50"], how="five watchers that read"),
             Figure(name="20 slow watchers: others' delay, p99", unit="ms", limit=1_000,
@@ -460,7 +467,7 @@ async def beside(client: Client, question: Awaitable[object]) -> tuple[float, fl
     return asking.result(), longest_s
 
 
-Load: TypeAlias = Callable[[Path, float], Awaitable[list[Figure]]]
+Load: TypeAlias = Callable[[Path, float], Coroutine[Any, Any, list[Figure]]]
 
 MEASUREMENTS: dict[str, Load] = {
     "clients": many_clients,

@@ -295,7 +295,7 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
 ) -> None:
     monkeypatch.setattr("koala.daemon.streams.FLOOD_S", 2.0)
     monkeypatch.setattr("koala.daemon.streams.BURST_S", 0.2)
-    config = config_of(tmp_path, limits(reports_per_s=500))
+    config = config_of(tmp_path, limits(reports_per_s=100))
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         calm, wild = FakeAgent(daemon.address), FakeAgent(daemon.address, site="leiden")
         staying = group.create_task(calm.stay())
@@ -308,7 +308,7 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
             assert await client.wait((await client.submit(ONE)).job) == "Finished"
             await connecting
             (rejection,) = wild.heard_of("reject")
-            assert rejection.reject.reason.startswith("a flood: more than 500 reports a second")
+            assert rejection.reject.reason.startswith("a flood: more than 100 reports a second")
             assert "(limits.reports_per_s)" in rejection.reject.reason
             while (metrics := await client.metrics())["sites"]["connected"] == 2:
                 pass
