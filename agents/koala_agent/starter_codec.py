@@ -33,6 +33,8 @@ NONCE_BYTES_MAX = 64
 STATUSES_MAX = 65_536
 AMOUNT_MAX = 2.0**53
 """Of instants, durations and counts: beyond it they are none."""
+INSTANT_MAX = 2.5e11
+"""Of the daemon's time; later ones have no date."""
 WORK_MAX = 1e30
 """Of progress, whose unit is the program's own."""
 
@@ -179,7 +181,7 @@ def end_of(told: object) -> End:
         kind=EndKind(str(told.get("kind"))[:40]),
         reason=_utf8(str(told.get("reason", ""))[:2000]),
         statuses=tuple(statuses),
-        ended_at=_number(told, "ended_at") if is_told else None,
+        ended_at=_number(told, "ended_at", most=INSTANT_MAX) if is_told else None,
         cpu_s=_number(told, "cpu_s") if "cpu_s" in told else 0.0,
         memory_bytes=int(_number(told, "memory_bytes")) if "memory_bytes" in told else 0,
     )
@@ -203,7 +205,7 @@ def _nonce(message: Message) -> str:
 
 def _passed_at(message: Message) -> float:
     """0 on the wire means that it has not passed."""
-    passed_at = _number(message, "passed_at")
+    passed_at = _number(message, "passed_at", most=INSTANT_MAX)
     if not passed_at:
         raise ValueError("passed_at = 0: allowed is the instant of the pass")
     return passed_at

@@ -50,7 +50,7 @@ class Desk:
         clock: Clock,
         *,
         send: Callable[[SiteName, pb.ToAgent], None],
-        take_log: Callable[[LogPart], None],
+        take_log: Callable[[SiteName, LogPart], None],
     ) -> None:
         self.lag_s = 0.0
         self._scheduler = scheduler
@@ -72,7 +72,7 @@ class Desk:
             case KvGet():
                 self._give_value(site, news)
             case LogPart():
-                self._take_log(news)
+                self._take_log(site, news)
             case _:
                 return False
         return True

@@ -14,6 +14,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import structlog
+
 from koala.core.job import Claim, Job
 from koala.core.scheduler import Scheduler
 from koala.core.values import ClaimId, JobId, SiteName, claim_id
@@ -23,6 +25,8 @@ from koala.wire import codec
 from koala.wire.codec import LogPart
 from koala.wire.v1 import koala_pb2
 from koala.wire.v1 import link_pb2 as pb
+
+log = structlog.get_logger()
 
 PART_BYTES_MAX = 256 * 1024
 ANSWER_S_MAX = 20.0
@@ -91,10 +95,12 @@ class Logs:
         self._asked: dict[int, tuple[SiteName, asyncio.Future[LogPart]]] = {}
         self._requests = 0
 
-    def take(self, part: LogPart) -> None:
-        """An agent's answer."""
-        _, answer = self._asked.get(part.request, (None, None))
-        if answer is not None and not answer.done():
+    def take(self, site: SiteName, part: LogPart) -> None:
+        """An agent's answer. Only the one that was asked may give it, and no more than that."""
+        asked, answer = self._asked.get(part.request, (None, None))
+        if asked != site or len(part.data) > PART_BYTES_MAX:
+            log.warning("log.not_asked_for", site=site, size_bytes=len(part.data))
+        elif answer is not None and not answer.done():
             answer.set_result(part)
 
     def lose(self, site: SiteName) -> None:

@@ -1,7 +1,9 @@
 """What an agent tells, as events of the core. Pure.
 
 Only what is news becomes an event: agents say everything again at each registration, and a journal
-of repetitions helps nobody. A report about another site's claim is nobody's event.
+of repetitions helps nobody. A report about another site's claim is nobody's event, and no site can
+say that another one failed which has no part in it, or that something was long ago or is to come:
+what users are charged is counted from it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from dataclasses import replace
 from koala.core import events as ev
 from koala.core.job import Claim, ClaimPhase
 from koala.core.scheduler import Scheduler
-from koala.core.values import Seconds, SiteName
+from koala.core.values import Instant, Seconds, SiteName
+from koala.daemon.holdings import Holdings
 from koala.wire.codec import (
     ClaimNews,
     FileNews,
@@ -23,9 +26,18 @@ from koala.wire.codec import (
     TransferNews,
 )
 
+CLOCK_ERROR_S = 60.0
+"""How far an instant that a site tells may be from what the daemon knows itself."""
+TOOK_S_MIN = 1e-4
+"""Of a copy; a shorter one would make the link infinitely fast."""
+
 
 def of_registration(
-    registration: Registration, inventory: Sequence[News], scheduler: Scheduler
+    registration: Registration,
+    inventory: Sequence[News],
+    scheduler: Scheduler,
+    holdings: Holdings,
+    now: Instant,
 ) -> Iterator[ev.Event]:
     """A registration and its whole inventory; to be handled one by one while they are taken."""
     name = registration.site
@@ -37,23 +49,28 @@ def of_registration(
         facts=registration.facts,
         idle=min(registration.idle, registration.facts.processors),
     )
+    holdings.begin(name)
     for news in inventory:
-        yield from of_news(news, name, scheduler, rtt_s=0.0)
-    held = {news.file for news in inventory if isinstance(news, FileNews) and not news.is_removed}
+        if isinstance(news, FileNews):
+            yield from holdings.take(news, name, scheduler)
+        else:
+            yield from of_news(news, name, scheduler, rtt_s=0.0, now=now)
     for file, replica in tuple(scheduler.replicas.items()):
-        if name in replica.sites and file not in held:
-            yield ev.ReplicaRemoved(file=file, site=name)
+        if name in replica.sites and not holdings.holds(name, file):
+            removed = FileNews(file=file, size_bytes=0, checksum="", is_removed=True)
+            yield from holdings.take(removed, name, scheduler)
 
 
 def of_news(
-    news: News, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds
+    news: News, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds, now: Instant
 ) -> Iterator[ev.Event]:
-    """The events of one report; each is to be handled before the next is asked for."""
+    """The events of one report but of a file (`Holdings`); each is to be handled before the next is
+    asked for."""
     match news:
         case ClaimNews():
             claim = scheduler.ledger.get(news.claim)
             if claim is not None and claim.site == site:
-                yield from _of_claim(news, claim)
+                yield from _of_claim(_plausible(news, claim, now), claim)
         case PathsNews():
             claim = scheduler.ledger.get(news.claim)
             if claim is not None and claim.site == site:
@@ -61,9 +78,7 @@ def of_news(
         case SiteNews():
             yield from _of_site(news, site, scheduler, rtt_s)
         case TransferNews():
-            yield from _of_transfer(news, site, scheduler)
-        case FileNews():
-            yield from _of_file(news, site, scheduler)
+            yield from _of_transfer(news, site, scheduler, now)
         case _:
             pass
 
@@ -72,6 +87,21 @@ def is_foreign(news: ClaimNews, site: SiteName, scheduler: Scheduler) -> bool:
     """The claim is another site's."""
     claim = scheduler.ledger.get(news.claim)
     return claim is not None and claim.site != site
+
+
+def _plausible(news: ClaimNews, claim: Claim, now: Instant) -> ClaimNews:
+    """With instants between the asking and now, but for what clocks may err."""
+    end = news.end
+    if end is not None and end.ended_at is not None:
+        end = replace(end, ended_at=_between(claim.asked_at, end.ended_at, now))
+    passed_at = news.passed_at
+    if passed_at is not None:
+        passed_at = _between(claim.asked_at, passed_at, now)
+    return replace(news, passed_at=passed_at, end=end)
+
+
+def _between(asked_at: Instant, at: Instant, now: Instant) -> Instant:
+    return min(max(at, asked_at - CLOCK_ERROR_S), now + CLOCK_ERROR_S)
 
 
 def _of_claim(news: ClaimNews, claim: Claim) -> Iterator[ev.Event]:
@@ -108,30 +138,17 @@ def _of_site(
     )
 
 
-def _of_transfer(news: TransferNews, site: SiteName, scheduler: Scheduler) -> Iterable[ev.Event]:
+def _of_transfer(
+    news: TransferNews, site: SiteName, scheduler: Scheduler, now: Instant
+) -> Iterable[ev.Event]:
     transfer = scheduler.files.transfers.get(news.transfer)
     if transfer is None or site not in (transfer.source, transfer.target):
         return ()
     if not news.is_finished:
-        return (ev.TransferFailed(transfer=news.transfer, at=news.at, reason=news.reason),)
+        at = news.at if news.at in (transfer.source, transfer.target) else None
+        return (ev.TransferFailed(transfer=news.transfer, at=at, reason=news.reason),)
     if site != transfer.target:
         return ()  # only who fetched it knows that it is whole
-    return (
-        ev.TransferFinished(transfer=news.transfer, size_bytes=news.size_bytes, took_s=news.took_s),
-    )
-
-
-def _of_file(news: FileNews, site: SiteName, scheduler: Scheduler) -> Iterable[ev.Event]:
-    known = scheduler.replicas.get(news.file)
-    is_known = known is not None and site in known.sites
-    if news.is_removed:
-        return (ev.ReplicaRemoved(file=news.file, site=site),) if is_known else ()
-    if known is not None and is_known:
-        is_same = (known.size_bytes, known.checksum) == (news.size_bytes, news.checksum)
-        if is_same:
-            return ()
-    return (
-        ev.ReplicaAdded(
-            file=news.file, site=site, size_bytes=news.size_bytes, checksum=news.checksum
-        ),
-    )
+    took_s = min(max(news.took_s, TOOK_S_MIN), max(now - transfer.started_at, TOOK_S_MIN))
+    size_bytes = min(news.size_bytes, transfer.size_bytes)
+    return (ev.TransferFinished(transfer=news.transfer, size_bytes=size_bytes, took_s=took_s),)

@@ -19,6 +19,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.values import Instant, Seconds, SiteName, UserName
 from koala.daemon import reports
 from koala.daemon.clock import Clock
+from koala.daemon.holdings import Holdings
 from koala.daemon.progress import Gathering
 from koala.daemon.records import Mark
 from koala.daemon.session import (
@@ -37,7 +38,7 @@ from koala.daemon.session import (
 from koala.daemon.turns import Turn, Turns
 from koala.errors import KoalaError, SpecError
 from koala.wire import codec
-from koala.wire.codec import ClaimNews, ProgressNews, Registration, SiteMark, SiteNews
+from koala.wire.codec import ClaimNews, FileNews, ProgressNews, Registration, SiteMark, SiteNews
 from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 2_000
@@ -116,6 +117,7 @@ class Roster:
         self._links: Links | None = None
         self._connections: dict[int, Connection] = {}
         self._gathering = Gathering()
+        self._holdings = Holdings()
         self._count = 0
         self._closed_for: str | None = None
 
@@ -191,7 +193,8 @@ class Roster:
         except SpecError as error:
             outputs = session.misunderstood(str(error))
         else:
-            outputs = [] if news is None else session.receive(news, self._clock.now())
+            size_bytes = 0 if session.is_live else message.ByteSize()
+            outputs = [] if news is None else session.receive(news, self._clock.now(), size_bytes)
         self._carry_out(connection, outputs)
 
     def woke(self, connection: Connection) -> None:
@@ -209,6 +212,7 @@ class Roster:
         log.info("site.session_ended", site=site, reason=connection.reason)
         if self._links is not None:
             self._links.lose(site)
+        self._holdings.begin(site)
         self._pump.post(lambda turn: turn.tell(SiteDisconnected(site=site)))
 
     # --- the sessions' outputs --------------------------------------------------------------------
@@ -270,7 +274,9 @@ class Roster:
         )
 
         def take_in(turn: Turn) -> None:
-            for event in reports.of_registration(registration, join.inventory, turn.scheduler):
+            for event in reports.of_registration(
+                registration, join.inventory, turn.scheduler, self._holdings, turn.now
+            ):
                 turn.tell(event)
 
         def welcome(_: None, error: KoalaError | None) -> None:
@@ -319,16 +325,7 @@ class Roster:
 
         def take_in(turn: Turn) -> bool:
             is_known = not isinstance(news, ClaimNews) or news.claim in turn.scheduler.ledger
-            if isinstance(news, ClaimNews) and reports.is_foreign(news, site, turn.scheduler):
-                log.warning("claim.foreign", site=site, claim=news.claim)
-            if isinstance(news, ProgressNews):
-                reported = self._gathering.take(news, site, turn.scheduler)
-                if reported is not None:
-                    turn.tell(reported)
-                return is_known
-            rtt_s = connection.told_rtt_s
-            for event in reports.of_news(news, site, turn.scheduler, rtt_s=rtt_s):
-                turn.tell(event)
+            self._take_in(connection, site, news, turn)
             return is_known
 
         def answer(is_known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - the pump's form
@@ -341,6 +338,27 @@ class Roster:
 
         connection.reports += 1
         self._pump.post(take_in, answer)
+
+    def _take_in(self, connection: Connection, site: SiteName, news: Tidings, turn: Turn) -> None:
+        """In the pump's turn: what a report tells the core."""
+        scheduler = turn.scheduler
+        match news:
+            case ProgressNews():
+                reported = self._gathering.take(news, site, scheduler)
+                if reported is not None:
+                    turn.tell(reported)
+            case FileNews():
+                objection = self._holdings.objection(news, site, scheduler)
+                if objection:
+                    log.warning("file.not_counted", site=site, file=news.file, reason=objection)
+                for event in self._holdings.take(news, site, scheduler):
+                    turn.tell(event)
+            case _:
+                if isinstance(news, ClaimNews) and reports.is_foreign(news, site, scheduler):
+                    log.warning("claim.foreign", site=site, claim=news.claim)
+                rtt_s = connection.told_rtt_s
+                for event in reports.of_news(news, site, scheduler, rtt_s=rtt_s, now=turn.now):
+                    turn.tell(event)
 
     def _measure(self, connection: Connection, rtt_s: Seconds) -> None:
         """A round trip much longer than the core knows is told: leads are counted from it."""

@@ -23,6 +23,7 @@ from koala.core.accounting import By, Period, report
 from koala.core.events import (
     JobCancelRequested,
     JobSubmitted,
+    ReplicaRemoved,
     SiteDeclaredLost,
     SiteDrained,
     SiteResumed,
@@ -563,6 +564,9 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
         raise RejectedError(f"{site} is connected and can say itself what lives there: drain it")
     else:
         turn.tell(SiteDeclaredLost(site=site, by=by))
+        for file, replica in tuple(turn.scheduler.replicas.items()):
+            if site in replica.sites:  # another content may have the name now
+                turn.tell(ReplicaRemoved(file=file, site=site))
     pictures = sites_picture(turn.scheduler, turn.now)
     return next(picture for picture in pictures if picture["site"] == site)
 

@@ -43,6 +43,7 @@ from koala.wire.codec import (
 from koala.wire.v1 import link_pb2 as pb
 
 INVENTORY_MAX = 100_000
+INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, which are kept until the last of them is there
 RTT_WEIGHT = 0.3  # of the newest beat in the estimate
 
 Tidings: TypeAlias = (
@@ -184,6 +185,7 @@ class Session:
         self._beat_at = now
         self._beats: dict[int, Instant] = {}  # those that did not come back yet
         self._number = 0
+        self._kept_bytes = 0
 
     @property
     def site(self) -> SiteName | None:
@@ -210,9 +212,10 @@ class Session:
             case _:
                 return min(self._beat_at, self._heard_at + self._timing.silence_s)
 
-    def receive(self, news: News, now: Instant) -> list[Output]:
-        """The agent said this."""
+    def receive(self, news: News, now: Instant, size_bytes: int = 0) -> list[Output]:
+        """The agent said this, in a message of so many bytes."""
         self._heard_at = now
+        self._kept_bytes += size_bytes
         if isinstance(self.state, Over):
             return []
         match news:
@@ -311,6 +314,9 @@ class Session:
                 gathered.append(news)
                 if len(gathered) > INVENTORY_MAX:
                     return self._refuse(f"more than {INVENTORY_MAX} reports", is_final=False)
+                if self._kept_bytes > INVENTORY_BYTES_MAX:
+                    reason = f"an inventory of more than {INVENTORY_BYTES_MAX} bytes"
+                    return self._refuse(reason, is_final=False)
                 return []
             case Live():
                 return [Hear(news)]

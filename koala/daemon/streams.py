@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TypeAlias
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from koala.core.values import Instant, SiteName
 from koala.daemon.access import Caller, caller_of_call
@@ -134,7 +135,7 @@ class Streams(AgentLinkServicer):
         now = self._clock.now()
         bucket = Bucket(self._reports_per_s, burst=self._reports_per_s * BURST_S, now=now)
         slowed_at: Instant | None = None
-        async for message in requests:
+        async for message in self._messages(connection, requests):
             while connection.reports >= REPORTS_WAITING_MAX:
                 stream.settled.clear()
                 await stream.settled.wait()
@@ -158,6 +159,16 @@ class Streams(AgentLinkServicer):
             if wait_s > SLOW_S:
                 await asyncio.sleep(wait_s)
         stream.end()
+
+    async def _messages(
+        self, connection: Connection, requests: AsyncIterator[pb.FromAgent]
+    ) -> AsyncIterator[pb.FromAgent]:
+        """What comes, as long as it can be read."""
+        try:
+            async for message in requests:
+                yield message
+        except DecodeError as error:
+            self._roster.refuse(connection, f"what came is no message: {error}")
 
     async def _write(self, stream: Stream, context: Context) -> None:
         try:

@@ -8,7 +8,6 @@ make the daemon's messages. Instants are the daemon's, in seconds.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,6 +37,9 @@ REASON_MAX = 2_000
 STATUSES_MAX = 65_536
 PROCESSORS_MAX = 10_000_000
 MARK_BYTES_MAX = 64
+INSTANT_MAX = 2.5e11  # seconds; later ones have no date
+AMOUNT_MAX = 2.0**53
+WORK_MAX = 1e30  # of progress, whose unit is the program's own
 BYTES_MAX = 2**62  # the journal's JSON and SQLite have 64-bit integers with a sign
 
 _UINT32_MAX = 2**32 - 1  # of the messages' small numbers; more memory than that means the same
@@ -306,7 +308,7 @@ def _claim_news(message: pb.FromAgent) -> ClaimNews:
         )
     if phase is ClaimPhase.ARMED and armed is None:
         raise SpecError(f"claim {report.claim!r} is armed without a number")
-    passed_at = _finite("passed_at", report.passed_at)
+    passed_at = _instant("passed_at", report.passed_at)
     if phase is ClaimPhase.PASSED and passed_at <= 0:
         raise SpecError(f"passed_at = {passed_at} of claim {report.claim!r}: its instant is needed")
     return ClaimNews(
@@ -331,7 +333,7 @@ def _end(end: pb.End) -> ClaimEnd:
     kind = _TOLD_ENDS.get(end.kind)
     if kind is None:
         raise SpecError(f"end.kind = {end.kind[:40]!r}: allowed are {', '.join(_TOLD_ENDS)}")
-    ended_at = _finite("end.ended_at", end.ended_at)
+    ended_at = _instant("end.ended_at", end.ended_at)
     return ClaimEnd(
         kind=kind,
         reason=end.reason[:REASON_MAX],
@@ -349,9 +351,9 @@ def _paths_news(message: pb.FromAgent) -> PathsNews:
 
 def _progress_news(message: pb.FromAgent) -> ProgressNews:
     report = message.progress
-    work = _finite("work", report.work)
-    if work < 0:
-        raise SpecError(f"work = {work} of claim {report.claim!r}: allowed is 0 or more")
+    work = report.work
+    if not 0 <= work <= WORK_MAX:
+        raise SpecError(f"work = {work} of claim {report.claim!r}: allowed is 0 to {WORK_MAX:g}")
     return ProgressNews(
         claim=_claim(report.claim),
         cycle=_count("cycle", report.cycle),
@@ -733,13 +735,13 @@ def _count(name: str, value: int, value_max: int = BYTES_MAX) -> int:
     return value
 
 
-def _finite(name: str, value: float) -> float:
-    if not math.isfinite(value):
-        raise SpecError(f"{name} = {value}: allowed is a finite number")
+def _instant(name: str, value: float) -> float:
+    if not -INSTANT_MAX <= value <= INSTANT_MAX:
+        raise SpecError(f"{name} = {value}: allowed is an instant up to {INSTANT_MAX:g} s")
     return value
 
 
 def _amount(name: str, value: float) -> float:
-    if not 0 <= value < math.inf:
-        raise SpecError(f"{name} = {value}: allowed is a finite number, not below 0")
+    if not 0 <= value <= AMOUNT_MAX:
+        raise SpecError(f"{name} = {value}: allowed is 0 to {AMOUNT_MAX:g}")
     return value

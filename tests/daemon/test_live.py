@@ -19,7 +19,7 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.wire.v1 import koala_pb2, koala_pb2_grpc
+from koala.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 
@@ -261,9 +261,8 @@ async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
             call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = raw.stream_stream(
                 "/koala.wire.v1.AgentLink/Connect"
             )
-            with pytest.raises(grpc.aio.AioRpcError):
-                async for _ in call(iter([b"\xff\xff\xff\xff"])):
-                    pass
+            (said,) = [answer async for answer in call(iter([b"\xff\xff\xff\xff"]))]
+            assert "what came is no message" in link_pb2.ToAgent.FromString(said).reject.reason
         assert (await client.hello())["protocol"] == 1
 
 

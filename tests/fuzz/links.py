@@ -18,11 +18,12 @@ from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import SiteName
 from koala.daemon import reports
+from koala.daemon.holdings import Holdings
 from koala.daemon.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
 from koala.wire import codec
-from koala.wire.codec import ClaimNews, Registration
+from koala.wire.codec import ClaimNews, FileNews, Registration
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent import codec as agent_codec
 from koala_agent import session as agent_session
@@ -76,7 +77,7 @@ def a_grid() -> Scheduler:
 
 def check_upward(case: list[bytes]) -> None:
     scheduler = a_grid()
-    site, now = SiteName("delft"), 1.0
+    site, now, holdings = SiteName("delft"), 1.0, Holdings()
     others = {c.id: c for c in scheduler.ledger.values() if c.site != site}
     assert others, "the grid of this test has a claim elsewhere"
     for data in case:
@@ -92,9 +93,11 @@ def check_upward(case: list[bytes]) -> None:
         if isinstance(news, Registration):
             if news.spoken is None or news.site != site:
                 continue
-            events = list(reports.of_registration(news, (), scheduler))
+            events = list(reports.of_registration(news, (), scheduler, Holdings(), now))
+        elif isinstance(news, FileNews):
+            events = list(holdings.take(news, site, scheduler))
         else:
-            events = list(reports.of_news(news, site, scheduler, rtt_s=0.0))
+            events = list(reports.of_news(news, site, scheduler, rtt_s=0.0, now=now))
         if isinstance(news, ClaimNews) and news.claim in others:
             assert not events, f"{events} of another site's claim"
         for event in events:

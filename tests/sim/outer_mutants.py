@@ -73,8 +73,8 @@ def inventories_that_are_half_taken() -> Patches:
     """Of all that an agent has, the first report counts."""
     real = reports.of_registration
 
-    def of_registration(registration: Any, inventory: Any, scheduler: Any) -> Any:
-        return real(registration, inventory[:1], scheduler)
+    def of_registration(registration: Any, inventory: Any, *others: Any) -> Any:
+        return real(registration, inventory[:1], *others)
 
     with replaced((reports, "of_registration"), by=of_registration):
         yield

@@ -22,7 +22,7 @@ from pathlib import Path
 from koala.errors import KoalaError
 from koala_agent.files.names import PARTS_MAX, check_name, is_name, shown
 
-FILES_MAX = 100_000
+FILES_MAX = 50_000
 """Most files that one listing returns."""
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)

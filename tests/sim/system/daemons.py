@@ -217,7 +217,7 @@ class Daemon(Process):
         guests = Guests(epoch=scheduler.epoch, sites={}, is_open=True, verdict=marks.verdict)
         self.roster = Roster(scheduler, turns, clock, guests=guests, timing=self._timing)
         self.desk = Desk(
-            scheduler, turns, clock, send=self.roster.send, take_log=lambda _part: None
+            scheduler, turns, clock, send=self.roster.send, take_log=lambda _site, _part: None
         )
         effects = Effects(
             send=self.roster.send,

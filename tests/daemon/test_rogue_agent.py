@@ -1,0 +1,324 @@
+"""An agent that lies: about claims, files and logs of others, about instants, and by the megabyte.
+What it says is about its own site and its own claims, or nothing comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from koala.client import Client
+from koala.core import events as ev
+from koala.core.accounting import By, Period, report
+from koala.core.job import ClaimEnd, ClaimPhase, EndKind
+from koala.core.values import ClaimId, FileName, Instant, SiteName, TransferId
+from koala.daemon import reports
+from koala.daemon.holdings import Holdings
+from koala.daemon.main import REQUEST_BYTES_MAX
+from koala.daemon.session import INVENTORY_BYTES_MAX, End, Guests, Output, Session, Timing
+from koala.wire import PROTOCOL, codec
+from koala.wire.codec import ClaimNews, FileNews, KvPut, TransferNews
+from koala.wire.v1 import link_pb2 as pb
+from tests.daemon.fake_agent import FakeAgent
+from tests.daemon.running import config_of, running
+from tests.daemon.test_links import round_trip
+from tests.fuzz.links import a_grid
+from tests.harness.builders import a_component, a_job, a_site
+from tests.harness.script import Script
+
+PAIR = (
+    "+(&(executable=/bin/a)(count=4)(resourceManagerContact=delft))"
+    "(&(executable=/bin/b)(count=4)(resourceManagerContact=leiden))"
+)
+DELFT, LEIDEN, UTRECHT = SiteName("delft"), SiteName("leiden"), SiteName("utrecht")
+DATA = FileName("data")
+
+ENDS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.OK)
+
+live = pytest.mark.live
+
+
+@asynccontextmanager
+async def two_sites(folder: Path) -> AsyncIterator[tuple[FakeAgent, FakeAgent, Client]]:
+    """A rogue at delft, an honest agent at leiden that does not arm by itself, and a client."""
+    async with running(config_of(folder)) as daemon, asyncio.TaskGroup() as group:
+        rogue = FakeAgent(daemon.address, site="delft")
+        honest = FakeAgent(daemon.address, site="leiden", session="s2")
+        agents = [group.create_task(agent.stay()) for agent in (rogue, honest)]
+        async with Client(daemon.address) as client, asyncio.timeout(60):
+            for agent in (rogue, honest):
+                await agent.until("wanted_end")
+            yield rogue, honest, client
+        for task in agents:
+            task.cancel()
+
+
+def mute(agent: FakeAgent, *kinds: str) -> None:
+    """It does nothing about such messages."""
+    real = agent._take
+
+    def take(message: pb.ToAgent) -> None:
+        if message.WhichOneof("kind") not in kinds:
+            real(message)
+
+    agent._take = take  # type: ignore[method-assign]
+
+
+@live
+async def test_nothing_that_it_says_of_anothers_claim_counts(tmp_path: Path) -> None:
+    async with two_sites(tmp_path) as (rogue, honest, client):
+        mute(rogue, "arm")
+        mute(honest, "arm")
+        job = (await client.submit(PAIR)).job
+        await honest.until("arm")
+        before = await client.show(job)
+        (claim,) = honest.claims
+        number = honest.heard_of("arm")[0].arm.number
+        nonce = honest.claims[claim].nonce
+        for state in range(1, 6):
+            rogue.tell(
+                claim=pb.ClaimReport(
+                    claim=claim,
+                    state=state,  # type: ignore[arg-type]
+                    nonce=nonce,
+                    armed=number,
+                    passed_at=1e9,
+                    end=pb.End(kind="exited", statuses=[0]),
+                )
+            )
+        rogue.tell(ping=pb.Ping(claim=claim, nonce=nonce, sent_at=1.0))
+        rogue.tell(kv_put=pb.KvPut(claim=claim, request=7, name="a", value="b"))
+        rogue.tell(paths=pb.PathsReport(claim=claim, problem="blocked"))
+        rogue.tell(progress=pb.ProgressReport(claim=claim, cycle=1, work=1.0))
+        await round_trip(rogue)
+        after = await client.show(job)
+        assert after["parts"] == before["parts"]
+        assert after["phase"] == "Starting"
+        assert rogue.heard_of("pong") == []
+        assert "not of a live attempt" in rogue.heard_of("kv_answer")[0].kv_answer.error
+
+
+@live
+async def test_it_can_say_armed_and_passed_but_nobody_is_released_by_that(tmp_path: Path) -> None:
+    """All or none is the word of each of them."""
+    async with two_sites(tmp_path) as (rogue, honest, client):
+        mute(rogue, "arm")
+        mute(honest, "arm")
+        job = (await client.submit(PAIR)).job
+        await honest.until("arm")
+        (arm,) = rogue.heard_of("arm")
+        (claim,) = rogue.claims
+        for armed in (
+            pb.ArmNumber(epoch=2**62, counter=2**62),
+            arm.arm.number,
+            pb.ArmNumber(epoch=0, counter=0),
+        ):
+            rogue.tell(claim=pb.ClaimReport(claim=claim, state=pb.CLAIM_STATE_ARMED, armed=armed))
+        rogue.tell(claim=pb.ClaimReport(claim=claim, state=pb.CLAIM_STATE_PASSED, passed_at=1e9))
+        await round_trip(rogue)
+        assert (await client.show(job))["phase"] == "Starting"
+        assert honest.heard_of("release") == rogue.heard_of("release") == []
+
+
+@live
+async def test_it_does_not_answer_for_others_when_logs_are_read(tmp_path: Path) -> None:
+    """Requests are numbered one by one: numbers are guessed easily."""
+    async with two_sites(tmp_path) as (rogue, honest, client):
+        honest.ends_at_once = False
+        honest.logs["stdout.0"] = b"the truth\n"
+        mute(honest, "log_request")
+        alone = "&(executable=/bin/b)(count=1)(resourceManagerContact=leiden)"
+        job = (await client.submit(alone)).job
+        await honest.until("release")
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(read_all(client, job))
+            while not (asked := honest.heard_of("log_request")):
+                await round_trip(honest)
+            for number in range(asked[0].log_request.request + 5):
+                rogue.tell(log=pb.LogChunk(request=number, data=b"a lie\n", is_over=True))
+            await round_trip(rogue)
+            wanted = asked[0].log_request
+            honest.tell(log=pb.LogChunk(request=wanted.request, data=b"the truth\n"))
+            while len(honest.heard_of("log_request")) < 2:
+                await round_trip(honest)
+            again = honest.heard_of("log_request")[1].log_request
+            honest.tell(log=pb.LogChunk(request=again.request, offset=10, is_over=True))
+        assert reading.result() == b"the truth\n"
+
+
+async def read_all(client: Client, job: str) -> bytes:
+    return b"".join([part.data async for part in client.logs(job, stream="stdout")])
+
+
+@live
+async def test_a_message_that_is_too_large_or_too_deep_ends_its_session_only(
+    tmp_path: Path,
+) -> None:
+    async with two_sites(tmp_path) as (rogue, honest, client):
+        for data in (
+            pb.FromAgent(log=pb.LogChunk(data=bytes(REQUEST_BYTES_MAX))).SerializeToString(),
+            b"\x0a\x02" * 200 + b"\xff",  # no message
+        ):
+            async with grpc.aio.insecure_channel(rogue.address) as channel:
+                call: grpc.aio.StreamStreamCall[bytes, pb.ToAgent] = channel.stream_stream(
+                    "/koala.wire.v1.AgentLink/Connect", response_deserializer=pb.ToAgent.FromString
+                )()
+                await call.write(data)
+                with suppress(grpc.aio.AioRpcError):
+                    said = await call.read()
+                    assert isinstance(said, pb.ToAgent)
+                    assert "no message" in said.reject.reason
+                    await call.read()
+                assert await call.code() in ENDS
+        states = {site["site"]: site["state"] for site in await client.sites()}
+        assert states == {"delft": "usable", "leiden": "usable"}
+        assert honest.heard_of("reject") == []
+
+
+# Without sockets ----------------------------------------------------------------------------------
+
+
+def told(news: Any, site: SiteName, script: Script, holdings: Holdings | None = None) -> list[Any]:
+    """The events that come of a report, handled one by one."""
+    if isinstance(news, FileNews):
+        events = (holdings or Holdings()).take(news, site, script.scheduler)
+    else:
+        events = reports.of_news(news, site, script.scheduler, rtt_s=0.0, now=script.now)
+    found = []
+    for event in events:
+        script.scheduler.handle(event, script.now)
+        found.append(event)
+    return found
+
+
+def a_copy(content: str, size_bytes: int = 5, *, is_removed: bool = False) -> FileNews:
+    return FileNews(file=DATA, size_bytes=size_bytes, checksum=content, is_removed=is_removed)
+
+
+def holders(script: Script) -> tuple[str, tuple[SiteName, ...]]:
+    replica = script.scheduler.replicas[DATA]
+    return replica.checksum, replica.sites
+
+
+def test_it_does_not_replace_what_others_hold() -> None:
+    """Or any site could give everybody's jobs another input."""
+    script, holdings = Script(), Holdings()
+    script.tell(a_site(LEIDEN), a_site(UTRECHT), a_site(DELFT))
+    for site in (LEIDEN, UTRECHT):
+        told(a_copy("good"), site, script, holdings)
+    assert "held by leiden, utrecht" in holdings.objection(a_copy("bad"), DELFT, script.scheduler)
+    assert told(a_copy("bad"), DELFT, script, holdings) == []
+    assert holders(script) == ("good", (LEIDEN, UTRECHT))
+    # A holder whose copy is another one now is no holder any more.
+    told(a_copy("new"), LEIDEN, script, holdings)
+    assert holders(script) == ("good", (UTRECHT,))
+    # What nobody else holds may be replaced, and what others said then counts.
+    told(a_copy("newer"), UTRECHT, script, holdings)
+    assert holders(script) == ("newer", (UTRECHT,))
+    told(a_copy("", is_removed=True), UTRECHT, script, holdings)
+    assert holders(script) == ("bad", (DELFT,)), "the first by name of those that said something"
+    told(a_copy("", is_removed=True), DELFT, script, holdings)
+    assert holders(script) == ("new", (LEIDEN,))
+
+
+def test_it_has_so_many_files_and_no_more() -> None:
+    script, holdings = Script(), Holdings(files_max=3)
+    script.tell(a_site(DELFT))
+    for number in range(5):
+        news = FileNews(file=FileName(f"f{number}"), size_bytes=1, checksum="", is_removed=False)
+        told(news, DELFT, script, holdings)
+    assert sorted(script.scheduler.replicas) == ["f0", "f1", "f2"]
+    gone = FileNews(file=FileName("f1"), size_bytes=1, checksum="", is_removed=True)
+    told(gone, DELFT, script, holdings)
+    late = FileNews(file=FileName("f4"), size_bytes=1, checksum="", is_removed=False)
+    told(late, DELFT, script, holdings)
+    assert sorted(script.scheduler.replicas) == ["f0", "f2", "f4"]
+
+
+@pytest.mark.parametrize(
+    ("said", "blamed"), [(DELFT, DELFT), (LEIDEN, LEIDEN), (UTRECHT, None), (None, None)]
+)
+def test_a_copy_that_failed_is_the_fault_of_one_of_its_ends(
+    said: SiteName | None, blamed: SiteName | None
+) -> None:
+    """Whoever else is named would rest for it."""
+    script = Script()
+    script.tell(a_site(DELFT), a_site(LEIDEN), a_site(UTRECHT))
+    script.ignore(object)
+    script.tell(ev.ReplicaAdded(file=DATA, site=LEIDEN, size_bytes=10, checksum="c"))
+    script.tell(a_fetching_job())
+    (transfer,) = script.scheduler.files.transfers.values()
+    assert (transfer.source, transfer.target) == (LEIDEN, DELFT)
+    news = TransferNews(
+        transfer=TransferId(transfer.id), is_finished=False, size_bytes=0, took_s=0.0,
+        reason="r", at=said,
+    )  # fmt: skip
+    (event,) = told(news, DELFT, script)
+    assert event.at == blamed
+
+
+def a_fetching_job() -> ev.JobSubmitted:
+    return a_job("j1", a_component(8, site="delft"), file="data")
+
+
+@pytest.mark.parametrize("took_s", [0.0, 5e-324, 1e-9, 1e300])
+def test_a_link_is_no_faster_and_no_slower_than_can_be(took_s: float) -> None:
+    script = Script()
+    script.ignore(object)
+    script.tell(a_site(DELFT), a_site(LEIDEN))
+    size = 2**40
+    script.tell(ev.ReplicaAdded(file=DATA, site=LEIDEN, size_bytes=size, checksum="c"))
+    script.tell(a_fetching_job())
+    (transfer,) = script.scheduler.files.transfers.values()
+    script.now += 10.0
+    news = TransferNews(
+        transfer=TransferId(transfer.id), is_finished=True, size_bytes=2**62, took_s=took_s,
+        reason="", at=None,
+    )  # fmt: skip
+    told(news, DELFT, script)
+    bandwidth = script.scheduler.files.bandwidth[LEIDEN, DELFT]
+    assert 0.99 * size / 10.0 <= bandwidth <= size / reports.TOOK_S_MIN
+
+
+@pytest.mark.parametrize("lie", [1e-9, -2e11, 2e11])
+def test_nobody_is_charged_for_instants_that_a_site_makes_up(lie: Instant) -> None:
+    """Budgets and reports are counted from them."""
+    scheduler = a_grid()
+    claim = next(claim for claim in scheduler.ledger.values() if claim.site == DELFT)
+    claim.phase, claim.granted_at, claim.released = ClaimPhase.RELEASED, 1.0, True
+    news = ClaimNews(claim=ClaimId(claim.id), phase=ClaimPhase.PASSED, nonce="n", passed_at=lie)
+    end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=2e11)
+    over = ClaimNews(
+        claim=ClaimId(claim.id), phase=ClaimPhase.GONE, nonce="n", passed_at=lie, end=end
+    )
+    now = 10.0
+    for said in (news, over):
+        for event in reports.of_news(said, DELFT, scheduler, rtt_s=0.0, now=now):
+            scheduler.handle(event, now)
+    rows = report(scheduler, By.CLAIM, Period(), now, (), lambda _: True)["rows"]
+    (row,) = [row for row in rows if row["claim"] == claim.id]
+    longest_s = now + 2 * reports.CLOCK_ERROR_S
+    assert row["run_s"] + row["held_s"] + row["wasted_s"] <= claim.processors * longest_s
+
+
+def test_an_inventory_is_kept_up_to_so_many_bytes() -> None:
+    """It is kept until its end comes, which may be never."""
+    session = Session(Guests(epoch=1, sites={}, is_open=True), Timing(), now=0.0)
+    register = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft"))
+    opened = codec.read(register)
+    assert opened is not None
+    assert session.receive(opened, 0.0, register.ByteSize()) == []
+    value = KvPut(claim=ClaimId("j1/1/0/1"), request=0, name="a", value="x")
+    kept = 0
+    outputs: list[Output] = []
+    while not outputs:
+        outputs = session.receive(value, 0.0, 4 * 2**20)
+        kept += 4 * 2**20
+    assert kept <= INVENTORY_BYTES_MAX + 4 * 2**20
+    assert isinstance(outputs[-1], End)
+    assert "an inventory of more than" in outputs[-1].reason
