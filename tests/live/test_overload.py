@@ -1,0 +1,209 @@
+"""Too many of everything at once, over sockets: nothing is lost, doubled, or refused in silence.
+
+Smaller than what `make bench-load` runs, and without figures: a busy machine is slow, and no less
+right for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import grpc
+import pytest
+
+from koala.client import Client, Submitted
+from koala.credentials import PLAIN
+from koala.errors import ExhaustedError, UnreachableError
+from koala.wire import PROTOCOL
+from koala.wire.status import PROTOCOL_KEY
+from koala.wire.v1 import koala_pb2 as pb
+from koala.wire.v1.koala_pb2_grpc import KoalaStub
+from tests.daemon.fake_agent import FakeAgent
+from tests.daemon.running import config_of, running
+from tests.live.proxy import Proxy
+
+pytestmark = pytest.mark.live
+
+ONE = "&(executable=/bin/true)(count=1)"
+CLIENTS = 64
+SHARE = 12
+"""Submissions of each client."""
+NARROW = (
+    ("grpc.http2.lookahead_bytes", 65_536),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+"""A client that takes little in advance: else it has read megabytes before anybody asks for it."""
+
+
+async def test_each_key_gives_one_job_whatever_becomes_of_connections(tmp_path: Path) -> None:
+    """One submission of ten has a key that another client uses, too. Connections are cut all the
+    time, and what was not answered is submitted again."""
+    random = Random(14)
+    keys = [f"k{number}" for number in range(CLIENTS * SHARE)]
+    for number in random.sample(range(len(keys)), len(keys) // 10):
+        keys[number] = random.choice(keys)
+    jobs: dict[str, set[str]] = {key: set() for key in keys}
+    cuts = 0
+
+    async def share(client: Client, mine: list[str]) -> None:
+        async with client:
+            for key in mine:
+                while True:
+                    try:
+                        jobs[key].add((await client.submit(ONE, key=key)).job)
+                        break
+                    except UnreachableError:
+                        continue
+
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        host, _, port = daemon.address.rpartition(":")
+        proxy = Proxy(group)
+        await proxy.listen("clients", ("127.0.0.2", int(port)), to=(host, int(port)))
+        dialling = [Client(f"127.0.0.2:{port}", credentials=PLAIN) for _ in range(CLIENTS)]
+        async with asyncio.TaskGroup() as submitting:
+            working = [
+                submitting.create_task(share(client, keys[n * SHARE : (n + 1) * SHARE]))
+                for n, client in enumerate(dialling)
+            ]
+            async with Client(daemon.address) as counter:
+                while not all(task.done() for task in working):
+                    before = sum(map(len, jobs.values()))
+                    while sum(map(len, jobs.values())) < before + 100 and not all(
+                        task.done() for task in working
+                    ):
+                        await counter.hello()
+                    proxy.cut("clients")
+                    cuts += 1
+                listed = await counter.list_jobs()
+        proxy.close()
+    assert cuts > 3
+    assert {key: len(found) for key, found in jobs.items()} == dict.fromkeys(keys, 1)
+    assert len({job for found in jobs.values() for job in found}) == len(set(keys))
+    assert len(listed) == len(set(keys))
+
+
+async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then those who are patient are accepted, too, and no site was lost meanwhile."""
+    monkeypatch.setattr("koala.daemon.limits.QUEUE_RETRY_S", 0.2)
+    most = 40
+    outcomes: Counter[str] = Counter()
+
+    async def share(address: str, user: str) -> None:
+        async with Client(address, user=user) as client:
+            for _ in range(SHARE):
+                (result,) = await client.submit_many([ONE])
+                if isinstance(result, ExhaustedError):
+                    assert f"allowed are {most} (limits.jobs)" in str(result)
+                    assert result.retry_after_s
+                outcomes["refused" if isinstance(result, ExhaustedError) else "accepted"] += 1
+
+    config = config_of(tmp_path, f"[limits]\njobs = {most}\n")
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address, processors=8)
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(50):
+            await agent.until("wanted_end")
+            async with asyncio.TaskGroup() as submitting:
+                for number in range(CLIENTS):
+                    submitting.create_task(share(daemon.address, f"u{number}"))
+            assert outcomes["refused"] > 0
+            assert outcomes["accepted"] >= most
+            assert outcomes.total() == CLIENTS * SHARE
+            while (await client.metrics())["jobs"].get("Finished", 0) < outcomes["accepted"]:
+                agent.heard.clear()
+            results = await client.submit_many([ONE] * (2 * most), patience_s=40.0)
+            assert all(isinstance(result, Submitted) for result in results)
+            metrics = await client.metrics()
+            assert metrics["events_by_kind"]["SiteRegistered"] == 1
+            assert sum(metrics["jobs"].values()) == outcomes["accepted"] + 2 * most
+        staying.cancel()
+
+
+async def test_watchers_that_stop_reading_are_cut_and_resume_without_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty of them, beside three that read: these miss nothing, and wait for nobody."""
+    monkeypatch.setattr("koala.daemon.notices.RECENT_MAX", 500)
+    events = 2_500
+    every, go_on = list(range(1, events + 1)), asyncio.Event()
+    async with (
+        running(config_of(tmp_path)) as daemon,
+        Client(daemon.address) as client,
+        asyncio.TaskGroup() as group,
+        asyncio.timeout(50),
+    ):
+        reading = [group.create_task(watched(client, 0, events)) for _ in range(3)]
+        stalled = [group.create_task(Stalled(daemon.address, go_on).run()) for _ in range(20)]
+        while (await client.metrics())["watchers"] < 23:
+            pass
+        for _ in range(0, events, 100):
+            results = await client.submit_many([ONE] * 100)
+            assert all(isinstance(result, Submitted) for result in results)
+        for task in reading:
+            assert await task == every
+        go_on.set()
+        for seen in [await task for task in stalled]:
+            assert 0 < len(seen) < events
+            assert seen + await watched(client, seen[-1], events) == every
+
+
+async def watched(client: Client, after: int, last: int) -> list[int]:
+    """Numbers of notices up to this one."""
+    numbers: list[int] = []
+    async for notice in client.watch(after=after):
+        numbers.append(notice["number"])
+        if notice["number"] == last:
+            break
+    return numbers
+
+
+class Stalled:
+    """A watcher that does not take what comes before `go_on`, and is then told to resume."""
+
+    def __init__(self, address: str, go_on: asyncio.Event) -> None:
+        self._address = address
+        self._go_on = go_on
+
+    async def run(self) -> list[int]:
+        """What it got."""
+        numbers: list[int] = []
+        async with grpc.aio.insecure_channel(self._address, options=NARROW) as channel:
+            request = pb.WatchRequest(after=0)
+            call = KoalaStub(channel).Watch(request, metadata=((PROTOCOL_KEY, str(PROTOCOL)),))
+            await call.initial_metadata()
+            await self._go_on.wait()
+            try:
+                while isinstance(notice := await call.read(), pb.Notice):
+                    numbers.append(notice.number)
+            except grpc.aio.AioRpcError:
+                pass
+            code, details = await call.code(), await call.details()
+        assert (code, details) == (
+            grpc.StatusCode.ABORTED,
+            f"too slow; resume after {numbers[-1]}",
+        )
+        return numbers
+
+
+async def test_a_flood_of_one_user_keeps_no_other_one_from_the_daemon(tmp_path: Path) -> None:
+    """Jobs are numbered in the order in which they were accepted."""
+    calls, lot = 120, 25
+    async with (
+        running(config_of(tmp_path)) as daemon,
+        Client(daemon.address, user="flood") as flood,
+        Client(daemon.address, user="ann") as client,
+        asyncio.TaskGroup() as group,
+    ):
+        await client.hello()
+        flooding = [group.create_task(flood.submit_many([ONE] * lot)) for _ in range(calls)]
+        await asyncio.wait(flooding, return_when=asyncio.FIRST_COMPLETED)  # the others wait
+        job = (await client.submit(ONE)).job
+        results = [result for task in flooding for result in await task]
+        assert all(isinstance(result, Submitted) for result in results)
+        assert int(job.removeprefix("j")) < calls * lot / 2
