@@ -136,12 +136,12 @@ async def test_an_agent_does_not_start_on_what_others_may_use(tmp_path: Path) ->
             session = await daemon.live(hold(f"{job}/1/0/1", "-c", "exec sleep 600"))
             await session.claim(f"{job}/1/0/1", GRANTED)
             made = [name for name in PRIVATE if (state / name).exists()]
-            assert {"agent.db", "agent.db-wal", "claims", "lrm/jobs.sqlite3"} <= {*made}
+            assert {"agent.db", "agent.db-wal", "lrm", "lrm/jobs.sqlite3"} <= {*made}
             for name in made:
                 check_private(state / name)
             await agent.kill()
             refused = []
-            for name, mode in ((".", 0o020), *((name, 0o040) for name in made)):
+            for name, mode in ((".", 0o020), ("claims", 0o020), *((name, 0o040) for name in made)):
                 path = state / name
                 path.chmod(path.stat().st_mode | mode)
                 await agent.start()

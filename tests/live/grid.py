@@ -81,6 +81,7 @@ class Grid:
         self.processors = dict(sites)
         self.evidence = Evidence(folder / "evidence")
         self.mark = secrets.token_hex(8)
+        self.releases: dict[str, str] = {}  # Python that makes a process one of another release
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.address = f"127.0.0.1:{free_port()}"
         self.state = folder / "state"
@@ -146,6 +147,10 @@ class Grid:
         """Send a signal to the daemon or an agent."""
         self._processes[name].send_signal(number)
 
+    def ended(self, name: str) -> int:
+        """Wait until it has ended by itself; its exit status."""
+        return self._processes[name].wait(STOP_S)
+
     def is_alive(self, name: str) -> bool:
         """Whether it was started and has not ended."""
         found = self._processes.get(name)
@@ -172,9 +177,11 @@ class Grid:
 
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         module = "koala.daemon.main" if name == "daemon" else "koala_agent.main"
+        config = str(self.config(name))
+        start = f"from {module} import main; raise SystemExit(main())"
         with self.log_path(name).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", module, str(self.config(name))],
+                [sys.executable, "-c", f"{self.releases.get(name, '')}\n{start}", config],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

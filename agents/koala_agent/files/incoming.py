@@ -41,7 +41,8 @@ class Incoming:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for made in (folder.parent, folder):  # parents=True alone would ask the mask for their mode
+            made.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def path(self, transfer: str) -> Path:
         """Where the finished copy is, or will be."""

@@ -1,0 +1,115 @@
+"""Daemon and agents are exchanged for ones of other releases while jobs run.
+
+A release is the code as it is with other numbers: the version of the core, which decides whether a
+journal can be replayed, and the versions of the protocol. The journal's own format is the matter of
+`tests/daemon/test_formats.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.live.grid import live_grid
+from tests.live.test_faults import running_job
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+SITES = {"delft": 4, "leiden": 4}
+
+
+def core(version: int) -> str:
+    """A daemon whose core decides otherwise than that of other versions."""
+    return f"import koala.core.saving as saving; saving.CORE = {version}"
+
+
+def daemon_speaks(newest: int, oldest: int) -> str:
+    return f"import koala.wire as wire; wire.PROTOCOL, wire.PROTOCOL_MIN = {newest}, {oldest}"
+
+
+def agent_speaks(newest: int, oldest: int) -> str:
+    return f"import koala_agent.session as s; s.PROTOCOL, s.PROTOCOL_MIN = {newest}, {oldest}"
+
+
+async def test_a_daemon_with_another_core_takes_over_what_runs_and_what_waits(
+    tmp_path: Path,
+) -> None:
+    """TERM, the new release, start. It speaks a newer protocol, too, and the old one with agents
+    that know no other."""
+    with live_grid(tmp_path, sites=SITES) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+            waiting = (await client.submit(grid.evidence.component(site="delft", count=4))).job
+            alive = grid.processes(f"{job}/")
+            assert grid.terminate("daemon") == 0
+            grid.releases["daemon"] = f"{core(2)}; {daemon_speaks(2, 1)}"
+            grid.start("daemon")
+            await grid.ready(client)
+            assert grid.processes(f"{job}/") == alive
+            assert (await client.show(job))["phase"] == "Running"
+            grid.evidence.open_gate("open")
+            assert await client.wait_all([job, waiting]) == dict.fromkeys(
+                (job, waiting), "Finished"
+            )
+            assert (await client.show(job))["attempts"] == 1
+            await grid.at_rest(client)
+        assert grid.evidence.finished(job, processes=4) == 1
+
+
+async def test_after_a_crash_the_release_that_wrote_it_ends_in_order_first(tmp_path: Path) -> None:
+    """What its refusal says to do is done, and the job never notices."""
+    with live_grid(tmp_path, sites=SITES) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+            grid.kill("daemon")
+            grid.releases["daemon"] = core(2)
+            grid.start("daemon")
+            assert grid.ended("daemon") == 1
+            told = "Start that release once more, end it with TERM, and start this one then"
+            assert told in grid.log("daemon")
+            del grid.releases["daemon"]
+            grid.start("daemon")
+            await grid.ready(client)
+            assert grid.terminate("daemon") == 0
+            grid.releases["daemon"] = core(2)
+            grid.start("daemon")
+            await grid.ready(client)
+            grid.evidence.open_gate("open")
+            assert await client.wait(job) == "Finished"
+            await grid.at_rest(client)
+        assert grid.evidence.finished(job, processes=4) == 1
+
+
+async def test_an_agent_of_another_protocol_takes_part_where_the_ranges_meet(
+    tmp_path: Path,
+) -> None:
+    """Where they do not, it ends and both logs say why, jobs run on, and the right one finds
+    them."""
+    with live_grid(tmp_path, sites=SITES) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+            alive = grid.processes(f"{job}/")
+            assert grid.terminate("delft") == 0
+            grid.releases["delft"] = agent_speaks(3, 2)
+            grid.start("delft")
+            assert grid.ended("delft") == 1
+            told = "the agent speaks protocol 2 to 3 (version "
+            assert told in grid.log("delft")
+            assert told in grid.log("daemon")
+            assert "this daemon 1" in grid.log("delft")
+            assert grid.processes(f"{job}/") == alive
+            grid.releases["delft"] = agent_speaks(3, 1)
+            grid.start("delft")
+            await grid.ready(client)
+            assert grid.processes(f"{job}/") == alive
+            both = (await client.submit(grid.evidence.component(site="delft", count=2))).job
+            assert await client.wait(both) == "Finished"
+            grid.evidence.open_gate("open")
+            assert await client.wait(job) == "Finished"
+            assert (await client.show(job))["attempts"] == 1
+            await grid.at_rest(client)
+        assert grid.evidence.finished(job, processes=4) == 1
