@@ -193,6 +193,7 @@ class Claims:
         try:
             # One thread: transactions keep the order of the batches.
             with ThreadPoolExecutor(1, thread_name_prefix="store") as executor:
+                executor.submit(self._store.claims).result()  # later there may be no thread for it
                 async with asyncio.TaskGroup() as group:
                     self._group = group
                     self._listening.set()

@@ -25,6 +25,7 @@ import structlog
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.logstream import log_stream
 from koala.systemd import ServiceManager
+from koala.threads import keep_threads
 from koala.wire.tls import JoinToken
 from koala_agent.config import Config, read_config
 from koala_agent.joining import join
@@ -82,6 +83,7 @@ async def serve(config: Config) -> int:
     manager = ServiceManager.of(os.environ)  # before anybody copies the environment
     site = Site(config, version=own_version())
     loop = asyncio.get_running_loop()
+    keep_threads(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _end, manager, site, f"the agent got {number.name}")
     log.info("agent.started", site=config.agent.site, daemon=config.agent.daemon, pid=os.getpid())

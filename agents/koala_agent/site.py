@@ -21,7 +21,7 @@ import structlog
 from koala.disk import MB, Disk
 from koala.errors import LocalManagerError
 from koala.wire.tls import IdentityFile
-from koala_agent import clock, codec, values
+from koala_agent import FORK_SUPPORT, clock, codec, values
 from koala_agent.accounts import served
 from koala_agent.carrier import Claims, Ports, check_outputs
 from koala_agent.claim_states import Claim
@@ -366,6 +366,7 @@ class Site:
                     seed=config.lrm.seed,
                     load=_load(config),
                     may_kill_local=config.lrm.may_kill_local,
+                    environment={k: v for k, v in os.environ.items() if k != FORK_SUPPORT},
                     entries=self._served.entries,
                     make_room=self._disk.give_up_ballast,
                 )

@@ -45,6 +45,7 @@ COMMANDS: dict[str, str] = {
     "report": "koala.cli.report:report",
     "user": "koala.cli.users:user_commands",
     "audit": "koala.cli.users:audit",
+    "authority": "koala.cli.authority:authority_commands",
     "rsl": "koala.cli.rsl:rsl",
     "simulate": "koala.cli.simulate:simulate_commands",
     "replay": "koala.cli.replay:replay",
@@ -54,7 +55,7 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and where its function is, in the order of the help text."""
 
-GROUPS = ("sites", "site", "user", "simulate")
+GROUPS = ("sites", "site", "user", "authority", "simulate")
 """Commands with commands of their own: the function makes their typer application, from the words
 that follow."""
 

@@ -5,3 +5,7 @@ the journal makes events durable before anything of them leaves. Nothing here de
 Absent on purpose: file bytes (they go from site to site, or through the relay, a process of its
 own) and any state that replaying the journal would not give, but for what agents tell anew.
 """
+
+import os
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as in koala_agent

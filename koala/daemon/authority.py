@@ -10,6 +10,7 @@ Everything secret of a daemon lives in one folder, so that a backup that has it 
     STATE/authority/enrolments.json      sites and users (`enrolments`); of secrets only hashes
     STATE/authority/administrator.toml   the first administrator's credentials
     STATE/authority/secret               the key of transfers' tokens (`recovery`)
+    STATE/authority/rotation.json        while it is replaced: the old and the new one (`rotation`)
 
 Keys are P-256: made and signed with in well under a millisecond, so a grid on one machine starts as
 quickly with them as without.
@@ -19,8 +20,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 
+import msgspec
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
@@ -36,6 +39,8 @@ from koala_agent.keys import SKEW_S, key_pem, renew_at
 FOLDER = "authority"
 AUTHORITY_FILE = "ca.pem"
 DAEMON_FILE = "daemon.pem"
+ADMINISTRATOR_FILE = "administrator.toml"
+ROTATION_FILE = "rotation.json"
 AUTHORITY_S = 20 * 365 * 86_400.0
 DAEMON_S = 365 * 86_400.0
 REQUEST_BYTES_MAX = 16_384
@@ -58,14 +63,49 @@ class Shown:
     expires_at: float
 
 
+class Stage(StrEnum):
+    """Of a rotation: which of the two signs, the old or the new one."""
+
+    SPREAD = "spread"
+    MOVED = "moved"
+
+
+class Rotation(msgspec.Struct, frozen=True, kw_only=True):
+    """Two authorities are trusted; `old` and `new` are key and certificate, `since` when the stage
+    began (wall clock)."""
+
+    stage: Stage
+    since: float
+    old: str
+    new: str
+
+
+def read_rotation(folder: Path) -> Rotation | None:
+    """The one under way. Raises ConfigError."""
+    path = folder / ROTATION_FILE
+    try:
+        return msgspec.json.decode(read_private(path), type=Rotation)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+
+
 class Authority:
-    """Signs. `open` makes it at the first start."""
+    """Signs. `open` makes it at the first start. `certificate` is what is trusted, of two
+    authorities during a rotation; `signer` that of the one which signs, the daemon's own, too."""
 
     def __init__(
-        self, folder: Path, key: ec.EllipticCurvePrivateKey, own: x509.Certificate
+        self,
+        folder: Path,
+        key: ec.EllipticCurvePrivateKey,
+        own: x509.Certificate,
+        *,
+        also: bytes = b"",
     ) -> None:
         self.folder = folder
-        self.certificate = _pem(own)
+        self.signer = _pem(own)
+        self.certificate = self.signer + also
         self._key = key
         self._own = own
 
@@ -76,14 +116,18 @@ class Authority:
         path = folder / AUTHORITY_FILE
         try:
             if not path.exists():
-                write_private(path, _make_authority())
-            text = read_private(path)
+                write_private(path, make_authority())
+            text, also = read_private(path), b""
+            if (rotation := read_rotation(folder)) is not None:
+                both = rotation.old.encode(), rotation.new.encode()
+                text, other = both if rotation.stage is Stage.SPREAD else both[::-1]
+                also = _certificate_in(other)
             key = serialization.load_pem_private_key(text, password=None)
-            own = x509.load_pem_x509_certificate(text[text.index(b"-----BEGIN CERTIFICATE") :])
+            own = x509.load_pem_x509_certificate(_certificate_in(text))
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: the authority cannot be used: {error}") from error
         assert isinstance(key, ec.EllipticCurvePrivateKey)
-        return cls(folder, key, own)
+        return cls(folder, key, own, also=also)
 
     def serving(self) -> Path:
         """Where the daemon's own identity is: made when missing, anew in its last third, and when
@@ -171,7 +215,8 @@ def is_due(certificate: bytes) -> bool:
     return wall_s() > renew_at(certificate)
 
 
-def _make_authority() -> bytes:
+def make_authority() -> bytes:
+    """Key and certificate of a new one."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = wall_s()
     name = _name("koala authority")
@@ -226,6 +271,10 @@ def _name(text: str) -> x509.Name:
 
 def _instant(at: float) -> datetime:
     return datetime.fromtimestamp(int(at), UTC)
+
+
+def _certificate_in(text: bytes) -> bytes:
+    return text[text.index(b"-----BEGIN CERTIFICATE") :]
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -19,7 +19,7 @@ import structlog
 from koala.credentials import Credentials, announce, credentials_text, read_credentials
 from koala.daemon.access import Role
 from koala.daemon.audit import Audit, account
-from koala.daemon.authority import FOLDER, Authority
+from koala.daemon.authority import ADMINISTRATOR_FILE, FOLDER, Authority
 from koala.daemon.config import Config
 from koala.daemon.enrolling import Enrolling
 from koala.daemon.enrolments import Enrolments, SiteRecord
@@ -30,7 +30,6 @@ from koala.wire.private import check_private, write_private
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
 
-ADMINISTRATOR_FILE = "administrator.toml"
 RENEWAL_LOOK_S = 3600.0
 
 log = structlog.get_logger()
@@ -125,9 +124,10 @@ class Doors:
         path = self.authority.folder / ADMINISTRATOR_FILE
         if path.exists():
             known = read_credentials(path)
-            if known.address == address:
+            trusted = self.authority.certificate
+            if (known.address, known.authority) == (address, trusted):
                 return path
-            found = replace(known, address=address)
+            found = replace(known, address=address, authority=trusted)
         else:
             name = account()
             token = self.enrolments.add_user(name, Role.ADMINISTRATOR, by=name)

@@ -47,6 +47,7 @@ class SiteRecord(msgspec.Struct, kw_only=True):
     next_serial: str = ""
     expires_at: float = 0.0
     joined_at: float = 0.0
+    issued_at: float = 0.0
     revoked_at: float = 0.0
 
     @property
@@ -182,7 +183,8 @@ class Enrolments:
         record = self.sites[name]
         record.join_hash, record.join_expires_at = "", 0.0
         record.serial, record.next_serial, record.expires_at = serial, "", expires_at
-        record.joined_at, record.revoked_at = wall_s(), 0.0
+        record.joined_at = record.issued_at = wall_s()
+        record.revoked_at = 0.0
         self._save()
 
     def enrol(self, name: str, *, serial: str, expires_at: float) -> None:
@@ -195,6 +197,7 @@ class Enrolments:
         """A second certificate, which replaces the first when it is first used."""
         record = self.sites[name]
         record.next_serial, record.expires_at = serial, expires_at
+        record.issued_at = wall_s()
         self._save()
 
     def check_site(self, name: str, serial: str) -> SiteRecord:

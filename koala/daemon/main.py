@@ -61,6 +61,7 @@ from koala.disk import Disk
 from koala.errors import ConfigError, DiskError, KoalaError, RejectedError, SpecError
 from koala.logstream import log_stream
 from koala.systemd import ServiceManager
+from koala.threads import keep_threads
 from koala.wire import strangers
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
@@ -91,7 +92,6 @@ def run(config_path: Path, *, accept_loss: bool = False) -> int:
     """Run a daemon until TERM or INT; the exit status. Raises KoalaError."""
     config = read_config(config_path)
     configure_logging(config.log_level)
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     strangers.raise_limit()
 
     async def until_signal() -> None:
@@ -144,6 +144,7 @@ class Daemon:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
+        keep_threads(asyncio.get_running_loop())
         state_dir = self._config.state_dir
         check_state(state_dir)
         doors = None

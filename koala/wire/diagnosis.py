@@ -14,8 +14,12 @@ import ssl
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from koala.wire.tls import Identity
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 LIMIT_S = 3.0
 
@@ -76,13 +80,14 @@ async def why_not(
 def fault_of(identity: Identity, now: float | None) -> str:
     """What any server would have against a certificate; empty for nothing that can be seen here."""
     from cryptography import x509  # noqa: PLC0415 - a client that is let in never needs it
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
 
     try:
         own = x509.load_pem_x509_certificate(identity.certificate)
-        own.verify_directly_issued_by(x509.load_pem_x509_certificate(identity.authority))
+        trusted = x509.load_pem_x509_certificates(identity.authority)
+        if not any(_is_issued_by(own, authority) for authority in trusted):
+            return _ALERTS["UNKNOWN_CA"]
         purposes = own.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except (ValueError, TypeError, InvalidSignature):
+    except ValueError:
         return _ALERTS["UNKNOWN_CA"]
     except x509.ExtensionNotFound:
         return _ALERTS["UNSUPPORTED_CERTIFICATE"]
@@ -93,6 +98,16 @@ def fault_of(identity: Identity, now: float | None) -> str:
     if now is not None and now < own.not_valid_before_utc.timestamp():
         return "our certificate is not valid yet by its clock: one of the two clocks is wrong"
     return ""
+
+
+def _is_issued_by(own: x509.Certificate, authority: x509.Certificate) -> bool:
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+
+    try:
+        own.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 async def speaks_tls(address: str) -> bool:

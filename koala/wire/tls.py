@@ -73,11 +73,13 @@ class Identity:
         """Of such a text. Raises ConfigError."""
         found = [(match["kind"], match.group()) for match in _BLOCK.finditer(text)]
         kinds = [kind for kind, _ in found]
-        if kinds != [b"PRIVATE KEY", b"CERTIFICATE", b"CERTIFICATE"]:
+        allowed = [b"PRIVATE KEY", *[b"CERTIFICATE"] * max(2, len(kinds) - 1)]
+        if kinds != allowed:
             raise ConfigError(
                 f"{source}: allowed are a private key, its certificate and its authority's, in PEM"
             )
-        key, certificate, authority = (block for _, block in found)
+        key, certificate, *trusted = (block for _, block in found)
+        authority = b"".join(trusted)  # two while the daemon's authority is replaced
         return cls(key=key, certificate=certificate, authority=authority)
 
     @classmethod

@@ -33,12 +33,15 @@ def a_job() -> str:
 class AgentProcess:
     """`koala-agent` on its own state directory; may be killed and started again."""
 
-    def __init__(self, folder: Path, daemon: str, *, job: str, text: str) -> None:
+    def __init__(
+        self, folder: Path, daemon: str, *, job: str, text: str, prefix: tuple[str, ...] = ()
+    ) -> None:
         self.state_dir = folder / "state"
         self.config = folder / "agent.toml"
         self.job = job
         self.log = folder / "agent.log"
         self.process: asyncio.subprocess.Process | None = None
+        self._prefix = prefix
         self.config.write_text(
             text.replace("DAEMON", daemon).replace("STATE", str(self.state_dir)), encoding="utf-8"
         )
@@ -47,6 +50,7 @@ class AgentProcess:
         """Starts it; it dials by itself."""
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
+                *self._prefix,
                 *COMMAND,
                 str(self.config),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -131,10 +135,11 @@ async def agent_process(
     agent: str = "",
     accounts: str = 'user = "anna"',
     rest: str = "",
+    prefix: tuple[str, ...] = (),
 ) -> AsyncIterator[AgentProcess]:
     """An agent of the fake daemon's only user, for the length of a block. `agent` are more keys of
     [agent], `accounts` those of [accounts]; `rest` comes after [site], whose first keys it may
-    continue."""
+    continue; `prefix` are words before the command."""
     text = f"""
 [agent]
 plain = true
@@ -148,7 +153,7 @@ state_dir = "STATE"
 processors = {processors}
 {rest}
 """
-    process = AgentProcess(folder, daemon, job=job, text=text)
+    process = AgentProcess(folder, daemon, job=job, text=text, prefix=prefix)
     await process.start()
     try:
         yield process

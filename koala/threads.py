@@ -1,0 +1,23 @@
+"""The threads behind `asyncio.to_thread`, all started at once.
+
+By itself an event loop starts them when they are first needed, which fails where the account may
+have no more processes (threads count): then whatever needed one would fail, and with it all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+THREADS = 16
+
+
+def keep_threads(loop: asyncio.AbstractEventLoop, *, count: int = THREADS) -> None:
+    """Give the loop its threads. Raises RuntimeError when there is no room for them now."""
+    executor = ThreadPoolExecutor(count, thread_name_prefix="worker")
+    here = Barrier(count + 1)
+    for _ in range(count):
+        executor.submit(here.wait)  # each keeps its thread until all have one
+    here.wait()
+    loop.set_default_executor(executor)
