@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from math import inf
 from typing import TypeAlias
 
 import grpc
@@ -74,7 +75,8 @@ class Stream:
     def __init__(self) -> None:
         self.outbox = Outbox()
         self.over = asyncio.Event()
-        self.changed = asyncio.Event()  # the session's timer may have moved
+        self.wakes_at: Instant = inf  # when the session's timer rings, as it was set last
+        self.changed = asyncio.Event()  # it is to ring earlier
         self.settled = asyncio.Event()  # a report was
 
     @property
@@ -141,7 +143,9 @@ class Streams(AgentLinkServicer):
                 await stream.settled.wait()
             await self._pump.has_room()
             self._roster.heard(connection, message)
-            stream.changed.set()
+            wake_at = connection.session.wake_at
+            if wake_at is not None and wake_at < stream.wakes_at:
+                stream.changed.set()
             bucket.take(1)
             now = self._clock.now()
             wait_s = bucket.wait_s(now)
@@ -190,10 +194,12 @@ class Streams(AgentLinkServicer):
         self._roster.refuse(connection, f"the certificate of {caller.name} has expired")
 
     async def _tick(self, connection: Connection, stream: Stream) -> None:
-        """Drive the session's timer."""
+        """Drive the session's timer. Most of what is heard only makes it ring later: then it looks
+        again when it rings."""
         while True:
             stream.changed.clear()
             wake_at = connection.session.wake_at
+            stream.wakes_at = inf if wake_at is None else wake_at
             try:
                 async with asyncio.timeout(
                     None if wake_at is None else max(0.0, wake_at - self._clock.now())

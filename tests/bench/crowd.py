@@ -33,6 +33,7 @@ from koala_agent.joining import identity_path
 from tests.bench.figures import percentile
 from tests.daemon.fake_agent import FakeAgent
 
+END_S = 120.0  # for a process to end, on a busy machine
 LIMIT_BYTES = 64 * 1024 * 1024  # a line of figures
 PLACES = 32
 """Agents that connect at a time: a handshake is work for both sides."""
@@ -325,7 +326,7 @@ async def a_crowd(kind: str, **settings: Any) -> AsyncIterator[Crowd]:
         assert json.loads(line) == "ready", line
         yield Crowd(process)
         process.stdin.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(END_S):
             await process.wait()
     finally:
         if process.returncode is None:

@@ -30,7 +30,7 @@ from tests.bench.live import PATIENT, TRUE, a_queued_job, restart, submit, timed
 from tests.live.grid import Grid
 
 OUT = Path("bench-out") / "load.json"
-BEAT_S = 0.5
+BEAT_S = 2.0  # a daemon's default
 BATCH = 100
 ONE = f"&{TRUE}(count=1)"
 NEVER = f"&{TRUE}(count=4)(resourceManagerContact=full)"
@@ -50,6 +50,8 @@ async def a_daemon(
         silence_s=15.0,
         more={"daemon": more},
     )
+    path = grid.config("daemon")
+    path.write_text(path.read_text().replace("beat_s = 0.5", f"beat_s = {BEAT_S}"))
     os.environ["PYTHONPATH"] = grid.environment()["PYTHONPATH"]
     grid.start("daemon")
     try:
@@ -295,11 +297,11 @@ async def many_sites(folder: Path, scale: float) -> list[Figure]:
         assert (await client.metrics())["sites"]["connected"] == each * processes
         await together(crowds, "report")
         begun_cpu_s, begun_at = daemon.cpu_s, perf_counter()
-        await pause(20 * BEAT_S)
+        await pause(10 * BEAT_S)
         idle_share = (daemon.cpu_s - begun_cpu_s) / (perf_counter() - begun_at)
         idle = await together(crowds, "report")
         alone_s = [await timed(client) for _ in range(50)]
-        jobs = 500
+        jobs = round(500 * scale)
         begun_cpu_s, begun_at = daemon.cpu_s, perf_counter()
         results = await client.submit_many(["+" + f"(&{TRUE}(count=8))" * 3] * jobs)
         accepted = sum(isinstance(result, Submitted) for result in results)
