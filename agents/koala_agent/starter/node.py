@@ -31,6 +31,7 @@ from koala_agent.starter.line import Line, Watch
 from koala_agent.starter.node_machine import NodeMachine
 from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_object, to_texts
 from koala_agent.starter.program import Program
+from koala_agent.starter.proof import helper_name
 from koala_agent.starter.trees import MARK
 
 TYPE_CHECKING = False
@@ -53,7 +54,12 @@ class NodeCarrier:
         self.is_over = False
         self._machine = NodeMachine(secret=secret, machine=machine, now=boot_now())
         starters = [to_list(starter) for starter in to_list(given["addresses"])]
-        self._line = Line([(str(host), to_count(port)) for host, port in starters], self.watch)
+        self._line = Line(
+            [(str(host), to_count(port)) for host, port in starters],
+            self.watch,
+            identity=(helper_name(machine), secret),
+        )
+        self._claim_secret = str(given["claim_secret"])
         self._folder = folder
         self._ground: Ground | None = None
 
@@ -126,7 +132,7 @@ class NodeCarrier:
         given = {name: str(text) for name, text in to_object(order["environment"]).items()}
         own = {n: text for n, text in os.environ.items() if n.startswith(OWN_VARIABLES)}
         mark = f"{given[MARK]}.{machine}"
-        spec = to_object(order["spec"])
+        spec = {**to_object(order["spec"]), "secret": self._claim_secret}
         if self._folder:
             spec["folder"] = self._folder
         program = Program(

@@ -1,14 +1,14 @@
 """The other machines of a component, as its starter sees them: a helper on each (`node`).
 
 They are started when the claim is adopted, by what the batch system has for it (one `srun` for
-all; `qrsh -inherit` for each), long before the barrier opens. Each dials the starter, shows the
-secret that it was given on its standard input, and has its processes forked and blocked. From then
-on what happens there comes over its line as events, and a word over all lines opens the barrier.
+all; `qrsh -inherit` for each), long before the barrier opens. Each dials the starter, proves that
+it knows the secret that it was given on its standard input, as the starter does, and has its
+processes forked and blocked. From then on what happens there comes over its line as events, and a
+word over all lines opens the barrier. No secret goes by the line, which others may listen to.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 import select
@@ -31,6 +31,7 @@ from koala_agent.starter.events import (
 from koala_agent.starter.line import Wire
 from koala_agent.starter.plain import boot_now, log, to_count, to_number, to_object
 from koala_agent.starter.program import again
+from koala_agent.starter.proof import AGENT, STARTER, challenge, helper_name, is_proof, proof
 from koala_agent.starter.trees import is_alive
 
 TYPE_CHECKING = False
@@ -74,7 +75,9 @@ class Nodes:
         self.cpu_s = 0.0
         self.lease_until = 0.0
         self._carried = to_object(spec.get("carried", {}))
-        self._spec = {name: value for name, value in spec.items() if name != "carried"}
+        unsaid = ("carried", "secret")
+        self._spec = {name: value for name, value in spec.items() if name not in unsaid}
+        self._claim_secret = spec["secret"]
         self._nonce = nonce
         self._program = program
         self._watch = watch
@@ -236,6 +239,7 @@ class Nodes:
         given: dict[str, object] = {
             "addresses": [[name, port] for name in dict.fromkeys(names) if name],
             "secret": self._secret,
+            "claim_secret": self._claim_secret,
             "machine": machine,
             "hosts": [name for name, _count in self._program.hosts],
         }
@@ -266,13 +270,23 @@ class Nodes:
         _Caller(connection, self._watch, self._greet)
 
     def _greet(self, caller: _Caller, message: dict[str, object]) -> Node | None:
-        """Who says hello; None for a stranger, or one that is here already."""
+        """Whose helper has said hello; None as long as it has not. Raises ValueError for a
+        stranger, and for one that is here already."""
+        if message.get("kind") == "prove" and not caller.challenge:
+            caller.challenge = challenge()
+            said = str(message.get("claim")), str(message.get("challenge"))
+            shown = proof(self._secret, AGENT, *said)
+            answer = {"kind": "challenge", "challenge": caller.challenge, "proof": shown}
+            caller.wire.send({**answer})
+            return None
         node = self._nodes.get(to_count(message.get("machine")))
-        is_known = hmac.compare_digest(str(message.get("secret")), self._secret)
-        if message.get("kind") != "hello" or node is None or not is_known or node.is_lost:
-            return None
-        if node.wire is not None:
-            return None
+        if message.get("kind") != "hello" or node is None or not caller.challenge:
+            raise ValueError("no hello")
+        said_here = (helper_name(node.machine), str(message.get("nonce")), caller.challenge)
+        if not is_proof(message.get("proof"), self._secret, STARTER, *said_here):
+            raise ValueError("a stranger")
+        if node.is_lost or node.wire is not None:
+            raise ValueError(f"{node.host} is lost, or here already")
         node.wire = caller.wire
         caller.hear, caller.lose = self._heard, self._hung_up
         mains = [main.index for main in self._program.layout[node.machine]]
@@ -363,7 +377,7 @@ class Nodes:
 
 
 class _Caller:
-    """A connection: of a helper once it has shown the secret."""
+    """A connection: of a helper once it has proved to be one."""
 
     def __init__(
         self,
@@ -371,6 +385,7 @@ class _Caller:
         watch: Watch,
         greet: Callable[[_Caller, dict[str, object]], Node | None],
     ) -> None:
+        self.challenge = ""
         self.hear: Callable[[Node, dict[str, object]], None] | None = None
         self.lose: Callable[[Node, str], None] | None = None
         self._greet = greet
@@ -382,8 +397,6 @@ class _Caller:
             try:
                 self._node = self._greet(self, message)
             except ValueError:
-                self._node = None
-            if self._node is None:
                 self.wire.close()
         elif self.hear is not None:
             self.hear(self._node, message)

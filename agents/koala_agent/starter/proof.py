@@ -4,6 +4,8 @@
     agent    {"kind": "challenge", "challenge": Y, "proof": of X}      no proof: C is not known
     starter  {"kind": "hello", ..., "proof": of Y}                     instead of "secret"
 
+A helper on another machine and its starter do the same with a secret of their own: there the helper
+is the one that asks, and its name takes the claim's place.
 Who listens learns nothing that lets it in, and who has taken the port of an agent that is gone is
 found out before anything is believed. The lines themselves are neither encrypted nor signed.
 """
@@ -13,6 +15,11 @@ from __future__ import annotations
 import os
 
 AGENT, STARTER = "agent", "starter"
+
+
+def helper_name(machine: int) -> str:
+    """Of the helper on this machine of the component."""
+    return f"machine {machine}"
 
 
 def challenge() -> str:
