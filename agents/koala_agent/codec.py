@@ -395,6 +395,7 @@ def _site_report(figures: session.SiteFigures) -> link_pb2.SiteReport:
         processors=figures.processors,
         local_processors=figures.local_processors,
         queued_jobs=figures.queued_jobs,
+        trouble=figures.trouble,
     )
 
 

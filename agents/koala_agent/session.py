@@ -106,13 +106,15 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFigures:
-    """The site now. The figures include all asks up to number `through`."""
+    """The site now. The figures include all asks up to number `through`; `trouble` is why it takes
+    no new claims, empty when it does."""
 
     idle: int
     through: int
     processors: int
     local_processors: int
     queued_jobs: int
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

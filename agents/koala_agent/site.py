@@ -316,6 +316,7 @@ class Site:
                 processors=idle.processors,
                 local_processors=idle.local_processors,
                 queued_jobs=idle.queued_jobs,
+                trouble=self._shortage(),
             )
             self._link.tell_site(figures, is_owed=is_asked)
 

@@ -72,7 +72,12 @@ def sites_text(
     heads = columns(
         "SITE", "STATE", ">PROCESSORS", ">IDLE", ">CLAIMED", ">ERRORS", ">ROUND TRIP", "FOR"
     )
-    return table(heads, rows, width=width, coloured=coloured)
+    troubles = [
+        f"{site['site']} takes nothing new: {clean(site['trouble'])}"
+        for site in sites
+        if site.get("trouble")
+    ]
+    return "\n".join((table(heads, rows, width=width, coloured=coloured), *troubles))
 
 
 def _whose(site: Document) -> str:

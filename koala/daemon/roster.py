@@ -141,6 +141,12 @@ class Roster:
         connection = self.sessions.get(site)
         return connection is not None and connection.session.is_live
 
+    def trouble(self, site: SiteName) -> str:
+        """Why the site says that it takes no new claims; empty when it does not, or is away."""
+        connection = self.sessions.get(site)
+        report = None if connection is None else connection.report
+        return "" if report is None else report.trouble
+
     def refuse(self, connection: Connection, reason: str) -> None:
         """End one session, and not in friendship."""
         self._carry_out(connection, connection.session.close(reason, is_rejected=True))

@@ -344,8 +344,11 @@ class Service(KoalaServicer):
 
         def pictures(turn: Turn) -> list[dict[str, Any]]:
             shown = _shown(turn, caller)
-            found = sites_picture(turn.scheduler, turn.now)
-            return [picture for picture in found if picture["site"] in shown]
+            return [
+                {**picture, "trouble": self._roster.trouble(picture["site"])}
+                for picture in sites_picture(turn.scheduler, turn.now)
+                if picture["site"] in shown
+            ]
 
         return _document({"sites": await self._pump.ask(pictures)})
 

@@ -123,13 +123,15 @@ class ProgressNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteNews:
-    """The site's figures; they include all asks up to number `through`."""
+    """The site's figures; they include all asks up to number `through`. `trouble` is why it takes
+    no new claims, in its own words; empty when it does."""
 
     idle: int
     through: int
     processors: int
     local_processors: int
     queued_jobs: int
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,6 +373,7 @@ def _site_news(message: pb.FromAgent) -> SiteNews:
         processors=_count("processors", report.processors, PROCESSORS_MAX),
         local_processors=_count("local_processors", report.local_processors, PROCESSORS_MAX),
         queued_jobs=report.queued_jobs,
+        trouble=report.trouble[:REASON_MAX],
     )
 
 

@@ -155,13 +155,14 @@ def test_sites_show_state_and_idle_processors() -> None:
     sites = [
         a_site(),
         a_site(site="vu", state="drained", owner="ann", rtt_s=0.0),
-        a_site(site="uva", users=3),
+        a_site(site="uva", users=3, trouble="the disk\x1b is full"),
     ]
     assert sites_text(sites).splitlines() == [
         "SITE   STATE    PROCESSORS  IDLE  CLAIMED  ERRORS  ROUND TRIP  FOR",
         "delft  usable           64    12       24       0      1.2 ms  everybody",
         "vu     drained          64    12       24       0        0 ms  ann",
         "uva    usable           64    12       24       0      1.2 ms  3 users",
+        "uva takes nothing new: the disk? is full",
     ]
 
 

@@ -91,7 +91,9 @@ async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) ->
     """A kind of message that this daemon does not know, and a field in one that it does."""
     later = pb.FromAgent()
     later.MergeFromString(b"\xba\x3e\x03abc")  # field 999, bytes
-    report = pb.FromAgent(site=pb.SiteReport(idle=3, processors=8, queued_jobs=1))
+    report = pb.FromAgent(
+        site=pb.SiteReport(idle=3, processors=8, queued_jobs=1, trouble="no room")
+    )
     report.site.MergeFromString(b"\xba\x3e\x03abc")
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address, protocol=2, protocol_min=1)
@@ -101,6 +103,9 @@ async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) ->
             agent.outbox.put_nowait(later)
             agent.outbox.put_nowait(report)
             job = (await client.submit("&(executable=/bin/true)(count=2)")).job
+            while not (trouble := (await client.sites())[0]["trouble"]):
+                await client.hello()
+            assert trouble == "no room"
             assert await client.wait(job) == "Finished"
             assert len(agent.heard_of("welcome")) == 1, "in one session"
         staying.cancel()

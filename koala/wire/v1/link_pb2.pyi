@@ -492,6 +492,7 @@ class SiteReport(_message.Message):
     PROCESSORS_FIELD_NUMBER: _builtins.int
     LOCAL_PROCESSORS_FIELD_NUMBER: _builtins.int
     QUEUED_JOBS_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
     idle: _builtins.int
     """startable processors"""
     through: _builtins.int
@@ -500,6 +501,8 @@ class SiteReport(_message.Message):
     local_processors: _builtins.int
     """held by the site's own users"""
     queued_jobs: _builtins.int
+    trouble: _builtins.str
+    """why it takes no new claims now; empty when it does"""
     def __init__(
         self,
         *,
@@ -508,10 +511,11 @@ class SiteReport(_message.Message):
         processors: _builtins.int = ...,
         local_processors: _builtins.int = ...,
         queued_jobs: _builtins.int = ...,
+        trouble: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idle", b"idle", "local_processors", b"local_processors", "processors", b"processors", "queued_jobs", b"queued_jobs", "through", b"through"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idle", b"idle", "local_processors", b"local_processors", "processors", b"processors", "queued_jobs", b"queued_jobs", "through", b"through", "trouble", b"trouble"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -69,7 +69,8 @@ async def test_what_runs_ends_on_a_full_disk_and_new_claims_come_when_there_is_r
         pid = agent.process and agent.process.pid
 
         filler = fill(small, 1_000_000)
-        await session.next("site", lambda report: report.idle == 0)
+        told = await session.next("site", lambda report: report.idle == 0)
+        assert "MB are needed for new claims" in told.trouble
         session.want_more(hold(refused, *gate(mark), ask_number=4))
         told = (await session.claim(refused, GONE)).end
         assert told.kind == "refused"
@@ -92,7 +93,8 @@ async def test_what_runs_ends_on_a_full_disk_and_new_claims_come_when_there_is_r
             session.say(acknowledge=link_pb2.Acknowledge(claim=claim))
 
         filler.unlink()
-        await session.next("site", lambda report: report.idle == 4)
+        told = await session.next("site", lambda report: report.idle == 4)
+        assert told.trouble == ""
         await begun(session, later, gate(mark))
         assert (await session.claim(later, GONE)).end.kind == "exited"
         assert agent.process is not None
