@@ -35,50 +35,33 @@ def agent_speaks(newest: int, oldest: int) -> str:
 async def test_a_daemon_with_another_core_takes_over_what_runs_and_what_waits(
     tmp_path: Path,
 ) -> None:
-    """TERM, the new release, start. It speaks a newer protocol, too, and the old one with agents
-    that know no other."""
+    """After a crash it refuses until the release that wrote the journal has ended in order, as it
+    says; and it speaks a newer protocol, too, but the old one with agents that know no other."""
     with live_grid(tmp_path, sites=SITES) as grid:
         async with grid.client() as client:
             await grid.ready(client)
             job = await running_job(grid, client, "delft", "leiden")
             waiting = (await client.submit(grid.evidence.component(site="delft", count=4))).job
             alive = grid.processes(f"{job}/")
-            assert grid.terminate("daemon") == 0
-            grid.releases["daemon"] = f"{core(2)}; {daemon_speaks(2, 1)}"
-            grid.start("daemon")
-            await grid.ready(client)
-            assert grid.processes(f"{job}/") == alive
-            assert (await client.show(job))["phase"] == "Running"
-            grid.evidence.open_gate("open")
-            assert await client.wait_all([job, waiting]) == dict.fromkeys(
-                (job, waiting), "Finished"
-            )
-            assert (await client.show(job))["attempts"] == 1
-            await grid.at_rest(client)
-        assert grid.evidence.finished(job, processes=4) == 1
-
-
-async def test_after_a_crash_the_release_that_wrote_it_ends_in_order_first(tmp_path: Path) -> None:
-    """What its refusal says to do is done, and the job never notices."""
-    with live_grid(tmp_path, sites=SITES) as grid:
-        async with grid.client() as client:
-            await grid.ready(client)
-            job = await running_job(grid, client, "delft", "leiden")
+            later = f"{core(2)}; {daemon_speaks(2, 1)}"
             grid.kill("daemon")
-            grid.releases["daemon"] = core(2)
+            grid.releases["daemon"] = later
             grid.start("daemon")
             assert grid.ended("daemon") == 1
             told = "Start that release once more, end it with TERM, and start this one then"
             assert told in grid.log("daemon")
             del grid.releases["daemon"]
             grid.start("daemon")
-            await grid.ready(client)
+            await grid.up(client)
             assert grid.terminate("daemon") == 0
-            grid.releases["daemon"] = core(2)
+            grid.releases["daemon"] = later
             grid.start("daemon")
             await grid.ready(client)
+            assert grid.processes(f"{job}/") == alive
+            assert (await client.show(job))["phase"] == "Running"
             grid.evidence.open_gate("open")
-            assert await client.wait(job) == "Finished"
+            assert await client.wait_all([job, waiting]) == {job: "Finished", waiting: "Finished"}
+            assert (await client.show(job))["attempts"] == 1
             await grid.at_rest(client)
         assert grid.evidence.finished(job, processes=4) == 1
 
