@@ -98,6 +98,7 @@ def install_starter(place: Place) -> tuple[str, ...]:
     """
     place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not place.shared:
+        _archive()  # here and once: Python 3.11 fails to parse in two threads at the same time
         return ("/bin/sh",)
     modules = _modules()
     is_compiled = place.python is None

@@ -45,17 +45,30 @@ def ask(address: str | None, question: Callable[[Client], Awaitable[T]]) -> T:
 
 def show_json(document: object) -> None:
     """A document on standard output, readable and stable."""
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    print(_json(document, indent=2))
 
 
 def show_json_line(document: object) -> None:
     """One of a stream of documents, a line each, at once."""
-    print(json.dumps(document, ensure_ascii=False), flush=True)
+    print(_json(document), flush=True)
+
+
+_UNSHOWN = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON leaves as it is, and terminals obey: they stand in strings only, where they may be
+escaped."""
+
+
+def _json(document: object, indent: int | None = None) -> str:
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def say(text: str) -> None:
-    """Something that is no result: on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """Something that is no result: on standard error, without what a terminal would obey: names and
+    reasons come from anywhere."""
+    from koala.cli.table import clean_lines
+
+    print(clean_lines(text), file=sys.stderr, flush=True)
 
 
 def width() -> int | None:

@@ -180,11 +180,13 @@ class LabelledLines:
 
     def take(self, part: LogPart) -> str:
         """The lines that this part completes."""
+        from koala.cli.table import clean
+
         text = part.data.decode(errors="replace")
         if not self._is_labelled:
             return text
         mark = "!" if part.stream == "stderr" else "|"
-        label = f"{part.label or part.component}.{part.process} {mark} "
+        label = f"{clean(part.label) or part.component}.{part.process} {mark} "
         *whole, self._open[label] = (self._open.get(label, "") + text).split("\n")
         return "".join(f"{label}{line}\n" for line in whole)
 

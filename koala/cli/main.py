@@ -172,8 +172,10 @@ def _report(error: KoalaError, words: Sequence[str]) -> int:
         import traceback
 
         traceback.print_exception(error)
+    from koala.cli.table import clean_lines
+
     command = next((word for word in words if word in COMMANDS), "")
-    print(f"koala {command}:".replace(" :", ":"), error, file=sys.stderr)
+    print(f"koala {command}:".replace(" :", ":"), clean_lines(str(error)), file=sys.stderr)
     if isinstance(error, SpecError | ConfigError):
         return WRONG
     return UNREACHABLE if isinstance(error, UnreachableError) else FAILED

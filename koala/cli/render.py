@@ -110,9 +110,10 @@ def job_text(
 ) -> str:
     """`koala show`: the job, its components and the end of its story."""
     timeline: Document = job["timeline"]
-    phase = painted(job["phase"]) if coloured else job["phase"]
+    phase = painted(clean(job["phase"])) if coloured else clean(job["phase"])
+    whose = f"{job['job']} of {job['owner'] or 'nobody'}, {job['priority']} priority"
     facts = [
-        ("job", f"{job['job']} of {job['owner'] or 'nobody'}, {job['priority']} priority"),
+        ("job", clean(whose)),
         ("phase", f"{phase}{': ' + clean(job['reason']) if job['reason'] else ''}"),
         ("submitted", moment(job["submitted_at"], zone)),
         ("deadline", _deadline(job["deadline"], zone)),
@@ -145,10 +146,10 @@ BARS = "▁▂▃▄▅▆▇█"
 
 def _progress(progress: Document) -> list[tuple[str, str]]:
     """How far apart the components are, now and over time."""
-    shares = ", ".join(f"{label} {share:.0%}" for label, share in progress["shares"].items())
+    shares = ", ".join(f"{clean(label)} {share:.0%}" for label, share in progress["shares"].items())
     allowed = progress["asynchrony_s"]
     words = [
-        f"{progress['policy']}: skew {seconds(progress['skew_s'])},"
+        f"{clean(progress['policy'])}: skew {seconds(progress['skew_s'])},"
         f" at most {seconds(progress['largest_skew_s'])}",
         *([f"{seconds(allowed)} allowed"] if allowed is not None else []),
         f"{progress['corrections']} correction{'' if progress['corrections'] == 1 else 's'}",
@@ -192,7 +193,7 @@ def why_text(document: object) -> str:
 
 def metrics_text(document: Document) -> str:
     """`koala metrics`: a figure a line, nested names joined by dots."""
-    figures = list(_flat("", document))
+    figures = [(clean(name), clean(value)) for name, value in _flat("", document)]
     longest = max((len(name) for name, _ in figures), default=0)
     return "\n".join(f"{name:<{longest}}  {value}" for name, value in figures)
 
@@ -259,7 +260,7 @@ def _claims_text(
 def notice_text(notice: Document, *, zone: tzinfo | None = None, coloured: bool = False) -> str:
     """`koala watch`: one line an event, its number first so that a later watch can go on."""
     subject = notice["job"] or notice["site"] or "daemon"
-    phase = painted(notice["phase"]) if coloured else notice["phase"]
+    phase = painted(clean(notice["phase"])) if coloured else clean(notice["phase"])
     words = [str(notice["number"]), moment(notice["at"], zone), clean(subject), phase]
     return "  ".join(word for word in [*words, clean(notice["text"])] if word)
 

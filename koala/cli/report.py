@@ -40,6 +40,8 @@ CLAIM = (
     "wasted_s",
 )
 
+FORMULAS = ("=", "+", "-", "@")
+
 
 class By(StrEnum):
     """What the report has a row for."""
@@ -99,7 +101,8 @@ def report(
 
 def csv_text(document: Mapping[str, Any]) -> str:
     """The rows as CSV with the names of the document; without the total, which a reader can add
-    up (but for jobs at several sites, which count at each)."""
+    up (but for jobs at several sites, which count at each). A text that a spreadsheet would take
+    for a formula begins with an apostrophe."""
     import csv
     from io import StringIO
 
@@ -108,8 +111,17 @@ def csv_text(document: Mapping[str, Any]) -> str:
     text = StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(document["rows"])
+    writer.writerows({key: _cell(row[key]) for key in names} for row in document["rows"])
     return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    from koala.cli.table import clean
+
+    if not isinstance(value, str):
+        return value
+    text = clean(value)
+    return f"'{text}" if text.startswith(FORMULAS) else text
 
 
 def _instant(option: str, text: str | None) -> float | None:

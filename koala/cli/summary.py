@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from koala.cli.render import NOTHING, seconds
-from koala.cli.table import columns, table
+from koala.cli.table import clean, columns, table
 
 Picture = Mapping[str, Any]
 
@@ -48,7 +48,9 @@ def summary_text(rows: Sequence[Mapping[str, Any]], *, width: int | None = None)
         for row in rows
     ]
     reasons = [
-        f"{row['job']} ({row['example']}): {row['reason'] or 'not over at the end of the demo'}"
+        clean(
+            f"{row['job']} ({row['example']}): {row['reason'] or 'not over at the end of the demo'}"
+        )
         for row in rows
         if row["phase"] != "Finished"
     ]

@@ -75,6 +75,13 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
+def clean_lines(text: str) -> str:
+    """The same of several lines, which stay."""
+    return "\n".join(
+        "".join(c if c.isprintable() else "?" for c in one) for one in text.split("\n")
+    )
+
+
 def painted(word: str) -> str:
     """A phase or a site's state in its colour."""
     tone = TONES.get(word)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 import structlog
@@ -28,6 +28,7 @@ from koala.errors import (
     UnauthenticatedError,
 )
 from koala.wire import PROTOCOL, PROTOCOL_MIN
+from koala.wire.handlers import Context, Handler, behaviour_of, handler_of
 from koala.wire.status import (
     MESSAGE_MAX,
     PROTOCOL_KEY,
@@ -38,8 +39,6 @@ from koala.wire.status import (
 )
 from koala.wire.tls import Kind, parse_uri
 
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 _PACKAGE = "/koala.wire.v1."
 _CLIENTS = "Koala/"
 USER_MAX = 256
@@ -71,7 +70,7 @@ class Gate(grpc.aio.ServerInterceptor):
             for key, value in handler_call_details.invocation_metadata
             if not str(key).endswith("-bin")
         }
-        behaviour = _behaviour(handler)
+        behaviour = behaviour_of(handler)
         is_question = call.startswith(_CLIENTS) and not handler.response_streaming
 
         async def guarded(request: Any, context: Context) -> Any:  # noqa: ANN401 - any call
@@ -96,7 +95,7 @@ class Gate(grpc.aio.ServerInterceptor):
             except ExhaustedError as error:
                 await abort(context, error)
 
-        return _handler(handler, guarded)
+        return handler_of(handler, guarded)
 
     async def _answer(
         self,
@@ -216,37 +215,6 @@ def _check(rule: Rule | None, caller: Caller, call: str) -> None:
         raise DeniedError(
             f"{caller.name} has the role {caller.role}: {call.rpartition('/')[2]} needs {needed}"
         )
-
-
-def _behaviour(handler: Handler) -> Callable[[Any, Context], Awaitable[Any]]:
-    """What answers, whichever of the four forms the call has."""
-    found = (
-        handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
-    )
-    assert found is not None
-    return found  # type: ignore[return-value] # with grpc.aio all of ours are coroutine functions
-
-
-def _handler(handler: Handler, behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Handler:
-    """The same call, answered by this."""
-    make: Callable[..., Handler]
-    if handler.request_streaming:
-        make = (
-            grpc.stream_stream_rpc_method_handler
-            if handler.response_streaming
-            else grpc.stream_unary_rpc_method_handler
-        )
-    else:
-        make = (
-            grpc.unary_stream_rpc_method_handler
-            if handler.response_streaming
-            else grpc.unary_unary_rpc_method_handler
-        )
-    return make(
-        behaviour,
-        request_deserializer=handler.request_deserializer,
-        response_serializer=handler.response_serializer,
-    )
 
 
 async def abort(context: Context, error: KoalaError) -> None:

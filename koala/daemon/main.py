@@ -63,6 +63,7 @@ from koala.logstream import log_stream
 from koala.systemd import ServiceManager
 from koala.threads import keep_threads
 from koala.wire import strangers
+from koala.wire.handlers import Readable
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
@@ -460,7 +461,8 @@ def software_version() -> str:
 
 def _server(doors: Doors, streams: Streams, service: Service) -> tuple[grpc.aio.Server, int]:
     server = grpc.aio.server(
-        options=SERVER_OPTIONS + strangers.options(doors.ports), interceptors=(doors.gate(),)
+        options=SERVER_OPTIONS + strangers.options(doors.ports),
+        interceptors=(Readable(), doors.gate()),
     )
     link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)

@@ -33,6 +33,7 @@ from grpc import aio
 from koala.daemon.spool import Purpose, Spool, is_token
 from koala.errors import SpecError, UnreachableError
 from koala.wire import strangers
+from koala.wire.handlers import Readable
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent.files.channels import SERVER_OPTIONS, RefusalError
@@ -406,7 +407,9 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     spool = Spool(Path(settings.spool))
     await in_thread(spool.sweep)
     relay = RelayServer(settings, spool)
-    server = aio.server(options=SERVER_OPTIONS + strangers.options(ports=1))
+    server = aio.server(
+        options=SERVER_OPTIONS + strangers.options(ports=1), interceptors=(Readable(),)
+    )
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
     if settings.identity:

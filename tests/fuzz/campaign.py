@@ -7,20 +7,24 @@ than `LIMIT_S` of processor time, is printed with the command that repeats it.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import resource
 import secrets
 import signal
+import tempfile
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
 from random import Random
 from time import process_time
 
 import structlog
 
 from tests.fuzz import batches, configs, descriptions, lines, links, traces
+from tests.fuzz.services import play
 from tests.fuzz.target import Target
 
 TARGETS = {
@@ -28,6 +32,7 @@ TARGETS = {
     for module in (descriptions, traces, links, lines, configs, batches)
     for target in module.TARGETS
 }
+SERVICES = "services"
 LIMIT_S = 5.0
 """Of processor time for one case; most take less than a thousandth of it."""
 MEMORY_MAX_BYTES = 4 * 2**30
@@ -99,11 +104,24 @@ def lots(names: list[str], seed: int, first: int, cases: int) -> Iterator[Lot]:
             yield Lot(target=name, seed=seed, first=at, count=count)
 
 
+def call_services(cases: int, seed: int) -> int:
+    """The calls of a daemon, which take a thousand times as long: a campaign of their own."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    with tempfile.TemporaryDirectory() as folder:
+        harm = asyncio.run(play(Path(folder), cases=cases, seed=seed))
+    for story in harm:
+        print(story)
+    print(f"{SERVICES:<16} {cases} calls, {len(harm)} harmful, seed {seed}")
+    return 1 if harm else 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the campaign; 1 when a case did harm."""
     parser = argparse.ArgumentParser(prog="tests.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=10_000, help="of each target")
-    parser.add_argument("--only", action="append", choices=sorted(TARGETS), help="these targets")
+    parser.add_argument(
+        "--only", action="append", choices=[*sorted(TARGETS), SERVICES], help="these"
+    )
     parser.add_argument("--seed", type=int, help="drawn when it is not given")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
@@ -111,6 +129,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(10**9) if options.seed is None else options.seed
     names = options.only or list(TARGETS)
+    if SERVICES in names:
+        return call_services(options.cases, seed)
     harmful: dict[str, int] = dict.fromkeys(names, 0)
     done: dict[str, int] = dict.fromkeys(names, 0)
     slowest: dict[str, float] = dict.fromkeys(names, 0.0)

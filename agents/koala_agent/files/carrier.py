@@ -17,6 +17,7 @@ from grpc import aio
 
 from koala.errors import ConfigError
 from koala.wire import strangers
+from koala.wire.handlers import Readable
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2_grpc
 from koala_agent.files.channels import SERVER_OPTIONS, Channels
@@ -208,7 +209,9 @@ class Files:
         address = self._settings.serve
         if address is None:
             return None
-        server = aio.server(options=SERVER_OPTIONS + strangers.options(ports=1))
+        server = aio.server(
+            options=SERVER_OPTIONS + strangers.options(ports=1), interceptors=(Readable(),)
+        )
         files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
         kept = self._kept_address(address)
         try:

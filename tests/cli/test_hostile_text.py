@@ -1,0 +1,125 @@
+"""Texts that others wrote (names, reasons, labels) reach a terminal as text, and a spreadsheet as
+text. What a program wrote to its log is the program's: `koala logs` gives it as it is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from koala.cli import render, render_access, summary
+from koala.cli.connection import say, show_json, show_json_line
+from koala.cli.follow import LabelledLines
+from koala.cli.main import main
+from koala.cli.report import csv_text
+from koala.wire.v1.koala_pb2 import LogPart
+from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site
+
+HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\r\nc\x00\x7f\u2028d"
+
+
+def is_shown(text: str) -> bool:
+    return all(c.isprintable() or c == "\n" for c in text)
+
+
+def spoilt(document: Any) -> Any:
+    """The document with the worst in place of each text, names of its fields excepted."""
+    match document:
+        case dict():
+            return {key: spoilt(value) for key, value in document.items()}
+        case list() | tuple():
+            return [spoilt(value) for value in document]
+        case str():
+            return HOSTILE
+        case _:
+            return document
+
+
+PROGRESS = {
+    "policy": "SQ", "skew_s": 0.1, "largest_skew_s": 0.2, "asynchrony_s": 0.5, "corrections": 1,
+    "shares": {HOSTILE: 0.5}, "skews": [[1.0, 0.1], [2.0, 0.2]],
+}  # fmt: skip
+NOTICE = {"number": 1, "at": 1.0, "job": "j1", "site": "delft", "phase": "Running", "text": "t"}
+ENROLMENT = {"site": "s", "state": "joined", "owner": "o", "joined_at": 1.0, "expires_at": 2.0,
+             "join_expires_at": None, "by": "b"}  # fmt: skip
+USER = {"user": "u", "role": "user", "state": "good", "shows": "token", "expires_at": 1.0,
+        "by": "b"}  # fmt: skip
+LINE = {"at": "2026", "who": "w", "role": "r", "from": "f", "verb": "v", "object": "o",
+        "outcome": "done"}  # fmt: skip
+SUMMED = {"job": "j1", "example": "e", "phase": "Failed", "sites": ["s"], "placement_tries": 1,
+          "claiming_tries": 1, "transfer_s": 1.0, "start_delay_s": 1.0, "start_skew_ms": 1.0,
+          "held_processor_s": 1.0, "status": 1, "reason": "r"}  # fmt: skip
+SHOWN: dict[str, tuple[Callable[[Any], str], Any]] = {
+    "list": (render.jobs_text, [a_job()]),
+    "show": (render.job_text, a_job(progress=PROGRESS, charges=[a_charge()])),
+    "parts": (render.parts_text, [a_part(site=None, fixed_site="x"), a_part(end=None)]),
+    "sites": (render.sites_text, [a_site()]),
+    "files": (
+        render.files_text,
+        [{"file": "f", "size_bytes": 1, "sites": ["s"], "checksum": "c"}],
+    ),
+    "why": (render.why_text, {"why": ["w"]}),
+    "watch": (render.notice_text, NOTICE),
+    "report": (render.report_text, {"by": "site", "rows": [{"site": "s", **a_report_row()}] * 2,
+                                    "total": a_report_row()}),
+    "site list": (render_access.enrolments_text, [ENROLMENT]),
+    "user list": (render_access.users_text, [USER]),
+    "audit": (render_access.audit_text, [LINE]),
+    "summary": (summary.summary_text, [SUMMED]),
+    "metrics": (render.metrics_text, {"policy": "p", "sites": {HOSTILE: 1}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_no_text_in_a_document_reaches_the_terminal_raw(name: str) -> None:
+    show, document = SHOWN[name]
+    hostile = spoilt(document)
+    if name == "report":
+        hostile |= {"by": "site"}
+    text = show(hostile)
+    assert is_shown(text), [c for c in text if not c.isprintable() and c != "\n"]
+
+
+def test_what_is_said_beside_results_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"first {HOSTILE}\nsecond")
+    assert is_shown(capsys.readouterr().err)
+
+
+def test_an_error_is_shown_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--since", HOSTILE]) == 2
+    found = capsys.readouterr().err
+    assert is_shown(found)
+    assert "allowed is an instant" in found
+
+
+@pytest.mark.parametrize("show", [show_json, show_json_line])
+def test_json_says_the_same_and_obeys_nobody(
+    show: Callable[[object], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = {HOSTILE: [HOSTILE, "\ud800", "é"]}
+    show(document)
+    said = capsys.readouterr().out
+    assert is_shown(said)
+    assert json.loads(said) == document
+
+
+def test_a_label_of_a_log_is_clean_and_its_content_is_the_programs_own() -> None:
+    lines = LabelledLines(is_labelled=True)
+    content = "\x1b[1mbold\x1b[0m"
+    shown = lines.take(LogPart(label=HOSTILE, stream="stdout", data=f"{content}\n".encode()))
+    assert is_shown(shown.replace(content, ""))
+    assert shown.endswith(f" | {content}\n")
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=cmd|"/c x"!A1'])
+def test_a_cell_of_csv_is_no_formula(name: str) -> None:
+    document = {"by": "user", "rows": [{"user": name, **a_report_row()}], "total": None}
+    (_, row) = csv.reader(io.StringIO(csv_text(document)))
+    assert row[0] == f"'{name.strip()}"
+    assert row[1] == "1", "numbers stay numbers"
+    charge = csv_text({"by": "claim", "rows": [a_charge(batch_job=name)], "total": None})
+    assert f"'{name.strip()[0]}" in charge
