@@ -327,6 +327,7 @@ class Daemon:
             listen=config.relay_listen,
             spool=str(config.spool),
             bytes_per_s=config.relay_bytes_per_s,
+            free_bytes_min=config.low_disk_bytes + config.ballast_bytes,
         )
         await RelayProcess(settings, started).run()
 

@@ -51,6 +51,8 @@ _StoreContext: TypeAlias = "aio.ServicerContext[files_pb2.StoreUp, files_pb2.Sto
 log = structlog.get_logger(__name__)
 
 _PIPE_CHUNKS = 4
+_LARGE_BYTES = 64 * 2**20
+"""Of an output; for smaller ones there is room, or the disk says so."""
 _NO_START = RefusalError(grpc.StatusCode.INVALID_ARGUMENT, "the first message is `start`")
 _START_S = 30.0
 _RESTART_S = 0.2
@@ -81,6 +83,8 @@ class RelaySettings:
     stores_max: int = 32
     output_bytes_max: int = 2**40
     log_bytes_max: int = LOG_BYTES_MAX
+    free_bytes_min: int = 0
+    """What a large file must leave of the spool's disk: the journal may be on it, too."""
 
 
 class PipeClosedError(Exception):
@@ -335,6 +339,8 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         if start.size_bytes > bytes_max:
             reason = f"{shown(start.name)} has {start.size_bytes} bytes; allowed are {bytes_max}"
             raise RefusalError(grpc.StatusCode.OUT_OF_RANGE, reason)
+        if start.size_bytes > _LARGE_BYTES:
+            self._require_room(start)
         if self._stores >= self._settings.stores_max:
             raise _busy(f"{self._stores} others are storing")
         self._stores += 1
@@ -363,6 +369,14 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             self._stores -= 1
             part.unlink(missing_ok=True)
         return files_pb2.StoreReply(size_bytes=start.size_bytes)
+
+    def _require_room(self, start: files_pb2.StoreStart) -> None:
+        """Raises RefusalError, for good: what a program has made of holes may be of any size."""
+        room_bytes = self._spool.free_bytes() - self._settings.free_bytes_min
+        if start.size_bytes > room_bytes:
+            room = f"the spool has room for {max(0, room_bytes)}"
+            reason = f"{shown(start.name)} has {start.size_bytes} bytes; {room}"
+            raise RefusalError(grpc.StatusCode.OUT_OF_RANGE, reason)
 
     async def _receive(
         self,

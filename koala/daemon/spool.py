@@ -133,6 +133,10 @@ class Spool:
                 names.append(f"{visible}/{name}")
         return tuple(names)
 
+    def free_bytes(self) -> int:
+        """What the disk has left."""
+        return shutil.disk_usage(self._folder).free
+
     def remove(self, job: str) -> None:
         """Deletes all that is there of a job."""
         with suppress(FileNotFoundError):

@@ -124,6 +124,25 @@ async def test_only_the_end_of_a_long_log_is_kept_and_it_says_so(tmp_path: Path)
     assert kept == b"[koala: the first 5000 bytes are left out]\n" + b"b" * 1000
 
 
+async def test_an_output_that_is_mostly_holes_does_not_fill_the_daemons_disk(
+    tmp_path: Path,
+) -> None:
+    """It takes a program nothing to make a file of a terabyte."""
+    async with a_finished_claim(tmp_path) as (delft, order):
+        size = 128 * 2**20
+        with order.folder.joinpath("holes").open("wb") as file:
+            file.truncate(size)
+        spool = Spool(tmp_path / "spool")
+        keep = spool.free_bytes() - size // 2
+        async with a_relay(tmp_path / "spool", free_bytes_min=keep) as address:
+            delft.files.relay = address
+            (refused,) = await delft.files.upload(
+                replace(order, outputs=("holes",), logs={}, relay=address)
+            )
+    assert "has 134217728 bytes; the spool has room for" in refused.error
+    assert list(spool.incoming.iterdir()) == []
+
+
 @pytest.mark.root
 async def test_a_spool_without_room_is_told_in_a_line_and_no_half_file_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
