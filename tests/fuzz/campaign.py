@@ -23,15 +23,12 @@ from time import process_time
 
 import structlog
 
-from tests.fuzz import batches, configs, descriptions, lines, links, traces
+from tests.fuzz import arguments, batches, configs, descriptions, journals, lines, links, traces
 from tests.fuzz.services import play
 from tests.fuzz.target import Target
 
-TARGETS = {
-    target.name: target
-    for module in (descriptions, traces, links, lines, configs, batches)
-    for target in module.TARGETS
-}
+MODULES = (descriptions, traces, links, lines, configs, journals, batches, arguments)
+TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
 SERVICES = "services"
 LIMIT_S = 5.0
 """Of processor time for one case; most take less than a thousandth of it."""
