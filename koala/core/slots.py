@@ -154,6 +154,9 @@ Answer: TypeAlias = Placement | ClaimPlan | tuple[Correction, ...] | str | None
 word is the name of a queue, whose turn it is, or of a discipline."""
 
 
+_MISSING: Any = object()
+
+
 class Recorder:
     """Asks policies and keeps their answers; in a replay it gives the recorded answers instead."""
 
@@ -173,7 +176,9 @@ class Recorder:
     def ask(self, question: Callable[[], Answer]) -> Answer:
         """The policy's answer, or the recorded one."""
         if self._replay is not None:
-            plain = next(self._replay)
+            plain = next(self._replay, _MISSING)
+            if plain is _MISSING:
+                raise LookupError("an answer of a policy is missing")
             answer = _from_plain(plain)
         else:
             answer = question()
