@@ -15,6 +15,9 @@ from heapq import heappop, heappush
 from koala.core.values import Instant, Seconds
 
 
+NEVER = float("inf")
+
+
 class Rank(IntEnum):
     """What goes first at one instant."""
 
@@ -50,10 +53,11 @@ class Engine:
 
     def at(self, instant: Instant, call: Callable[[], None], *, rank: Rank = Rank.OUTCOME) -> Entry:
         """Call at `instant`; an instant that is past means now. An infinite one never comes."""
-        entry = Entry(max(instant, self.now), call)
-        if instant < float("inf"):
+        at = instant if instant > self.now else self.now
+        entry = Entry(at, call)
+        if at < NEVER:
             self._number += 1
-            heappush(self._heap, (entry.at, rank, self._number, entry))
+            heappush(self._heap, (at, rank, self._number, entry))
         return entry
 
     def after(self, duration_s: Seconds, call: Callable[[], None]) -> Entry:
@@ -89,6 +93,11 @@ class Engine:
 
     def run(self, until: Instant) -> None:
         """Make all calls up to and including `until`, and put the clock there."""
-        while (at := self.next_at) is not None and at <= until:
-            self.step()
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            at, _, _, entry = heappop(heap)
+            if entry.call is not None:
+                self.now = at
+                self.calls += 1
+                entry.call()
         self.now = max(self.now, until)

@@ -209,7 +209,7 @@ def _paced(seed: int, drawn: Scenario) -> Scenario:
             silence_s=beat_s * random.choice((3.0, 7.0)),
             again_s=random.choice((1.0, 5.0)),
             linger_s=random.choice((1.0, 30.0)),
-            snapshot_events=random.choice((40, 300, 10_000)),
+            snapshot_events=random.choice((40, 40, 300, 10_000)),
         ),
     )
 

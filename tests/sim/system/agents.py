@@ -186,7 +186,7 @@ class Agent(Process):
         )
         self._copies = Copies(self, self.site, self.spool, self._sources, self._tell_link)
         self._inbox: deque[Event] = deque()
-        self._is_storing = False
+        self._is_storing = self._turns_soon = False
         self._is_prepared = False
         self._waits_for_inventory: int | None = None
         self._turns: dict[ClaimId, deque[Callable[[], None]]] = {}
@@ -235,10 +235,12 @@ class Agent(Process):
     def tell(self, event: Event) -> None:
         """An event for the claim table."""
         self._inbox.append(event)
-        if not self._is_storing:
+        if not self._is_storing and not self._turns_soon:
+            self._turns_soon = True
             self.soon(self._turn)
 
     def _turn(self) -> None:
+        self._turns_soon = False
         if self._is_storing:
             return
         now = self.machine.boot()

@@ -180,7 +180,7 @@ class Daemon(Process):
 
     def _compare_replay(self) -> None:
         """Promise 8, where all that the last life had handled was durable."""
-        if self._lost_digest is not None and self.plan.stream("replay").random() < 0.3:
+        if self._lost_digest is not None and self.plan.stream("replay").random() < 0.15:
             self.overseer.replayed(self._lost_digest, digest(replayed(self.disk)))
 
     def _clock(self, not_before: Instant) -> Clock:

@@ -159,8 +159,8 @@ class FaultPlan:
         chance = self._chances[kind]
         if chance <= 0:
             return False
-        is_hit = self.stream(kind).random() < chance and now < self.quiet_at
-        if not is_hit:
+        random = self._streams.get(kind) or self.stream(kind)
+        if random.random() >= chance or now >= self.quiet_at:
             self._asked[kind] += 1
             return False
         fault = (kind, self._asked[kind])

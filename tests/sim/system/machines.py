@@ -83,7 +83,7 @@ class Process:
         """Make a call of this life, now or when it goes on after a stop."""
         if not self.is_up:
             return
-        if self.engine.now < self.stopped_until:
+        if self.stopped_until > self.engine.now:
             self.engine.at(self.stopped_until, self.guarded(call))
             return
         try:
