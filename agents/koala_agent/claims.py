@@ -606,7 +606,11 @@ class ClaimTable:
     def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
         if not event.is_transient:
             kind = EndKind.REFUSED if event.is_refused else EndKind.FAILED
-            self._go(claim, End(kind=kind, reason=event.reason))
+            end = End(kind=kind, reason=event.reason)
+            if state.trouble:
+                self._withdraw(claim, end)  # an earlier submission may have got through
+            else:
+                self._go(claim, end)
             return
         again_at = self._now + min(1.0, self._limits.again_s)
         self._put(
@@ -738,7 +742,8 @@ class ClaimTable:
         state = claim.state
         match state:
             case Asked():
-                state = Asked(grace_until=self._now + self._grace_s(claim.hold))
+                grace_until = self._now + self._grace_s(claim.hold)
+                state = Asked(grace_until=grace_until, trouble=state.trouble)
             case Stopping(fence_at=float()):
                 fence_at = self._now + self._lease_s(claim)
                 state = msgspec.structs.replace(state, due_at=again_at, fence_at=fence_at)

@@ -345,6 +345,16 @@ def test_a_transient_error_is_tried_again_until_the_grace_time_ends(script: Scri
     assert "controller down" in end.reason
 
 
+def test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first(script: Script) -> None:
+    """The first may have got through: then there is a batch job, whatever is said of the second."""
+    script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no answer", is_transient=True))
+    assert isinstance(script.wake()[0], Submit)
+    failed = SubmitFailed(claim=CLAIM, reason="limit reached", is_transient=False)
+    assert script.tell(failed) == [Withdraw(claim=CLAIM)]
+    end = gone(script.tell(batch_ended(EndCause.WITHDRAWN)))
+    assert (end.kind, end.reason) == (EndKind.FAILED, "limit reached")
+
+
 def test_a_batch_job_that_ends_before_the_check_in_fails_the_claim(script: Script) -> None:
     end = gone(script.tell(a_hold(), batch_ended(exit_status=127)))
     assert end.kind is EndKind.FAILED
