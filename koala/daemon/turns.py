@@ -19,7 +19,7 @@ import structlog
 
 from koala.core.actions import Action, Announce
 from koala.core.events import Event, Woken
-from koala.core.forgetting import Forgotten, forget
+from koala.core.forgetting import LOT, Forgotten, forget
 from koala.core.saving import save
 from koala.core.scheduler import Scheduler
 from koala.core.values import Instant, JobId, Seconds
@@ -124,13 +124,15 @@ class Numbered(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
     """What keeps state and journal from growing: how many jobs that are over stay in the state, and
-    for how long; after how many events a snapshot is due; and what goes with it."""
+    for how long, and how many leave it together; after how many events a snapshot is due; and what
+    goes with it."""
 
     keep_jobs: int
     keep_jobs_s: Seconds
     snapshot_events: int
     settings: str = ""
     replayed: int = 0  # events since the last snapshot
+    lot: int = LOT
 
 
 class Turns:
@@ -334,7 +336,11 @@ class Turns:
         if upkeep is None:
             return ()
         return forget(
-            self._scheduler, self._begun_at, keep=upkeep.keep_jobs, keep_s=upkeep.keep_jobs_s
+            self._scheduler,
+            self._begun_at,
+            keep=upkeep.keep_jobs,
+            keep_s=upkeep.keep_jobs_s,
+            lot=upkeep.lot,
         )
 
     def _snapshot_if_due(self, now: Instant) -> Snapshot | None:

@@ -14,7 +14,6 @@ from heapq import heappop, heappush
 
 from koala.core.values import Instant, Seconds
 
-
 NEVER = float("inf")
 
 
@@ -53,7 +52,7 @@ class Engine:
 
     def at(self, instant: Instant, call: Callable[[], None], *, rank: Rank = Rank.OUTCOME) -> Entry:
         """Call at `instant`; an instant that is past means now. An infinite one never comes."""
-        at = instant if instant > self.now else self.now
+        at = max(self.now, instant)
         entry = Entry(at, call)
         if at < NEVER:
             self._number += 1

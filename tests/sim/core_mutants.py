@@ -8,10 +8,12 @@ from typing import Any
 from koala.core import (
     claiming,
     ending,
+    facts,
     health,
     leases,
     losing,
     preflight,
+    saving,
     scheduler,
     sites,
     slots,
@@ -20,7 +22,17 @@ from koala.core import (
     wanted,
 )
 from koala.core.actions import ReleaseClaim
-from koala.core.job import Attempt, ClaimPhase, Finished, Job, Placing, Releasing
+from koala.core.job import (
+    SITE_FAULTS,
+    Attempt,
+    ClaimPhase,
+    EndKind,
+    Finished,
+    Job,
+    Placing,
+    Releasing,
+    Running,
+)
 from koala.core.parameters import Parameters
 from koala.core.timers import Bell
 from koala.core.values import Priority
@@ -288,4 +300,103 @@ def local_jobs_die_without_the_word() -> Patches:
         return found
 
     with replaced((claiming, "grounds"), by=grounds):
+        yield
+
+
+@mutant
+def release_before_the_last_check_in() -> Patches:
+    """A claim that was asked for counts as held, and is not waited for at the barrier."""
+    real_arm, real_release = starting.arm, starting.release
+
+    def arm(state: Any, job: Job, *rest: Any) -> None:
+        real_arm(state, job, *rest)
+        assert job.attempt is not None
+        if job.attempt.arming is None:
+            return
+        waiting = job.attempt.arming.waiting
+        there = [claim for claim in waiting if state.ledger[claim].phase is not ClaimPhase.ASKED]
+        waiting[:] = there or waiting
+
+    def release(state: Any, job: Job, *rest: Any) -> None:
+        for member in facts.barrier_members(state, job):
+            state.ledger[member.claim].phase = ClaimPhase.ARMED
+        real_release(state, job, *rest)
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away."""
+
+    with (
+        replaced((claiming, "is_held"), by=lambda state, member: member.claim in state.ledger),
+        replaced((starting, "arm"), by=arm),
+        replaced((starting, "release"), by=release),
+        replaced((oracle, "check"), by=check),
+    ):
+        yield
+
+
+@mutant
+def a_drained_site_is_asked() -> Patches:
+    """The word to drain a site is noted, and nothing follows from it."""
+
+    def is_usable(site: Any) -> bool:
+        return bool(site.is_connected and not health.is_resting(site))
+
+    with replaced((sites, "is_usable"), (claiming, "is_usable"), by=is_usable):
+        yield
+
+
+@mutant
+def a_refusal_is_an_error() -> Patches:
+    """A site that was merely full is counted out."""
+    with replaced((losing, "SITE_FAULTS"), by=(*SITE_FAULTS, EndKind.REFUSED)):
+        yield
+
+
+@mutant
+def one_error_too_many() -> Patches:
+    """The threshold of consecutive errors is the last number that is borne."""
+    real = ending.count_error
+
+    def count_error(state: Any, site: Any, *rest: Any) -> None:
+        kept = state.parameters
+        more = kept.consecutive_errors_max + 1
+        state.parameters = replace(kept, consecutive_errors_max=more)
+        real(state, site, *rest)
+        state.parameters = kept
+
+    with replaced((losing, "count_error"), by=count_error):
+        yield
+
+
+@mutant
+def a_releasing_job_is_preempted() -> Patches:
+    """Whoever has armed and was released may still be a victim."""
+    with replaced((claiming, "Running"), by=Running | Releasing):
+        yield
+
+
+@mutant
+def a_link_is_booked_twice() -> Patches:
+    """What jobs have booked of a link is free for the next one."""
+    real = facts.free_bandwidth
+
+    def free_bandwidth(state: Any) -> Any:
+        return {link: bps for link, bps in state.files.bookable.items() if link in real(state)}
+
+    with replaced((facts, "free_bandwidth"), by=free_bandwidth):
+        yield
+
+
+@mutant
+def a_snapshot_without_the_timers() -> Patches:
+    """What is saved of the state is not all of it."""
+    real = saving.save
+
+    def save(state: Any) -> Any:
+        kept, state.timers = state.timers, type(state.timers)()
+        plain = real(state)
+        state.timers = kept
+        return plain
+
+    with replaced((turns, "save"), by=save):
         yield

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from koala.core.values import JobId, SiteName
-from tests.sim.scenario import Run, Scenario, draw
+from tests.sim.run import Run
+from tests.sim.scenario import Scenario, draw
 from tests.sim.system.faults import HAPPENING, Fault
 
 RUNS_MAX = 150

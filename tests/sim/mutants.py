@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 
 from tests.sim import core_mutants, outer_mutants
+from tests.sim.focus import is_focused
 from tests.sim.mutating import MUTANTS
 from tests.sim.swarm import attempt
 
@@ -35,10 +36,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", default=list(MUTANTS))
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--focused", action="store_true", help="only seeds that look at one thing")
     options = parser.parse_args(arguments)
+    seeds: Iterable[int] = range(options.first, options.first + options.seeds)
+    seeds = [seed for seed in seeds if is_focused(seed)] if options.focused else seeds
     survivors = 0
     for name in options.names:
-        found = found_by(name, range(options.first, options.first + options.seeds))
+        found = found_by(name, seeds)
         survivors += found is None
         how = "SURVIVES" if found is None else f"seed {found[0]}: {found[1][:110]}"
         print(f"{name:32} {how}", flush=True)

@@ -5,17 +5,22 @@ the promises (design, 5). It knows nothing of how the core decides.
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from koala.core.actions import Action, Announce, ArmClaim, ClaimProcessors, ReleaseClaim
-from koala.core.events import ClaimFenced, ClaimGone, Event, SiteResumed, TransferFailed
+from koala.core.events import (
+    ClaimGone,
+    Event,
+    JobSubmitted,
+    SiteDrained,
+    SiteRegistered,
+    SiteResumed,
+)
 from koala.core.invariants import check
 from koala.core.job import (
-    SITE_FAULTS,
     ArmNumber,
-    ClaimEnd,
     EndKind,
     Finished,
     JobSpec,
@@ -24,24 +29,18 @@ from koala.core.job import (
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import ALL, ClaimId, Instant, JobId, Priority, Seconds, SiteName
+from koala.daemon.records import Notice
 from koala.sim.engine import Engine
+from tests.sim.breach import parts, require
+from tests.sim.site_errors import Errors
+from tests.sim.system.daemons import Daemon
 from tests.sim.system.starters import Starter
 
 EVENTS_KEPT = 60
+ENDS = ("Finished", "Failed", "Cancelled")
 LINGER_S = 60.0  # a starter whose agent is away tells its end for so long
 CLOCK_S = 0.05
 """What clocks of different rates may differ by within a barrier."""
-
-
-class BreachError(AssertionError):
-    """A promise is broken."""
-
-
-def require(fact: bool, promise: int, text: str) -> None:
-    """The fact that a promise rests on."""
-    if not fact:
-        message = f"promise {promise}: {text}"
-        raise BreachError(message)
 
 
 def needs_all(spec: JobSpec) -> bool:
@@ -56,80 +55,23 @@ def number_of(starter: Starter) -> ArmNumber:
     return ArmNumber(epoch=epoch, counter=counter)
 
 
-def parts(claim: str) -> tuple[JobId, int, int]:
-    """Job, attempt and component of a claim."""
-    job, attempt, component, _ = claim.rsplit("/", 3)
-    return JobId(job), int(attempt), int(component)
-
-
 @dataclass
 class Truth:
     """What really is, of one job."""
 
     spec: JobSpec
     is_accepted: bool = False
+    is_submitted: bool = False  # durably
+    phase: str = ""
+    is_lost: bool = False  # with the disk
+    is_restored: bool = False  # from a backup, which may know less of it than was true
     is_finished: bool = False
     running: dict[ClaimId, Starter] = field(default_factory=dict)
+    began: dict[ClaimId, None] = field(default_factory=dict)
+    ran: dict[ClaimId, Starter] = field(default_factory=dict)
     passed: dict[tuple[int, int], ClaimId] = field(default_factory=dict)
     newest_passed: int = 0
     deadline_at: Instant | None = None  # once it was claimed
-
-
-class Errors:
-    """Consecutive errors of each site, counted anew from the events (KOALA 3.4). A lost lease may
-    be the daemon's own fault, so it counts in `most` only.
-    """
-
-    def __init__(self) -> None:
-        self.asked: dict[ClaimId, SiteName] = {}
-        self.most: dict[SiteName, int] = {}
-        self._rests: dict[SiteName, bool] = {}
-        self._gone: set[ClaimId] = set()
-        self._durable: list[Event] = []
-
-    def durable(self, event: Event) -> None:
-        """This one survives a crash."""
-        self._durable.append(event)
-
-    def crashed(self) -> None:
-        """Only what was durable was ever heard."""
-        self.most = {}
-        self._gone = set()
-        for event in self._durable:
-            self.heard(event)
-
-    def heard(self, event: Event) -> None:
-        """What the event says for or against a site."""
-        match event:
-            case ClaimGone(claim=claim, end=end):
-                self._ended(claim, end)
-            case ClaimFenced(claim=claim):
-                self._ended(claim, ClaimEnd(kind=EndKind.FENCED))
-            case TransferFailed(at=site) if site is not None:
-                self.most[site] = self.most.get(site, 0) + 1
-            case SiteResumed(site=site):
-                self.most[site] = 0
-            case _:
-                pass
-
-    def _ended(self, claim: ClaimId, end: ClaimEnd) -> None:
-        site = self.asked.get(claim)
-        if site is None or claim in self._gone:
-            return
-        self._gone.add(claim)
-        if end.is_well:
-            self.most[site] = 0
-        elif end.kind in SITE_FAULTS:
-            self.most[site] = self.most.get(site, 0) + 1
-
-    def require_rests(self, scheduler: Scheduler, threshold: int) -> None:
-        """Promise 7: a site becomes unusable only after so many consecutive errors."""
-        for name, site in scheduler.sites.items():
-            is_unusable = site.unusable_until is not None
-            if is_unusable and not self._rests.get(name):
-                found = self.most.get(name, 0)
-                require(found >= threshold, 7, f"{name} rests after {found} errors in a row")
-            self._rests[name] = is_unusable
 
 
 class Oracle:
@@ -153,6 +95,10 @@ class Oracle:
         self.replays = 0
         self.last: deque[str] = deque(maxlen=EVENTS_KEPT)
         self.seen: dict[str, int] = {}
+        self.free: dict[tuple[JobId, int], set[int]] = {}  # without a barrier, at the release
+        self.heard_gone: set[ClaimId] = set()  # durably
+        self.drained: dict[SiteName, bool] = {}
+        self.notices: dict[int, Notice] = {}  # that watchers were told
         self.errors = Errors()
         self._hash = hashlib.sha256()
 
@@ -180,6 +126,7 @@ class Oracle:
         """Promise 1: a starter takes processors that were idle."""
         claim = starter.claim
         self.note(f"{site}: {starter.nonce} begins")
+        self.jobs[parts(claim)[0]].began[claim] = None
         used = self.alive.setdefault(site, {})
         require(claim not in used, 1, f"{claim} runs twice at {site}")
         used[claim] = starter.processors
@@ -222,7 +169,7 @@ class Oracle:
             self._require_in_time(site, starter, truth)
         truth.passed[(attempt, component)] = claim
         truth.newest_passed = attempt
-        truth.running[claim] = starter
+        truth.running[claim] = truth.ran[claim] = starter
 
     def _require_armed(self, starter: Starter) -> None:
         """All members that the bundle names have armed under the number that was released."""
@@ -251,15 +198,9 @@ class Oracle:
         else:
             text = f"{starter.claim} passes with {sorted(named)}"
             attempt = parts(starter.claim)[1]
-            # Those without a barrier count, too: they have passed, or are about to.
+            job = parts(starter.claim)[0]
             ran = {component for tried, component in truth.passed if tried == attempt}
-            for claims in self.alive.values():
-                for other in claims:
-                    *same, component = parts(other)
-                    if tuple(same) != parts(starter.claim)[:2]:
-                        continue
-                    if spec.components[component].start_type is StartType.NONE:
-                        ran.add(component)
+            ran |= self.free[(job, attempt)]
             require(len(named | ran) >= spec.quorum, 3, text)
 
     def _require_in_time(self, site: SiteName, starter: Starter, truth: Truth) -> None:
@@ -273,7 +214,8 @@ class Oracle:
         release_at, late_s, _ = self.arms[(claim, number)]
         require(self.now <= release_at + late_s + CLOCK_S, 3, f"{claim} passes too late")
         attempts = [attempt for attempt, _ in truth.passed if attempt != parts(claim)[1]]
-        require(not attempts, 3, f"{claim} passes after attempts {attempts} did")
+        is_new = not attempts or truth.is_restored
+        require(is_new, 3, f"{claim} passes after attempts {attempts} did")
         self.count("in time")
 
     def made_room(self, site: SiteName, claim: str, idle: int, killed: list[int]) -> None:
@@ -317,19 +259,36 @@ class Oracle:
 
     def accepted(self, job: JobId) -> None:
         """Promise 4 begins."""
-        self.jobs[job].is_accepted = True
+        truth = self.jobs[job]
+        truth.is_accepted = not truth.is_lost
 
     def handled(self, scheduler: Scheduler, event: Event, now: Instant) -> None:
         """Every invariant of the core, after every event."""
         self.events += 1
         self.note(repr(event))
         check(scheduler, now)
+        if isinstance(event, ClaimGone):
+            self._require_own_end(event)
         self.errors.heard(event)
         self.errors.require_rests(scheduler, self.parameters.consecutive_errors_max)
+
+    def _require_own_end(self, event: ClaimGone) -> None:
+        """What counts as the program's own end is one: it ends the job, or its part in it."""
+        if event.end.kind is EndKind.EXITED:
+            starter = self.jobs[parts(event.claim)[0]].ran.get(event.claim)
+            is_own = starter is not None and starter.has_ended_itself
+            require(is_own, 4, f"{event.claim} is said to have ended by itself: {event.end}")
 
     def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
         """What is about to leave."""
         self.errors.durable(event)
+        if isinstance(event, ClaimGone):
+            self.heard_gone.add(event.claim)
+        self._note_drain(event)
+        if isinstance(event, JobSubmitted):
+            truth = self.jobs[event.job]
+            require(not truth.is_submitted, 4, f"{event.job} is submitted twice")
+            truth.is_submitted = True
         for action in actions:
             match action:
                 case ArmClaim():
@@ -343,9 +302,12 @@ class Oracle:
                     known = self.releases.setdefault((job, attempt), action.number)
                     text = f"{action.claim} is released under {action.number} after {known}"
                     require(known == action.number, 3, text)
+                    self.free.setdefault((job, attempt), self._free_of(job, attempt))
                 case ClaimProcessors(claim=claim, site=site):
                     self.errors.asked.setdefault(claim, site)
                     self._set_deadline(scheduler, claim)
+                    text = f"{claim} is asked of {site}, which is drained"
+                    require(not self.drained[site], 7, text)
                     unusable = scheduler.sites[site].unusable_until
                     is_resting = unusable is not None and not scheduler.sites[site].is_probing
                     text = f"{action.claim} is asked of {site}, which rests"
@@ -354,6 +316,31 @@ class Oracle:
                     self._hear(scheduler, action, job_id)
                 case _:
                     pass
+
+    def _free_of(self, job: JobId, attempt: int) -> set[int]:
+        """The components without a barrier that count for a quorum: they began, and nobody had
+        heard yet of the end of any of these."""
+        components = self.jobs[job].spec.components
+        return {
+            component
+            for claim in self.jobs[job].began
+            if claim not in self.heard_gone
+            for _, tried, component in (parts(claim),)
+            if tried == attempt and components[component].start_type is StartType.NONE
+        }
+
+    def _note_drain(self, event: Event) -> None:
+        """Which sites are drained, as the events say; a word about one that has never registered
+        is no word."""
+        match event:
+            case SiteRegistered(site=site):
+                self.drained.setdefault(site, False)
+            case SiteDrained(site=site) if site in self.drained:
+                self.drained[site] = True
+            case SiteResumed(site=site) if site in self.drained:
+                self.drained[site] = False
+            case _:
+                pass
 
     def _set_deadline(self, scheduler: Scheduler, claim: ClaimId) -> None:
         """The required start in true time; it moves when the daemon's wall clock was set."""
@@ -392,12 +379,8 @@ class Oracle:
             priorities = (truth.spec.priority, self.jobs[other].spec.priority)
             text = f"{job} is preempted by {other}: {priorities}"
             require(priorities == (Priority.LOW, Priority.HIGH), 6, text)
-            phases = [line.split(":", 1)[0] for _, line in scheduler.jobs[job].story]
-            before = [phase for phase in phases if phase[:1].isupper()]
-            is_releasing = "Stopping" in before and before[before.index("Stopping") - 1] == (
-                "Releasing"
-            )
-            require(not is_releasing or len(before) > 8, 6, f"{job} was preempted in Releasing")
+            require(truth.phase != "Releasing", 6, f"{job} was preempted in Releasing")
+        truth.phase = said.phase or truth.phase
 
     def crashed(self) -> None:
         """What was not committed was never heard."""
@@ -409,6 +392,46 @@ class Oracle:
         """A disk that lied was found out."""
         self.count(how.partition(":")[2].strip())
 
+    def is_lost(self, job: JobId) -> bool:
+        """See Onlooker."""
+        return self.jobs[job].is_lost
+
+    def restored(self, daemon: Daemon) -> None:
+        """What came after the backup never was, but for what runs at the sites."""
+        self.note("a backup is restored")
+        self.count("restored")
+        self.errors.is_known = False
+        self.notices.clear()
+        for name, site in daemon.scheduler.sites.items():
+            self.drained[name] = site.is_drained
+        for job, truth in self.jobs.items():
+            if not truth.is_submitted:
+                continue
+            found = daemon.job(job)
+            truth.is_lost = found is None
+            truth.is_accepted = truth.is_accepted and found is not None
+            truth.is_finished = found is not None and isinstance(found.phase, Finished)
+            truth.is_restored = True
+
+    def noticed(self, notices: Sequence[Notice]) -> None:
+        """Invariant H: each number once, in order, and never another text."""
+        for notice in notices:
+            newest = next(reversed(self.notices), 0)
+            require(notice.number > newest, 4, f"notice {notice.number} comes after {newest}")
+            self.notices[notice.number] = notice
+
+    def require_told(self, kept: Sequence[Notice]) -> None:
+        """Invariant H: what watchers were told is what they can ask for, and it has no gap; each
+        end is told once."""
+        numbers = [notice.number for notice in kept]
+        require(numbers == list(range(1, len(kept) + 1)), 4, f"notices have gaps: {numbers}")
+        by_number = {notice.number: notice for notice in kept}
+        for number, notice in self.notices.items():
+            require(by_number.get(number) == notice, 4, f"{notice} was told, and is not kept so")
+        ends = Counter(notice.job for notice in kept if notice.phase in ENDS)
+        twice = [job for job, count in ends.items() if count > 1]
+        require(not twice, 2, f"the end of {twice} is told twice")
+
     def replayed(self, before: str, after: str) -> None:
         """Promise 8."""
         self.replays += 1
@@ -416,11 +439,12 @@ class Oracle:
 
     # --- at the end ---
 
-    def require_kept(self, scheduler: Scheduler) -> None:
+    def require_kept(self, daemon: Daemon) -> None:
         """Promise 4: what was accepted is there; Finished stays Finished."""
         for job, truth in self.jobs.items():
+            found = daemon.job(job)
             if truth.is_accepted:
-                require(job in scheduler.jobs, 4, f"{job} was accepted and is lost")
+                require(found is not None, 4, f"{job} was accepted and is lost")
             if truth.is_finished:
-                phase = scheduler.jobs[job].phase
+                phase = found.phase if found is not None else None
                 require(isinstance(phase, Finished), 4, f"{job} was Finished and is {phase}")

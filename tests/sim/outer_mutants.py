@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from koala.core.leases import Leases
 from koala.daemon import journal, records, reports, roster, turns
 from koala_agent import claims
 from koala_agent.claim_events import Withdraw
-from koala_agent.claim_states import Armed, Granted, Passed
+from koala_agent.claim_states import Armed, Asked, Granted, Passed, Withdrawing
 from koala_agent.files import transfer
-from koala_agent.starter import machine
-from koala_agent.starter.events import Holding, Open
+from koala_agent.starter import machine, pacing
+from koala_agent.starter.events import Holding
 from koala_agent.starter.plain import to_number
+from koala_agent.values import EndKind
 from tests.sim.mutating import Patches, mutant, replaced
 
 # The daemon ---------------------------------------------------------------------------------------
@@ -124,6 +128,50 @@ def spoilt_copies_that_are_kept() -> Patches:
         yield
 
 
+@mutant
+def a_check_in_after_the_withdrawal() -> Patches:
+    """A starter that comes while its claim is being withdrawn gets it nevertheless."""
+    real = claims.ClaimTable._check_in
+
+    def check_in(self: Any, event: Any) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is not None and isinstance(claim.state, Withdrawing):
+            self.claims[event.claim] = structs.replace(claim, state=Asked(grace_until=self._now))
+        real(self, event)
+
+    with replaced((claims.ClaimTable, "_check_in"), by=check_in):
+        yield
+
+
+@mutant
+def bindings_that_are_not_stored() -> Patches:
+    """Who has checked in is known to this life of the agent only."""
+    real = claims.ClaimTable._put
+
+    def put(self: Any, claim: Any, state: Any = None) -> Any:
+        written = len(self._out)
+        claim = real(self, claim, state)
+        if isinstance(state, Granted):
+            del self._out[written:]
+        return claim
+
+    with replaced((claims.ClaimTable, "_put"), by=put):
+        yield
+
+
+@mutant
+def ends_by_the_site_are_the_programs() -> Patches:
+    """A placeholder that the site's people ended counts as a program that did."""
+    real = claims._end_bound
+
+    def end_bound(event: Any, claim: Any) -> Any:
+        end = real(event, claim)
+        return replace(end, kind=EndKind.EXITED, statuses=(1,))
+
+    with replaced((claims, "_end_bound"), by=end_bound):
+        yield
+
+
 # The starter --------------------------------------------------------------------------------------
 
 
@@ -144,11 +192,12 @@ def a_lease_from_the_answer() -> Patches:
 def a_lease_that_does_not_end() -> Patches:
     """A program runs on though nobody wants it."""
 
-    def tick_running(self: Any, phase: Any) -> None:
-        if self._now >= phase.wall_until:
-            self._begin_end("wall-time", "")
+    real = machine.StarterMachine.lease_until
 
-    with replaced((machine.StarterMachine, "_tick_running"), by=tick_running):
+    def lease_until(self: Any) -> float:
+        return float(real(self)) if self.passed_at is None else float("inf")
+
+    with replaced((machine.StarterMachine, "lease_until"), by=lease_until):
         yield
 
 
@@ -156,25 +205,16 @@ def a_lease_that_does_not_end() -> Patches:
 def a_start_after_d() -> Patches:
     """D is no limit for who holds a Release."""
 
-    def open_late(self: Any, not_after: float) -> None:
-        if self._is_open_due:
-            self._is_open_due = False
-            self._open_at = None
-            self._say(Open(not_after=not_after + 1e6))
+    real = machine.StarterMachine._arm
 
-    real = machine.StarterMachine._tick_holding
+    def arm(self: Any, message: Any, *rest: Any) -> None:
+        before = self.arming
+        real(self, message, *rest)
+        if self.arming is not before and self.arming.is_promised:
+            object.__setattr__(self.arming, "until", self.arming.until + 1e6)
+            self._promised_until += 1e6
 
-    def tick_holding(self: Any) -> None:
-        kept, self._promised_until = self._promised_until, None
-        if kept is not None:
-            self._promised_until = kept + 1e6
-        real(self)
-        self._promised_until = kept
-
-    with (
-        replaced((machine.StarterMachine, "_open"), by=open_late),
-        replaced((machine.StarterMachine, "_tick_holding"), by=tick_holding),
-    ):
+    with replaced((machine.StarterMachine, "_arm"), by=arm):
         yield
 
 
@@ -233,4 +273,11 @@ def an_end_before_the_program_is_dead() -> Patches:
         real(self, event)
 
     with replaced((machine.StarterMachine, "_looked"), by=looked):
+        yield
+
+
+@mutant
+def a_program_that_stays_held() -> Patches:
+    """Whose share of the time is over is not let go for its end."""
+    with replaced((pacing.Pacing, "end"), by=lambda self: []):
         yield

@@ -1,18 +1,14 @@
-"""A seed's whole story: grid, workload, parameters, faults; and the run of it.
+"""A seed's whole story: grid, workload, parameters, faults.
 
 Parameters are often drawn at their bounds, because that is where rules meet.
 """
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
 
-import structlog
-
-from koala.core.events import SiteResumed
 from koala.core.grid import SiteFacts
 from koala.core.job import (
     ComponentSpec,
@@ -21,16 +17,12 @@ from koala.core.job import (
     InputFile,
     InputMode,
     JobSpec,
-    Placing,
     StartType,
 )
 from koala.core.parameters import Parameters
-from koala.core.scheduler import Scheduler
-from koala.core.slots import Policies
-from koala.core.snapshot import digest
 from koala.core.values import (
     ALL,
-    ClaimId,
+    FOREVER,
     FileName,
     Instant,
     JobId,
@@ -40,16 +32,14 @@ from koala.core.values import (
     TcpPath,
     UserName,
 )
-from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala_agent.lrm.model import Discipline
-from tests.sim.oracle import BreachError, Oracle, parts, require
-from tests.sim.system.daemons import replayed
-from tests.sim.system.faults import Chances, Fault, FaultPlan, Incident
-from tests.sim.system.world import OPERATOR, STANDARD_PACE, Pace, Setting, World
+from tests.sim.focus import focused
+from tests.sim.system.daemons import Custody
+from tests.sim.system.faults import Chances, Fault, Incident
+from tests.sim.system.world import STANDARD_PACE, Pace, Setting
 
 FAULTS_S_MAX = 240.0
-SILENT = structlog.make_filtering_bound_logger(logging.CRITICAL)
 HARD = (
     (Incident.LINK_DOWN, Incident.STARTER_KILLED),
     (Incident.STARTER_DEAF, Incident.STARTER_KILLED),
@@ -58,9 +48,6 @@ HARD = (
     (Incident.AGENT_CRASH, Incident.DAEMON_CRASH, Incident.STARTER_KILLED),
 )
 """Kinds that together leave one component alive where nobody hears of it, while the job is lost."""
-LOOK_S = 20.0
-PATIENCE_S = 1800.0
-UNRESPONSIVE_S = 45.0  # a daemon that is stopped, or commits slowly
 BANDWIDTH_BPS = 1_000_000.0
 
 
@@ -84,19 +71,10 @@ class Scenario:
     bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
     pace: Pace = STANDARD_PACE
     faults_s: Seconds = FAULTS_S_MAX
+    lasts_s_max: Seconds = 90.0  # of what happens for a while
     only: frozenset[Fault] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of a run."""
-
-    trace: str
-    digest: str
-    events: int
-    replays: int
-    ended_at: Instant
-    seen: dict[str, int]
+    again: Mapping[JobId, tuple[Instant, ...]] = field(default_factory=dict)
+    cancels: Mapping[JobId, Instant] = field(default_factory=dict)
 
 
 def draw(seed: int) -> Scenario:
@@ -139,7 +117,7 @@ def draw(seed: int) -> Scenario:
     )
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
-    return _paced(seed, _kept_together(seed, drawn))
+    return focused(seed, _paced(seed, _kept_together(seed, drawn)))
 
 
 def _kept_together(seed: int, drawn: Scenario) -> Scenario:
@@ -209,9 +187,40 @@ def _paced(seed: int, drawn: Scenario) -> Scenario:
             silence_s=beat_s * random.choice((3.0, 7.0)),
             again_s=random.choice((1.0, 5.0)),
             linger_s=random.choice((1.0, 30.0)),
-            snapshot_events=random.choice((40, 40, 300, 10_000)),
+            custody=_custody(seed, snapshot_events=random.choice((40, 40, 300, 10_000))),
         ),
+        chances=replace(drawn.chances, restore=_restore(seed)),
+        again=_again(seed, drawn),
     )
+
+
+def _custody(seed: int, *, snapshot_events: int) -> Custody:
+    """Three in ten forget jobs, and events, as soon as they may."""
+    random = Random(f"{seed}/custody")
+    if random.random() >= 0.3:
+        return Custody(snapshot_events=snapshot_events, images=0.05 if _restore(seed) else 0.01)
+    return Custody(
+        snapshot_events=random.choice((20, 60)),
+        keep_jobs=random.choice((0, 0, 2)),
+        keep_jobs_s=random.choice((0.0, 20.0, FOREVER)),
+        keep_s=random.choice((0.0, 30.0, FOREVER)),
+        images=0.05 if _restore(seed) else 0.01,
+    )
+
+
+def _restore(seed: int) -> float:
+    """In one in ten, disks are lost and backups put in their place."""
+    return 0.3 if Random(f"{seed}/restore").random() < 0.1 else 0.0
+
+
+def _again(seed: int, drawn: Scenario) -> dict[JobId, tuple[Instant, ...]]:
+    """When clients say once more, under the same key, what they have said."""
+    random = Random(f"{seed}/keys")
+    return {
+        job: tuple(at + random.choice((0.0, 0.5, random.uniform(0.0, 300.0))) for _ in range(n))
+        for job, at in drawn.arrivals.items()
+        if (n := random.choice((0, 0, 1, 3)))
+    }
 
 
 def _pathed(seed: int, drawn: Scenario) -> Scenario:
@@ -507,167 +516,6 @@ def _kinds(random: Random) -> tuple[Incident, ...]:
     return tuple(random.choices(every, k=2))
 
 
-class Run:
-    """One seed's world, run to its end."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        self.scenario = scenario
-        parameters = scenario.parameters
-        self.oracle = Oracle(parameters, scenario.specs)
-        plan = FaultPlan(
-            scenario.seed,
-            chances=scenario.chances,
-            kinds=scenario.kinds,
-            quiet_at=scenario.faults_s,
-            lasts_s_max=90.0,
-            latency_s=scenario.latency_s,
-            pause_s_max=parameters.pause_max_s,
-            only=scenario.only,
-        )
-        self.world = World(
-            scenario.settings,
-            parameters=parameters,
-            policies=self._policies(),
-            policy_names=(("placement", scenario.placement), ("queueing", scenario.queueing)),
-            plan=plan,
-            onlooker=self.oracle,
-            program=self._program,
-            bandwidth=lambda _source, _target: BANDWIDTH_BPS,
-            pace=scenario.pace,
-            bookable=scenario.bookable,
-        )
-        self.plan = plan
-        self.oracle.engine = self.world.engine
-        self.oracle.shift_s = lambda: self.world.daemon.shift_s
-        self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}
-        self.oracle.offsets = {s.name: s.offset_s for s in scenario.settings}
-        self.oracle.killing = [s.name for s in scenario.settings if s.facts.may_kill_local]
-
-    def _policies(self) -> Policies:
-        return chosen(placement=self.scenario.placement, queueing=self.scenario.queueing)
-
-    def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
-        job, attempt, component = parts(claim)
-        run_s, status = self.scenario.programs[(job, component)]
-        return run_s, status if attempt < 3 else 0
-
-    @property
-    def scheduler(self) -> Scheduler:
-        return self.world.daemon.scheduler
-
-    @property
-    def bound_s(self) -> Seconds:
-        """How long after the last fault all that fit have ended, and nothing is left."""
-        limits = self.scenario.parameters
-        leases_s = 4 * (limits.fence_s + limits.hold_fence_s)
-        return 7200.0 + 20 * leases_s + 8 * limits.probe_after_s
-
-    def play(self) -> Outcome:
-        """Run it. BreachError or AssertionError when a promise or an invariant breaks."""
-        before = structlog.get_config()["wrapper_class"]
-        structlog.configure(wrapper_class=SILENT)  # daemon and agents log all that they do
-        try:
-            return self._play()
-        finally:
-            structlog.configure(wrapper_class=before)
-
-    def _play(self) -> Outcome:
-        world, scenario = self.world, self.scenario
-        world.begin()
-        for file, site, size_bytes in scenario.replicas:
-            world.add_replica(file, site, size_bytes)
-        for job, spec in scenario.specs.items():
-            world.submit(job, spec, scenario.arrivals[job])
-        for at, name, processors, run_s in scenario.locals_:
-            arrive = partial(world.sites[name].submit_local, processors, run_s)
-            world.engine.at(at, arrive)
-        world.engine.every(LOOK_S, self._look)
-        world.engine.run(
-            scenario.faults_s + 60.0
-        )  # a daemon that was down is back, and has been told
-        for name in world.sites:  # an operator whose last word was to drain comes back
-            world.insist(SiteResumed(site=name, by=OPERATOR))
-        world.engine.at(scenario.faults_s + PATIENCE_S, self._give_up_wishes)
-        self._play_out()
-        self._judge()
-        return Outcome(
-            trace=self.oracle.trace,
-            digest=digest(self.scheduler),
-            events=self.oracle.events,
-            replays=self.oracle.replays,
-            ended_at=world.engine.now,
-            seen=self.oracle.seen,
-        )
-
-    def _give_up_wishes(self) -> None:
-        """Nobody promises that a job that prefers a rate (policy Service) ever gets it."""
-        for job in self.scheduler.jobs.values():
-            if job.spec.preferred_mips is not None and isinstance(job.phase, Placing):
-                self.world.cancel(job.id)
-
-    def _look(self) -> None:
-        """Promise 5: nothing that is certainly dead is waited for."""
-        daemon = self.world.daemon
-        if not daemon.is_up:
-            return
-        slack_s = 2 * self.scenario.parameters.hold_fence_s + UNRESPONSIVE_S
-        for claim in daemon.scheduler.ledger.values():
-            if not claim.released:
-                continue  # nothing waits for it
-            late_s = self.world.engine.now - daemon.fence_at(claim)
-            require(late_s < slack_s, 5, f"{claim.id} is dead for {late_s:g} s and waited for")
-
-    def _play_out(self) -> None:
-        """Until all is over and gone, or the bound is reached."""
-        engine = self.world.engine
-        until = self.scenario.faults_s + self.bound_s
-        step_s = 5.0
-        while engine.now < until and not self._is_quiet():
-            engine.run(engine.now + step_s)
-            step_s = min(step_s * 1.2, 120.0)
-
-    def _is_quiet(self) -> bool:
-        jobs = self.scheduler.jobs
-        is_over = len(jobs) == len(self.scenario.specs) and all(j.is_over for j in jobs.values())
-        sites = self.world.sites.values()
-        is_empty = not any(site.alive or site.batch.alive or site.agent.claims for site in sites)
-        return is_over and not self.scheduler.ledger and is_empty and self.world.daemon.is_up
-
-    def _judge(self) -> None:
-        scheduler = self.scheduler
-        for job in scheduler.jobs.values():
-            story = "\n".join(f"{at:10.3f} {text}" for at, text in job.story[-12:])
-            require(job.is_over, 9, f"{job.id} is {job.phase} at the bound:\n{story}")
-        for job_id in self.scenario.specs:
-            require(job_id in scheduler.jobs, 4, f"{job_id} was submitted and is lost")
-        require(not scheduler.ledger, 5, f"claims are owed: {list(scheduler.ledger)}")
-        require(not scheduler.files.transfers, 5, "transfers are left")
-        for site in self.world.sites.values():
-            running = [starter.nonce for starter in site.alive]
-            require(not running, 5, f"{site.name} runs {running}")
-            require(not site.batch.alive, 5, f"{site.name} queues {site.batch.alive}")
-            require(not site.agent.claims, 5, f"{site.name} keeps {site.agent.claims}")
-            # Finished copies may stay for a day, for a claim that was not asked for yet.
-            halves = [name for name, part in site.agent.spool.items() if part.took_s is None]
-            require(not halves, 5, f"{site.name} keeps halves of copies: {halves}")
-        self.oracle.require_kept(scheduler)
-        self._judge_replay()
-
-    def _judge_replay(self) -> None:
-        """Promise 8, over the whole journal, where the last commit is the last event."""
-        daemon = self.world.daemon
-        found = digest(replayed(daemon.disk))
-        require(found == digest(daemon.scheduler), 8, "the journal gives another state")
-
-
-def run(seed: int) -> Outcome:
-    """The outcome of a seed. Raises BreachError or AssertionError with what broke."""
-    return Run(draw(seed)).play()
-
-
 def quiet(scenario: Scenario) -> Scenario:
     """The same without faults."""
     return replace(scenario, chances=Chances(), kinds=())
-
-
-__all__ = ["BreachError", "Outcome", "Run", "Scenario", "draw", "quiet", "run"]

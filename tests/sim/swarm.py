@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from tests.sim.scenario import Run, draw
+from tests.sim.run import Run
+from tests.sim.scenario import draw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

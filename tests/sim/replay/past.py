@@ -20,14 +20,16 @@ from koala.core.slots import NO_POLICIES
 from koala.core.snapshot import digest
 from koala.core.values import ClaimId, Instant, JobId, Seconds, SiteName
 from koala.daemon.journal import Journal
-from koala.daemon.records import Batch, Record
+from koala.daemon.records import Batch, Notice, Record
 from koala.policies import chosen
 from koala.sim.replay.changes import Changes
 from koala.sim.replay.chronicle import Chronicle
 from koala.sim.replay.whatif import Comparison, compare
-from tests.sim.scenario import Run, Scenario
-from tests.sim.system.daemons import records_of
+from tests.sim.run import Run
+from tests.sim.scenario import Scenario
+from tests.sim.system.daemons import Daemon
 from tests.sim.system.faults import Chances, FaultPlan
+from tests.sim.system.journals import records_of
 from tests.sim.system.starters import Starter
 from tests.sim.system.world import Setting, Site, World
 
@@ -62,6 +64,16 @@ class Blind:
         """Nothing to do."""
 
     def lied(self, how: str) -> None:
+        """Nothing to do."""
+
+    def is_lost(self, job: JobId) -> bool:
+        """Nothing is."""
+        return False
+
+    def noticed(self, notices: Sequence[Notice]) -> None:
+        """Nothing to do."""
+
+    def restored(self, daemon: Daemon) -> None:
         """Nothing to do."""
 
     def replayed(self, before: str, after: str) -> None:

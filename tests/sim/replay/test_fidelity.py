@@ -13,6 +13,7 @@ from koala.core.values import JobId
 from tests.harness.builders import a_spec
 from tests.sim.replay.past import Grid, Told, drawn
 from tests.sim.scenario import Scenario, draw
+from tests.sim.system.daemons import Custody
 from tests.sim.system.faults import Chances, Incident
 
 SEEDS = range(200, 210)
@@ -24,6 +25,9 @@ KINDS: dict[str, tuple[Incident, ...]] = {
     "operators": (Incident.DRAIN, Incident.USER_CANCEL),
     "managers": (),
 }
+SAME_SITES = {"managers": 0.9}
+"""Share of the jobs. Where local managers err at random, one claim more or less asked meets another
+error, and the job goes elsewhere."""
 
 
 def with_faults(seed: int, name: str) -> Scenario:
@@ -32,7 +36,9 @@ def with_faults(seed: int, name: str) -> Scenario:
         incidents_per_s=0.02 if KINDS[name] else 0.0,
         manager_error=0.2 if name == "managers" else 0.0,
     )
-    return replace(draw(seed), chances=chances, kinds=KINDS[name])
+    whole = draw(seed)
+    pace = replace(whole.pace, custody=Custody())  # all events are there to be told
+    return replace(whole, chances=chances, kinds=KINDS[name], pace=pace)
 
 
 @pytest.mark.slow
@@ -52,10 +58,10 @@ def test_a_simulation_without_changes_places_and_starts_as_it_was(name: str) -> 
         same_phase += found["same_phase"]
         if found["start_off_s"]["max"] is not None:
             off_s.append(found["start_off_s"]["max"])
-    assert same_sites >= 0.9 * jobs, (same_sites, jobs)
+    assert same_sites >= SAME_SITES.get(name, 0.96) * jobs, (same_sites, jobs)
     assert same_phase >= 0.97 * jobs, (same_phase, jobs)
     # Of what died at a site the agent hears within a second.
-    assert median(off_s) < 0.5, sorted(off_s)
+    assert median(off_s) < 0.3, sorted(off_s)
 
 
 def busy(seed: int) -> Told:

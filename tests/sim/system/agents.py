@@ -55,6 +55,7 @@ from tests.sim.system.disk import Disk
 from tests.sim.system.machines import CrashedError, Machine, Process, Timer
 from tests.sim.system.network import End, Pipe
 from tests.sim.system.starters import Folder
+from tests.sim.system.table import require_follows, require_stored
 
 PORT = 1
 RESTART_S = 1.0
@@ -191,7 +192,7 @@ class Agent(Process):
         self._waits_for_inventory: int | None = None
         self._turns: dict[ClaimId, deque[Callable[[], None]]] = {}
         self._readers = Readers(self._book.stored)
-        self._is_asked = False
+        self._is_asked = self._is_ending = False
         self._is_telling_figures = False
         self._secrets = 0
         self._line: End[Any] | None = None
@@ -221,6 +222,14 @@ class Agent(Process):
             end.reset()
         self.ends.clear()
         self.engine.after(RESTART_S, self._revive)
+
+    def finish(self) -> None:
+        """TERM: a goodbye to the daemon; starters and batch jobs live on (koala_agent.link)."""
+        self.run(self._finish)
+
+    def _finish(self) -> None:
+        self._is_ending = True
+        self._on_link(session.Closed("the agent stops"))
 
     def _revive(self) -> None:
         if self.is_up:
@@ -276,10 +285,14 @@ class Agent(Process):
 
     def _carry_out(self, output: Output) -> None:
         match output:
-            case Record() | Forget():
+            case Record(claim=written):
+                require_follows(self._book.stored.get(written.id), written)
+                self._book.wrote(output)
+            case Forget():
                 self._book.wrote(output)
             case TellDaemon(message=message):
                 if isinstance(message, values.Report):
+                    require_stored(self._book.stored.get(message.claim), message)
                     message = self._book.told(message)
                     self._require_gone(message)
                     self._figures_due()
@@ -477,6 +490,8 @@ class Agent(Process):
                     self._line.send(codec.encode(message, self._facts))
             case session.HangUp(is_orderly=is_orderly):
                 self._hang_up(is_orderly=is_orderly)
+            case session.Finish() if self._is_ending:
+                raise CrashedError
             case session.Finish(reason=reason):
                 raise AssertionError(f"{self.site}: the link is over for good: {reason}")
             case _:

@@ -15,28 +15,29 @@ from typing import Any, Protocol, TypeVar
 
 from koala.core.actions import Action, Announce, PublishOutputs
 from koala.core.events import Event
-from koala.core.job import Claim
+from koala.core.job import Claim, Job
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
-from koala.core.slots import NO_POLICIES, Policies
+from koala.core.slots import Policies
 from koala.core.snapshot import digest
-from koala.core.values import FOREVER, Instant, Seconds, SiteName
+from koala.core.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.daemon.clock import Clock
 from koala.daemon.desk import Desk
 from koala.daemon.effects import Effects
 from koala.daemon.journal import Journal, prepare
 from koala.daemon.marks import Marks
-from koala.daemon.records import Batch, Notice, Record
+from koala.daemon.records import Batch, Notice
 from koala.daemon.recovery import Recovered, recover
 from koala.daemon.roster import Connection, Links, Roster
 from koala.daemon.session import Guests, Timing
 from koala.daemon.turns import Item, Turn, Turns, Upkeep
-from koala.errors import JournalError, KoalaError
+from koala.errors import JournalError, KoalaError, RejectedError
 from koala.sim.engine import Engine, Rank
 from koala.wire.codec import SiteMark
 from koala.wire.v1 import link_pb2 as pb
 from tests.sim.system.disk import PATH, Copy, Disk, spoilt
 from tests.sim.system.faults import FaultPlan
+from tests.sim.system.journals import archived_job, archived_key, last_seq, replayed, state_of
 from tests.sim.system.machines import CrashedError, Machine, Process, Timer
 from tests.sim.system.network import End, Pipe
 
@@ -66,6 +67,28 @@ class Overseer(Protocol):
     def lied(self, how: str) -> None:
         """A disk that lied was found out."""
 
+    def noticed(self, notices: Sequence[Notice]) -> None:
+        """Watchers are told."""
+
+    def restored(self, daemon: Daemon) -> None:
+        """A backup was put in the disk's place: what came after it is lost, and everybody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Custody:
+    """How state and journal are kept from growing (turns.Upkeep), and how long events are kept that
+    no start needs."""
+
+    snapshot_events: int = 10_000
+    keep_jobs: int = 1_000_000
+    keep_jobs_s: Seconds = FOREVER
+    keep_s: Seconds = FOREVER
+    lot: int = 1
+    images: float = 0.01  # how often an image of the disk is taken, by commit
+
+
+STANDARD_CUSTODY = Custody()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -76,7 +99,7 @@ class Settings:
     policy_names: tuple[tuple[str, str], ...]
     links: tuple[tuple[SiteName, SiteName, float], ...] = ()
     bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
-    snapshot_events: int = 10_000
+    upkeep: Custody = STANDARD_CUSTODY
 
 
 class Line:
@@ -154,6 +177,7 @@ class Daemon(Process):
         self._works_soon = False
         self._is_assembled = False
         self._lost_digest: str | None = None
+        self._is_restored = False
         self._older: tuple[bytes, bytes] | None = None  # an image, and the mark of its time
         self._lines: list[End[Any]] = []
 
@@ -168,15 +192,27 @@ class Daemon(Process):
         if self.life > 1:
             self._try_lies()
             self._compare_replay()
+            self._restore()
         try:
             prepare(self.disk.connection, PATH)
             journal = Journal(self.disk, self.disk.connection)
-            recovered = recover(journal, self._settings, self._clock)
+            recovered = recover(journal, self._settings, self._clock, accept_loss=self._is_restored)
         except JournalError as error:
             if "damaged" in str(error) or "replay" in str(error):
                 raise AssertionError(f"an honest disk is refused: {error}") from error
             raise CrashedError from error
         self._assemble(journal, recovered)
+        if self._is_restored:
+            self._is_restored = False
+            self.overseer.restored(self)
+
+    def _restore(self) -> None:
+        """The disk is lost, and somebody puts a backup in its place (`koala restore`)."""
+        if self._older is None or not self.plan.strikes("restore", self.engine.now):
+            return
+        (image, self.disk.mark), self._older = self._older, None
+        self.disk.connection.deserialize(image)
+        self._is_restored = True  # until a start goes well (recovery.RESTORED)
 
     def _compare_replay(self) -> None:
         """Promise 8, where all that the last life had handled was durable."""
@@ -192,6 +228,7 @@ class Daemon(Process):
         self.scheduler = scheduler = recovered.scheduler
         self.clock = clock = recovered.clock
         self._journal = journal
+        custody = self._settings.upkeep
         self.turns = turns = _Turns(
             scheduler,
             journal,
@@ -199,13 +236,15 @@ class Daemon(Process):
             digest=digest,
             jobs=recovered.jobs,
             upkeep=Upkeep(
-                keep_jobs=1_000_000,
-                keep_jobs_s=FOREVER,
-                snapshot_events=self._settings.snapshot_events,
+                keep_jobs=custody.keep_jobs,
+                keep_jobs_s=custody.keep_jobs_s,
+                snapshot_events=custody.snapshot_events,
                 settings=recovered.settings,
                 replayed=recovered.replayed,
+                lot=custody.lot,
             ),
         )
+        journal.keep_s = custody.keep_s
         turns.daemon = self
         marks = Marks(
             secret=SECRET,
@@ -306,7 +345,7 @@ class Daemon(Process):
         self.turns.committed(batch)
         self._is_committing = False
         self._tell_committed()
-        if self.plan.stream("image").random() < 0.01:
+        if self.plan.stream("image").random() < self._settings.upkeep.images:
             self._older = (self.disk.image(), self.disk.mark)
         self._deliver(items, batch.notices)
 
@@ -341,11 +380,41 @@ class Daemon(Process):
         """What a client asks; answered once it is durable, and not at all when the daemon dies."""
 
         def settled(result: T, error: KoalaError | None) -> None:
-            assert error is None, error
-            settle(result)
+            assert error is None or isinstance(error, RejectedError), error
+            if error is None:
+                settle(result)
 
         if self.is_up:
             self.run(lambda: self.turns.post(decide, settled))
+
+    def finish(self) -> None:
+        """TERM: goodbye to the agents, what is under way is finished, and a snapshot is left
+        (koala.daemon.main.Daemon, Pump.run)."""
+        if self.is_up and self._is_assembled:
+            self.run(self._finish)
+
+    def _finish(self) -> None:
+        if self._is_committing or self.turns.waiting:
+            self.after(0.01, self._finish)
+            return
+        self.roster.close("the daemon stops")
+        snapshot = self.turns.snapshot()
+        try:
+            self._journal.append(Batch(records=(), snapshot=snapshot))
+        except JournalError as error:
+            raise CrashedError from error
+        raise CrashedError  # all is written: it is simply not there any more
+
+    def job(self, job: JobId) -> Job | None:
+        """A job, wherever it is."""
+        return self.scheduler.jobs.get(job) or archived_job(self.disk, job)
+
+    def job_of_key(self, turn: Turn, key: str) -> tuple[JobId, str] | None:
+        """What was submitted under this key (koala.daemon.service). Raises RejectedError
+        when a job may just be on its way from the state to the archive: the client tries again."""
+        if turn.scheduler.keys_forgotten != self.turns.keys_archived:
+            raise RejectedError("try again")
+        return turn.scheduler.keys.get(key) or archived_key(self.disk, key)
 
     # --- agents' streams (koala.daemon.streams.Streams) ---
 
@@ -430,43 +499,6 @@ def _forked(site: SiteName, mark: SiteMark) -> None:
     )
 
 
-def state_of(disk: Disk, settings: Settings) -> str | None:
-    """The digest of the state that a disk gives; None when it is refused."""
-    try:
-        prepare(disk.connection, PATH)
-        journal = Journal(disk, disk.connection)
-        recovered = recover(
-            journal, settings, lambda _at: Clock(wall=lambda: 0.0, boot=lambda: 0.0)
-        )
-    except JournalError:
-        return None
-    return digest(recovered.scheduler)
-
-
-def last_seq(disk: Disk) -> int:
-    """Of the last event that is durable."""
-    (last,) = disk.connection.execute("SELECT max(seq) FROM event").fetchone()
-    return int(last or 0)
-
-
-def _still(_not_before: Instant) -> Clock:
-    return Clock(wall=lambda: 0.0, boot=lambda: 0.0)
-
-
-def replayed(disk: Disk) -> Scheduler:
-    """The state that the journal gives, and nothing more."""
-    scheduler = Scheduler(Parameters(), NO_POLICIES)
-    for record in records_of(disk):
-        scheduler.replay(record.event, record.at, record.answers)
-    return scheduler
-
-
-def records_of(disk: Disk) -> list[Record]:
-    """All that is in the journal."""
-    copy = Copy(disk.image(), disk.mark)
-    return list(Journal(copy, copy.connection).records())
-
-
 class _Receiver:
     """What the turns deliver to."""
 
@@ -479,4 +511,5 @@ class _Receiver:
             self._effects.carry_out(action)
 
     def publish(self, notices: Sequence[Notice]) -> None:
-        """Nobody watches."""
+        """See turns.Receiver."""
+        self._daemon.overseer.noticed(notices)

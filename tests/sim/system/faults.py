@@ -36,6 +36,8 @@ class Incident(StrEnum):
     AGENT_STOPPED = "agent-stopped"  # SIGSTOP, and CONT after a while
     DAEMON_CRASH = "daemon-crash"
     DAEMON_STOPPED = "daemon-stopped"
+    AGENT_ENDS = "agent-ends"  # TERM: in order, and up again after a while
+    DAEMON_ENDS = "daemon-ends"
     WALL_JUMP = "wall-jump"  # somebody sets the daemon's wall clock
     STARTER_KILLED = "starter-killed"
     STARTER_CUT = "starter-cut"
@@ -80,6 +82,7 @@ class Chances:
     slow_commit: float = 0.0
     slow_store: float = 0.0
     corrupt: float = 0.0
+    restore: float = 0.0  # at a start of the daemon: from a backup, for the disk is lost
     manager_error: float = 0.0
     manager_fails_for_now: float = 0.0
     manager_deaf: float = 0.0  # it did what it was told, and the answer is lost

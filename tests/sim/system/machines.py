@@ -13,6 +13,9 @@ from koala.core.values import Instant, Seconds
 from koala.sim.engine import Engine, Entry, Rank
 from tests.sim.system.faults import FaultPlan
 
+RINGS_MAX = 1_000
+"""At one instant: a machine that wants more of them would keep its processor busy for ever."""
+
 
 class CrashedError(Exception):
     """The process is killed here."""
@@ -115,13 +118,15 @@ class Process:
 class Timer:
     """One call to come at a time of a process, moved as its owner wants."""
 
-    __slots__ = ("_at", "_call", "_entry", "_process")
+    __slots__ = ("_at", "_call", "_entry", "_process", "_rang_at", "_rings")
 
     def __init__(self, process: Process, call: Callable[[], None]) -> None:
         self._process = process
         self._call = call
         self._entry: Entry | None = None
         self._at: Instant | None = None
+        self._rang_at: Instant = -1.0
+        self._rings = 0
 
     def set(self, boot: Instant | None, *, rank: Rank = Rank.OUTCOME) -> None:
         """Call when the machine's clock shows this; None: not at all."""
@@ -142,4 +147,8 @@ class Timer:
 
     def _ring(self) -> None:
         self._entry = self._at = None
+        now = self._process.engine.now
+        self._rings = self._rings + 1 if now == self._rang_at else 0
+        self._rang_at = now
+        assert self._rings < RINGS_MAX, f"{self._process}: is due again and again at {now:g}"
         self._call()

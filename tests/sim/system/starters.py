@@ -120,10 +120,12 @@ class Watch:
 
     def __init__(self, spec: dict[str, Any], now: Instant) -> None:
         self._lease_from = now
+        self._hold_until = now + float(spec["hold_s"])
         self._hold_lease_s = float(spec["hold_lease_s"])
         self._run_lease_s = float(spec["run_lease_s"])
         self._kill_s = float(spec["kill_s"])
         self._late_at: dict[tuple[int, int], Instant] = {}  # D of each Arm
+        self._promised: list[tuple[int, int]] = []
 
     def heard(self, message: dict[str, Any], now: Instant) -> None:
         """The agent has said this."""
@@ -146,6 +148,18 @@ class Watch:
             assert starter.armed is not None, f"promise 3: {starter.nonce} passes and never armed"
             late_at = self._late_at[starter.armed]
             assert at <= late_at, f"promise 3: {starter.nonce} passes {at - late_at:g} s after D"
+
+    def promised(self, number: tuple[int, int]) -> None:
+        """It has armed."""
+        self._promised.append(number)
+
+    def require_may_hold(self, starter: Starter, at: Instant, pause_max_s: Seconds) -> None:
+        """What waits at the barrier ends with the hold and the hold lease, or at D where it has
+        promised to wait until then; TERM, KILL, and how long it may be stopped."""
+        until = min(self._lease_from + self._hold_lease_s, self._hold_until)
+        until = max(until, *(self._late_at[number] for number in self._promised), until)
+        over_s = at - until - self._kill_s - pause_max_s - 0.3
+        assert over_s <= 0, f"promise 5: {starter.nonce} holds {over_s:g} s too long"
 
     def require_may_run(self, starter: Starter, at: Instant, pause_max_s: Seconds) -> None:
         """Its program ends with the lease: TERM, KILL, and how long it may be stopped."""
@@ -179,6 +193,7 @@ class Starter(Process):
         self.armed: tuple[int, int] | None = None
         self.named: tuple[int, ...] = ()  # components in its newest bundle
         self.passed_at: Instant | None = None  # in true time
+        self.has_ended_itself = False  # its program, of its own accord
         self.began_at: Instant = engine.now
         self.hold_s: Seconds = float(spec["hold_s"])
         self.is_held = False
@@ -233,6 +248,7 @@ class Starter(Process):
             self.run(lambda: self._handle(SiteSignalled(reason="TERM from the site")))
 
     def _die(self) -> None:
+        self._unblock()
         self.is_up = False
         self.life += 1
         self._hang_up()
@@ -363,11 +379,19 @@ class Starter(Process):
         self.passed_at = self.engine.now
         self._node.witness.passed(self._node.site, self)
         run_s, status = self._node.program
-        self._program_end = self.engine.after(run_s, lambda: self._program_ends(status))
+        self._program_end = self.engine.after(
+            run_s, lambda: self._program_ends(status, by_itself=True)
+        )
         return [Opened(at=at)]
 
+    def _unblock(self) -> None:
+        """What waited at the barrier is dead."""
+        if self._blocked:
+            self._watch.require_may_hold(self, self.machine.boot(), self._node.pause_max_s)
+            self._blocked = 0
+
     def _signal(self, number: int) -> None:
-        self._blocked = 0
+        self._unblock()
         if not self._runs:
             return
         if number == KILL:
@@ -385,8 +409,9 @@ class Starter(Process):
             self._program_end.cancel()
         self._program_end = self.engine.after(duration_s, lambda: self._program_ends(status))
 
-    def _program_ends(self, status: int) -> None:
+    def _program_ends(self, status: int, *, by_itself: bool = False) -> None:
         if self._runs:
+            self.has_ended_itself = by_itself
             self._watch.require_may_run(self, self.machine.boot(), self._node.pause_max_s)
             self._stop_program()
             self.run(lambda: self._handle(ProcessEnded(index=0, status=status)))
@@ -443,6 +468,7 @@ class Starter(Process):
             number: Any = message["number"]
             if self.armed != tuple(number):
                 self.armed = (number[0], number[1])
+                self._watch.promised(self.armed)
                 self._node.witness.armed(self._node.site, self)
             self.point()
         if self._end is not None:

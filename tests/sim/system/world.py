@@ -32,7 +32,7 @@ from koala_agent.lrm.model import Discipline
 from tests.sim.system.agents import Agent, limits_of
 from tests.sim.system.batch import BatchSystem, Job, Room, Runs
 from tests.sim.system.copies import Sources
-from tests.sim.system.daemons import Daemon, Overseer, Settings
+from tests.sim.system.daemons import STANDARD_CUSTODY, Custody, Daemon, Overseer, Settings
 from tests.sim.system.faults import FaultPlan, Happening, Incident
 from tests.sim.system.machines import Machine
 from tests.sim.system.network import NEAR, End, Network, Pipe
@@ -46,6 +46,9 @@ WALL_JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
 
 class Onlooker(Overseer, Witness, Room, Protocol):
     """Who sees the daemon and the truth at the sites."""
+
+    def is_lost(self, job: JobId) -> bool:
+        """It went with the end of a journal, and a backup does not have it."""
 
     def accepted(self, job: JobId) -> None:
         """A client has its answer: the job is kept."""
@@ -71,7 +74,7 @@ class Pace:
     silence_s: Seconds = 15.0
     again_s: Seconds = 5.0
     linger_s: Seconds = 30.0
-    snapshot_events: int = 10_000
+    custody: Custody = STANDARD_CUSTODY
 
 
 STANDARD_PACE = Pace()
@@ -198,7 +201,7 @@ class World:
                 policies=policies,
                 policy_names=policy_names,
                 bookable=bookable,
-                snapshot_events=pace.snapshot_events,
+                upkeep=pace.custody,
             ),
             timing=Timing(beat_s=pace.beat_s, silence_s=pace.silence_s),
             overseer=onlooker,
@@ -242,12 +245,7 @@ class World:
     def insist(self, event: Event, when_durable: Callable[[], None] | None = None) -> None:
         """Tell the daemon until it is durable."""
 
-        def tell(turn: Turn) -> None:
-            is_known = isinstance(event, JobSubmitted) and event.key in turn.scheduler.keys
-            if not is_known:
-                turn.tell(event)
-
-        self.insist_on(tell, when_durable)
+        self.insist_on(lambda turn: turn.tell(event), when_durable)
 
     def insist_on(
         self, decide: Callable[[Turn], None], when_durable: Callable[[], None] | None = None
@@ -267,11 +265,24 @@ class World:
 
         attempt()
 
-    def submit(self, job: JobId, spec: JobSpec, at: Instant) -> None:
-        """A client submits, and waits for the answer."""
+    def submit(
+        self, job: JobId, spec: JobSpec, at: Instant, again: tuple[Instant, ...] = ()
+    ) -> None:
+        """A client submits, and waits for the answer; `again`, it says the same once more."""
         self._jobs.append(job)
         event = JobSubmitted(job=job, spec=spec, key=f"key of {job}", digest=job)
-        self.engine.at(at, lambda: self.insist(event, lambda: self.onlooker.accepted(job)))
+
+        def decide(turn: Turn) -> None:
+            known = self.daemon.job_of_key(turn, event.key)
+            assert known in (None, (job, event.digest)), f"promise 4: {event.key} is of {known}"
+            if known is None and not self.onlooker.is_lost(job):
+                turn.tell(event)
+
+        def insist() -> None:
+            self.insist_on(decide, lambda: self.onlooker.accepted(job))
+
+        for instant in (at, *again):
+            self.engine.at(instant, insist)
 
     def cancel(self, job: JobId) -> None:
         """The owner does not want the job any more."""
@@ -313,10 +324,16 @@ class World:
                 | Incident.AGENTS_APART
             ):
                 self._happen_to_link(happening, site, until)
-            case Incident.AGENT_CRASH | Incident.AGENT_STOPPED | Incident.AGENT_DISK_FULL:
+            case (
+                Incident.AGENT_CRASH
+                | Incident.AGENT_ENDS
+                | Incident.AGENT_STOPPED
+                | Incident.AGENT_DISK_FULL
+            ):
                 self._happen_to_agent(happening, site.agent, until)
             case (
                 Incident.DAEMON_CRASH
+                | Incident.DAEMON_ENDS
                 | Incident.DAEMON_STOPPED
                 | Incident.DAEMON_DISK_FULL
                 | Incident.WALL_JUMP
@@ -356,6 +373,9 @@ class World:
             case Incident.AGENT_CRASH:
                 agent.down_until = until
                 agent.crash()
+            case Incident.AGENT_ENDS:
+                agent.down_until = until
+                agent.finish()
             case Incident.AGENT_STOPPED:
                 agent.stopped_until = until
             case _:
@@ -367,6 +387,9 @@ class World:
         match happening.kind:
             case Incident.DAEMON_CRASH:
                 self.crash_daemon(for_s=until - self.engine.now)
+            case Incident.DAEMON_ENDS:
+                daemon.down_until = until
+                daemon.finish()
             case Incident.DAEMON_STOPPED:
                 daemon.stopped_until = until
             case Incident.WALL_JUMP:

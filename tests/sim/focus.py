@@ -1,0 +1,221 @@
+"""Seeds that look at one thing hard: few kinds of faults, but many of them, and parameters at which
+the rule in question decides. What a seed of every kind meets once in thousands, these meet soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, TypeAlias
+
+from koala.core.job import InputFile, InputMode, JobSpec, StartType
+from koala.core.values import FileName, Instant, JobId, Priority, Seconds
+from tests.sim.system.faults import Chances, Incident
+
+if TYPE_CHECKING:
+    from tests.sim.scenario import Scenario
+
+Focus: TypeAlias = "Callable[[Random, Scenario], Scenario]"
+EVERY = 5
+"""One in so many seeds is such a seed."""
+
+
+def is_focused(seed: int) -> bool:
+    """Whether it is one of these."""
+    return seed % EVERY == EVERY - 1
+
+
+def focused(seed: int, drawn: Scenario) -> Scenario:
+    """The scenario as it is, or what a focus makes of it; drawn from a stream of its own."""
+    if not is_focused(seed):
+        return drawn
+    random = Random(f"{seed}/focus")
+    return random.choice(FOCUSES)(random, drawn)
+
+
+def leases(random: Random, drawn: Scenario) -> Scenario:
+    """Sites are away for longer than leases last, while long programs run there; words are
+    late."""
+    lease_s = random.choice((5.0, 10.0))
+    return replace(
+        _with_programs(drawn, 200.0),
+        specs={job: _strict(spec) for job, spec in drawn.specs.items()},
+        parameters=replace(
+            drawn.parameters,
+            hold_lease_s=5.0,
+            run_lease_s=lease_s,
+            late_max_s=1.0,
+            kill_s=random.choice((0.0, 1.0)),
+            pause_max_s=0.0,
+        ),
+        chances=Chances(
+            late=random.choice((0.0, 0.3, 0.3)),
+            slow_end=random.choice((0.0, 1.0)),
+            incidents_per_s=0.04,
+        ),
+        kinds=random.choice(
+            (
+                (Incident.LINK_DOWN,),
+                (Incident.LINK_DOWN, Incident.HALF_OPEN, Incident.AGENT_CRASH),
+                (Incident.STARTER_DEAF, Incident.STARTER_CUT),
+            )
+        ),
+        latency_s=random.choice((0.01, 0.02)),
+        lasts_s_max=240.0,
+        locals_=(),
+    )
+
+
+def barrier(random: Random, drawn: Scenario) -> Scenario:
+    """One direction of a link is stuck for about as long as a round of Arm takes; jobs come back
+    to the barrier again and again."""
+    programs = {key: (random.choice((0.5, 5.0)), 1) for key in drawn.programs}
+    return replace(
+        drawn,
+        specs={job: replace(_strict(spec), retries=8) for job, spec in drawn.specs.items()},
+        programs=programs,
+        parameters=replace(
+            drawn.parameters,
+            hold_lease_s=5.0,
+            late_max_s=random.choice((0.05, 1.25)),
+            lead_min_s=0.5,
+            lead_max_s=random.choice((0.5, 2.0)),
+            arms_max=20,
+        ),
+        chances=Chances(
+            late=random.choice((0.0, 0.1)),
+            unready=random.choice((0.0, 0.2)),
+            crash_daemon=random.choice((0.0, 0.002)),
+            incidents_per_s=0.3,
+        ),
+        kinds=random.choice(
+            (
+                (Incident.TO_DAEMON_STUCK,),
+                (Incident.TO_DAEMON_STUCK, Incident.TO_AGENT_STUCK),
+                (Incident.TO_STARTER_STUCK, Incident.TO_THE_STARTERS_AGENT_STUCK),
+            )
+        ),
+        latency_s=random.choice((0.01, 0.05)),
+        lasts_s_max=10.0,
+        locals_=(),
+    )
+
+
+def placeholders(random: Random, drawn: Scenario) -> Scenario:
+    """Nodes die and batch systems start the placeholder once more, agents die between two writes,
+    and sites end what is not theirs."""
+    return replace(
+        drawn,
+        chances=Chances(
+            crash_agent=random.choice((0.0, 0.01, 0.03)),
+            requeue=1.0,
+            manager_deaf=random.choice((0.0, 0.3)),
+            manager_late=random.choice((0.0, 0.3)),
+            slow_store=random.choice((0.0, 0.5)),
+            unready=0.2,
+            incidents_per_s=0.2,
+        ),
+        kinds=random.choice(
+            (
+                (Incident.STARTER_KILLED,),
+                (Incident.STARTER_KILLED, Incident.AGENT_CRASH),
+                (Incident.SITE_CANCEL, Incident.STARTER_KILLED, Incident.STARTER_DEAF),
+            )
+        ),
+        lasts_s_max=20.0,
+    )
+
+
+def holds(random: Random, drawn: Scenario) -> Scenario:
+    """Copies take longer than anybody may hold processors for them."""
+    file = FileName("slow")
+    source = drawn.settings[0].name
+    wants = InputFile(name=file)
+    specs: dict[JobId, JobSpec] = {}
+    for job, spec in list(drawn.specs.items())[:3]:
+        strict = _strict(spec)
+        specs[job] = replace(
+            strict,
+            input_file=wants,
+            input_mode=InputMode.WHOLE,
+            max_hold_s=random.choice((5.0, 30.0)),
+        )
+    return replace(
+        drawn,
+        specs=specs,
+        replicas=((file, source, 5_000_000),),
+        parameters=replace(drawn.parameters, claim_fraction=0.5, claim_fraction_min=0.0),
+        chances=Chances(transfer_stall=0.3, transfer_cut=0.5, transfer_busy=0.3),
+        faults_s=100.0,
+        kinds=(),
+        locals_=(),
+    )
+
+
+def preemption(random: Random, drawn: Scenario) -> Scenario:
+    """Jobs of high priority wait for their files while low ones take the processors, and word of
+    what has passed comes late."""
+    file = FileName("rush")
+    specs: dict[JobId, JobSpec] = {}
+    arrivals: dict[JobId, Instant] = {}
+    programs = dict(drawn.programs)
+    for n, (job, spec) in enumerate(drawn.specs.items()):
+        is_high = n % 2 == 0
+        specs[job] = replace(
+            _strict(spec),
+            priority=Priority.HIGH if is_high else Priority.LOW,
+            input_file=InputFile(name=file) if is_high else None,
+            input_mode=InputMode.WHOLE,
+            max_hold_s=None,
+            deadline=None,
+            retries=0,
+        )
+        arrivals[job] = 5.0 + 6.0 * n
+        for component in range(len(spec.components)):
+            programs[(job, component)] = (5.0 if is_high else 60.0, 0)
+    return replace(
+        drawn,
+        settings=tuple(
+            replace(s, facts=replace(s.facts, starts_after_stop=True)) for s in drawn.settings
+        ),
+        parameters=replace(
+            drawn.parameters,
+            preempt=random.choice(("component", "complete")),
+            preempt_rest_s=0.0,
+            claim_fraction=random.choice((0.25, 0.75)),
+            claim_fraction_min=0.25,
+            lead_min_s=0.5,
+            lead_max_s=2.0,
+            late_max_s=2.0,
+            hold_lease_s=60.0,
+            run_lease_s=600.0,
+        ),
+        specs=specs,
+        arrivals=arrivals,
+        programs=programs,
+        replicas=((file, drawn.settings[0].name, random.choice((5_000_000, 20_000_000))),),
+        chances=Chances(late=random.choice((0.0, 0.1)), incidents_per_s=0.1),
+        kinds=(Incident.TO_DAEMON_STUCK,),
+        lasts_s_max=30.0,
+        locals_=(),
+    )
+
+
+FOCUSES: tuple[Focus, ...] = (leases, barrier, placeholders, holds, preemption)
+
+
+def _with_programs(drawn: Scenario, run_s: Seconds) -> Scenario:
+    return replace(drawn, programs=dict.fromkeys(drawn.programs, (run_s, 0)))
+
+
+def _strict(spec: JobSpec) -> JobSpec:
+    """All components meet at the barrier, and run for as long as they like."""
+    return replace(
+        spec,
+        components=tuple(
+            replace(component, start_type=StartType.STRICT, wall_time_s=None)
+            for component in spec.components
+        ),
+        quorum=None,
+    )

@@ -1,0 +1,72 @@
+"""Promise 7 seen from outside: which errors a site has made, and whether it rests for them."""
+
+from __future__ import annotations
+
+from koala.core.events import ClaimFenced, ClaimGone, Event, SiteResumed, TransferFailed
+from koala.core.job import SITE_FAULTS, ClaimEnd, EndKind
+from koala.core.scheduler import Scheduler
+from koala.core.values import ClaimId, SiteName
+from tests.sim.breach import require
+
+
+class Errors:
+    """Consecutive errors of each site, counted anew from the events (KOALA 3.4). A lost lease may
+    be the daemon's own fault, and a transfer may be known as failed already, so these count in
+    `most` only, and not in `least`.
+    """
+
+    def __init__(self) -> None:
+        self.asked: dict[ClaimId, SiteName] = {}
+        self.most: dict[SiteName, int] = {}
+        self.least: dict[SiteName, int] = {}
+        self._rests: dict[SiteName, bool] = {}
+        self._gone: set[ClaimId] = set()
+        self._durable: list[Event] = []
+        self.is_known = True  # no backup was restored, which may know of fewer
+
+    def durable(self, event: Event) -> None:
+        """This one survives a crash."""
+        self._durable.append(event)
+
+    def crashed(self) -> None:
+        """Only what was durable was ever heard."""
+        self.most, self.least = {}, {}
+        self._gone = set()
+        for event in self._durable:
+            self.heard(event)
+
+    def heard(self, event: Event) -> None:
+        """What the event says for or against a site."""
+        match event:
+            case ClaimGone(claim=claim, end=end):
+                self._ended(claim, end)
+            case ClaimFenced(claim=claim):
+                self._ended(claim, ClaimEnd(kind=EndKind.FENCED))
+            case TransferFailed(at=site) if site is not None:
+                self.most[site] = self.most.get(site, 0) + 1
+            case SiteResumed(site=site):
+                self.most[site] = self.least[site] = 0
+            case _:
+                pass
+
+    def _ended(self, claim: ClaimId, end: ClaimEnd) -> None:
+        site = self.asked.get(claim)
+        if site is None or claim in self._gone:
+            return
+        self._gone.add(claim)
+        if end.is_well:
+            self.most[site] = self.least[site] = 0
+        elif end.kind in SITE_FAULTS:
+            self.most[site] = self.most.get(site, 0) + 1
+            self.least[site] = self.least.get(site, 0) + (end.kind is not EndKind.LEASE)
+
+    def require_rests(self, scheduler: Scheduler, threshold: int) -> None:
+        """Promise 7: a site becomes unusable after so many consecutive errors, and only then."""
+        for name, site in scheduler.sites.items() if self.is_known else ():
+            is_unusable = site.unusable_until is not None
+            if is_unusable and not self._rests.get(name):
+                found = self.most.get(name, 0)
+                require(found >= threshold, 7, f"{name} rests after {found} errors in a row")
+            least = self.least.get(name, 0)
+            require(is_unusable or least < threshold, 7, f"{name} is usable after {least} errors")
+            self._rests[name] = is_unusable
