@@ -144,6 +144,18 @@ def a_check_in_after_the_withdrawal() -> Patches:
 
 
 @mutant
+def a_refusal_after_silence_is_the_end() -> Patches:
+    """Of two submissions the second was refused: so nothing is there."""
+    real = claims.ClaimTable._submit_failed
+
+    def submit_failed(self: Any, claim: Any, state: Any, event: Any) -> None:
+        real(self, claim, structs.replace(state, trouble=""), event)
+
+    with replaced((claims.ClaimTable, "_submit_failed"), by=submit_failed):
+        yield
+
+
+@mutant
 def bindings_that_are_not_stored() -> Patches:
     """Who has checked in is known to this life of the agent only."""
     real = claims.ClaimTable._put

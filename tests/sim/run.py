@@ -145,8 +145,8 @@ class Run:
     def _look(self) -> None:
         """Promise 5: nothing that is certainly dead is waited for."""
         daemon = self.world.daemon
-        if not daemon.is_up:
-            return
+        if not daemon.is_up or self.world.engine.now < daemon.stopped_until + UNRESPONSIVE_S:
+            return  # stopped again and again, it may not have got to it
         slack_s = 2 * self.scenario.parameters.hold_fence_s + UNRESPONSIVE_S
         for claim in daemon.scheduler.ledger.values():
             if not claim.released:

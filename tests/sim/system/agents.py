@@ -121,6 +121,7 @@ class Agent(Process):
         self.folders: dict[str, Folder] = {}
         self.bound: dict[ClaimId, str] = {}  # to the nonce that was adopted first
         self.gone: dict[ClaimId, None] = {}  # told
+        self._looked_at: dict[ClaimId, Instant] = {}  # whether anything is left of a claim
         self.spool: Spool = {}
         self.files: dict[str, int] = {}  # replicas of the site, and their sizes
         self.disk = Disk(
@@ -314,10 +315,11 @@ class Agent(Process):
         end = report.end
         is_ours = end is not None and end.kind is not values.EndKind.UNKNOWN
         if is_ours and report.claim not in self.gone:
-            # Only when it is told first: a submission may still be on its way, and its starter is
-            # dismissed when it comes.
+            # Only when it is told first, and only what was there when the agent looked: what an
+            # earlier life submitted may be on its way; its starter is dismissed when it comes.
             self.gone[report.claim] = None
-            is_alive = report.claim in self._batch.alive
+            looked_at = self._looked_at.get(report.claim, self.engine.now)
+            is_alive = self._batch.lives(report.claim, since=looked_at)
             assert not is_alive, f"promise 5: {report.claim} is told gone and its batch job lives"
 
     # --- calls into the batch system ---
@@ -376,6 +378,7 @@ class Agent(Process):
         life = self.life
 
         def listed(found: tuple[Listed, ...] | LocalManagerError) -> None:
+            self._looked_at[claim] = self.engine.now
             if life == self.life:
                 self.run(lambda: self._withdrawn(claim, found))
 
@@ -421,6 +424,7 @@ class Agent(Process):
         def listed(found: tuple[Listed, ...] | LocalManagerError) -> None:
             if life != self.life:
                 return
+            self._looked_at.update(dict.fromkeys(self._restored, self.engine.now))
             if isinstance(found, LocalManagerError):
                 self.after(2.0, self._reconcile)
             else:

@@ -44,6 +44,7 @@ class Job:
     begin: Callable[[Job], Runs]
     runs: Runs | None = None
     is_unwanted: bool = False
+    queued_at: Instant = 0.0
     end: Ended | None = None
     timers: list[Entry] = field(default_factory=list)
 
@@ -104,6 +105,7 @@ class BatchSystem:
         def obey() -> None:
             if job.claim not in self.jobs:
                 self.jobs[job.claim] = job
+                job.queued_at = self._engine.now
                 if not (may_kill and self._make_room(job)):
                     estimate_s = min(job.time_limit_s, 1e9)
                     self.queue.submit(job.claim, processors=job.processors, estimate_s=estimate_s)
@@ -302,6 +304,11 @@ class BatchSystem:
             self._advance()
         else:
             self._end_by(job, EndCause.CANCELLED_BY_SITE)
+
+    def lives(self, claim: str, *, since: Instant) -> bool:
+        """Whether the batch job of a claim waits or runs, and did then."""
+        job = self.jobs.get(claim)
+        return job is not None and job.end is None and job.queued_at <= since
 
     @property
     def alive(self) -> list[str]:

@@ -35,7 +35,7 @@ from koala.errors import JournalError, KoalaError, RejectedError
 from koala.sim.engine import Engine, Rank
 from koala.wire.codec import SiteMark
 from koala.wire.v1 import link_pb2 as pb
-from tests.sim.system.disk import PATH, Copy, Disk, spoilt
+from tests.sim.system.disk import PATH, Copy, Disk, change_row, spoilt
 from tests.sim.system.faults import FaultPlan
 from tests.sim.system.journals import archived_job, archived_key, last_seq, replayed, state_of
 from tests.sim.system.machines import CrashedError, Machine, Process, Timer
@@ -485,6 +485,9 @@ class Daemon(Process):
         honest = state_of(Copy(image, mark), self._settings)
         if self._older is not None and random.random() < 0.5 and self._older[1] != mark:
             lie, how = Copy(self._older[0], mark), "an older journal under the newest mark"
+        elif random.random() < 0.5:
+            lie, how = Copy(image, mark), "a journal with a row that was changed"
+            change_row(lie, random)
         else:
             lie, how = Copy(spoilt(image, random), mark), "a journal with a spoilt page"
         found = state_of(lie, self._settings)

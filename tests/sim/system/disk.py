@@ -18,6 +18,7 @@ from typing import Any, Literal
 from koala.core.values import Instant
 
 PATH = Path("journal.db")
+ROWS_LATE = 12
 
 
 class Durable(sqlite3.Connection):
@@ -136,3 +137,16 @@ def spoilt(image: bytes, random: Random) -> bytes:
     place = random.randrange(len(image))
     changed = image[place] ^ (1 << random.randrange(8))
     return image[:place] + bytes((changed,)) + image[place + 1 :]
+
+
+def change_row(disk: Disk, random: Random) -> None:
+    """One digit of a late event is another one: it can still be read, and tells another story,
+    which no digest that was recorded before speaks against."""
+    rows = disk.connection.execute("SELECT seq, body FROM event ORDER BY seq").fetchall()
+    seq, body = random.choice(rows[-ROWS_LATE:])
+    places = [place for place, letter in enumerate(body) if letter.isdigit()]
+    if places:
+        place = random.choice(places)
+        digit = (int(body[place]) + random.randint(1, 9)) % 10
+        changed = f"{body[:place]}{digit}{body[place + 1 :]}"
+        disk.connection.execute("UPDATE event SET body = ? WHERE seq = ?", (changed, seq))
