@@ -59,8 +59,6 @@ PARAMETERS: dict[str, Any] = {
     "blocked_max": 1_000_000,
 }
 SILENCE_S = 3.0
-KEEP_S = 2.0
-"""How long agents keep the folders of ended claims."""
 AT_ONCE = 10
 """Jobs that are not over yet; the next one waits."""
 SETTLE_S = 420.0
@@ -434,9 +432,7 @@ def campaign(folder: Path, plan: Plan) -> Course:
     """A grid in this folder, and the campaign over it."""
     with ExitStack() as stack:
         has_own_disk = stack.enter_context(small_disk(folder / "state" / "daemon"))
-        grid = ProxiedGrid(
-            folder, sites=SITES, parameters=PARAMETERS, silence_s=SILENCE_S, keep_s=KEEP_S
-        )
+        grid = ProxiedGrid(folder, sites=SITES, parameters=PARAMETERS, silence_s=SILENCE_S)
         grid.patience_s = SETTLE_S
         for site in grid.sites[:2]:
             grid.store(site).mkdir(parents=True, exist_ok=True)

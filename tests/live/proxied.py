@@ -47,7 +47,7 @@ class ProxiedGrid(Grid):
         sites: Mapping[str, int],
         parameters: Mapping[str, Any],
         silence_s: float,
-        keep_s: float,
+        keep_s: float = 2.0,
     ) -> None:
         self._keep_s = keep_s
         self._names = tuple(sites)
@@ -71,6 +71,7 @@ class ProxiedGrid(Grid):
         text = super().agent_toml(name, processors)
         text = text.replace(self.address, f"{self._host(LINK, name)}:{self._daemon_port}")
         text = text.replace("[agent]\n", f"[agent]\nkeep_s = {self._keep_s}\n")
+        text = text.replace("silence_s = 6.0", f"silence_s = {self._silence_s}")
         text = text.replace(
             'serve = "127.0.0.1:0"\n',
             f'serve = "{HERE}:{self._ports[f"{name}.files"]}"\n'
