@@ -410,7 +410,8 @@ class Campaign:
     async def _check_keys(self, client: Client) -> None:
         """Each key once more: the same job, known before."""
         again = [Submission(rsl=order.rsl, key=order.key) for order in self._orders.values()]
-        for job, answer in zip(self._orders, await client.submit_many(again), strict=True):
+        answers = await client.submit_many(again, patience_s=SETTLE_S)
+        for job, answer in zip(self._orders, answers, strict=True):
             assert isinstance(answer, Submitted), f"{job} submitted again: {answer}"
             assert (answer.job, answer.is_known) == (job, True), f"{job} again: {answer}"
             self.course.known_again += 1

@@ -119,7 +119,8 @@ class Evidence:
     def check(self) -> None:
         """What no kill of any part may bring about."""
         lines = self.lines()
-        assert [str(line) for line in lines if line.word == "overlap"] == []
+        overlaps = [str(line) for line in lines if line.word == "overlap"]
+        assert overlaps == [], f"two attempts were alive at once: {overlaps}"
         for word in ("start", "end"):
             said = [line.place for line in lines if line.word == word]
             doubles = sorted({place for place in said if said.count(place) > 1})

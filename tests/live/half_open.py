@@ -127,7 +127,8 @@ async def detected(grid: ProxiedGrid, client: Client, job: str, site: str) -> No
     async with asyncio.timeout(grid.patience_s):
         while True:
             states = {each["site"]: each["state"] for each in await client.sites()}
-            if states[site] != "usable" or (await client.show(job))["phase"] != "Running":
+            phase = (await client.show(job))["phase"]
+            if states[site] == "disconnected" or phase not in ("Releasing", "Running"):
                 return
             await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.05)
 
