@@ -34,6 +34,8 @@ LINK, STARTERS, FILES = "link", "starters", "files"
 DISK_MB = 192
 LOW_MB = 8
 BALLAST_MB = 4
+SNAPSHOT_EVENTS = 1000
+"""So that many starts begin at a saved state, and saving is disturbed, too."""
 _MEGABYTE = b"\0" * 1_000_000
 
 
@@ -64,7 +66,8 @@ class ProxiedGrid(Grid):
             f"low_disk_mb = {LOW_MB}\nballast_mb = {BALLAST_MB}\n"
         )
         relay = f'[relay]\nlisten = "{HERE}:{self._ports["relay"]}"\naddress = "{RELAY_HOST}"\n'
-        return super().daemon_toml().replace("[daemon]\n", ports) + relay
+        journal = f"[journal]\nsnapshot_events = {SNAPSHOT_EVENTS}\n"
+        return super().daemon_toml().replace("[daemon]\n", ports) + relay + journal
 
     def agent_toml(self, name: str, processors: int) -> str:
         """Each site has addresses of its own for what it dials and for what is dialled."""
