@@ -24,6 +24,7 @@ import asyncio
 import json
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -442,7 +443,7 @@ def campaign(folder: Path, plan: Plan) -> Course:
         try:
             with started(grid):
                 asyncio.run(run.run())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the rest is told with it
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told with the rest
             error.__notes__ = []  # the logs stay
             run.course.broken.append("".join(traceback.format_exception(error)))
         run.look_at_files()
@@ -493,6 +494,9 @@ def main(words: Sequence[str] | None = None) -> int:
         intensity=options.intensity,
         kinds=tuple(options.faults),
     )
+    # So that all is ended and put away, also of a run that a shell has started behind itself.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     print(f"seed {plan.seed}", file=sys.stderr)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="koala-chaos-"))
     course = campaign(folder, plan)
