@@ -88,7 +88,7 @@ async def one(
     evidence, lost = grid.evidence, LOST[place]
     parts = [evidence.component(site=site, count=2, seconds=600) for site in (lost, KEPT[place])]
     job = (await client.submit(evidence.job(*parts))).job
-    await begun(grid, job, attempt=1)
+    attempt = await begun(grid, job, after=0)
     began_at = time.monotonic()
     if manner:
         proxy.hold(f"{lost}.{LINK}", *manner)
@@ -97,7 +97,7 @@ async def one(
     try:
         async with asyncio.TaskGroup() as group:
             detecting = group.create_task(detected(grid, client, job, lost))
-            stopping = group.create_task(grid.nothing_left(f"{job}/1/0/"))
+            stopping = group.create_task(grid.nothing_left(f"{job}/{attempt}/0/"))
             detecting.add_done_callback(
                 lambda _: seen.detected_s.append(time.monotonic() - began_at)
             )
@@ -105,21 +105,24 @@ async def one(
     finally:
         proxy.free(f"{lost}.{LINK}")
         grid.signal(lost, signal.SIGCONT)
-    await begun(grid, job, attempt=2)
+    await begun(grid, job, after=attempt)
     evidence.check()
     await client.cancel(job)
     assert await client.wait(job) == "Cancelled"
     await grid.nothing_left(f"{job}/")
 
 
-async def begun(grid: ProxiedGrid, job: str, *, attempt: int) -> None:
-    """Wait until all four programs of an attempt have begun."""
+async def begun(grid: ProxiedGrid, job: str, *, after: int) -> int:
+    """Wait until all four programs of an attempt after that one have begun; its number."""
+    found: list[int] = []
 
     def have_begun() -> bool:
-        lines = grid.evidence.lines(job)
-        return sum(line.word == "start" and line.attempt == attempt for line in lines) == 4
+        attempts = [line.attempt for line in grid.evidence.lines(job) if line.word == "start"]
+        found[:] = [number for number in attempts if number > after and attempts.count(number) == 4]
+        return bool(found)
 
     await until(have_begun, grid.patience_s)
+    return found[0]
 
 
 async def detected(grid: ProxiedGrid, client: Client, job: str, site: str) -> None:
