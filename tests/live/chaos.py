@@ -151,7 +151,7 @@ class Campaign:
             async with asyncio.TaskGroup() as group:
                 helpers = [
                     group.create_task(saboteur.supervise()),
-                    group.create_task(self._watch(near)),
+                    group.create_task(self._watch(near, saboteur)),
                     group.create_task(self._tell(began_at)),
                 ]
                 async with asyncio.TaskGroup() as work:
@@ -268,7 +268,7 @@ class Campaign:
 
     # --- watching ---------------------------------------------------------------------------------
 
-    async def _watch(self, client: Client) -> None:
+    async def _watch(self, client: Client, saboteur: Saboteur) -> None:
         """Every notice from the first one on, over all lives of the daemon. Until cancelled."""
         last = 0
         async for notice in client.watch(after=0):
@@ -276,6 +276,9 @@ class Campaign:
             if number != last + 1:
                 self.course.broken.append(f"a watcher was told {number} after {last}")
             last = number
+            saboteur.heard("daemon")
+            if notice["site"] and notice["text"].startswith("connected"):
+                saboteur.heard(notice["site"])
             if not job or not phase:
                 continue
             before = self._phases.get(job)

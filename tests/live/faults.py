@@ -32,6 +32,11 @@ LEAVES_BYTES = (0, 0, 500_000, 2_000_000)
 """What is left on a full disk: nothing at all, or enough for some commits."""
 
 
+SPARED = 0.8
+"""The share of faults that pass over a daemon or an agent that has not come up again since the last
+one. The others meet it while it starts; with these alone a slow machine would never see it up."""
+
+
 class Kind(StrEnum):
     """A fault; killing is by SIGKILL, stopping by SIGSTOP."""
 
@@ -89,6 +94,7 @@ class Fault:
     after_s: float
     lasts_s: float
     delay_s: float
+    spares_starting: bool
     ends_in_cut: bool
     leaves_bytes: int
 
@@ -112,6 +118,7 @@ def draw(random: Random, *, sites: Sequence[str], kinds: Sequence[Kind], intensi
         after_s=min(random.expovariate(1.0), 4.0) * PAUSE_S / intensity,
         lasts_s=_length(kind, short, long, share),
         delay_s=random.uniform(0.05, 1.0),
+        spares_starting=random.random() < SPARED,
         ends_in_cut=random.random() < 0.5,
         leaves_bytes=random.choice(LEAVES_BYTES),
     )
@@ -161,11 +168,17 @@ class Saboteur:
         self._suffering: set[str] = set()
         self._away: set[str] = set()
         self._disk_full_until = 0.0
+        self._started_at: dict[str, float] = {}
+        self._heard_at: dict[str, float] = {}
+
+    def heard(self, name: str) -> None:
+        """The daemon or an agent is up: something came from it just now."""
+        self._heard_at[name] = time.monotonic()
 
     async def do(self, fault: Fault) -> None:
         """One fault from its beginning to its end, after which all is as it was."""
         victims = self._victims(fault)
-        if not victims or self._suffering & set(victims):
+        if not victims or self._suffering & set(victims) or self._is_spared(fault, victims):
             self.account.passed_over += 1
             return
         self._suffering |= set(victims)
@@ -185,9 +198,20 @@ class Saboteur:
                         self.account.ended_on_full_disk += 1
                     else:
                         self.account.ended.append((name, status))
-                    self._grid.start(name)
+                    self._start(name)
 
     # --- faults -----------------------------------------------------------------------------------
+
+    def _is_spared(self, fault: Fault, victims: Sequence[str]) -> bool:
+        return fault.spares_starting and any(
+            self._heard_at.get(name, 0.0) < self._started_at[name]
+            for name in victims
+            if name in self._started_at
+        )
+
+    def _start(self, *names: str) -> None:
+        self._grid.start(*names)
+        self._started_at.update(dict.fromkeys(names, time.monotonic()))
 
     def _victims(self, fault: Fault) -> tuple[str, ...]:
         match fault.kind:
@@ -252,7 +276,7 @@ class Saboteur:
             self._grid.kill(*alive)
             await moment(fault.lasts_s)
             if names:
-                self._grid.start(*names)
+                self._start(*names)
         finally:
             self._away -= set(names)
 
