@@ -32,7 +32,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -113,8 +113,22 @@ class Course:
 
     def document(self) -> dict[str, Any]:
         """For --json."""
-        account = asdict(self.account)
-        return {**asdict(self), "account": {**account, "bereft": len(self.account.bereft)}}
+        account = self.account
+        return {
+            "seed": self.seed,
+            "seconds": round(self.seconds, 1),
+            "jobs": self.jobs,
+            "ends": dict(self.ends),
+            "attempts": self.attempts,
+            "ran_again": self.ran_again,
+            "known_again": self.known_again,
+            "kills": account.kills,
+            "killed_together": account.together,
+            "faults": dict(account.faults),
+            "passed_over": account.passed_over,
+            "ended_on_full_disk": account.ended_on_full_disk,
+            "broken": self.broken,
+        }
 
     @contextmanager
     def expecting(self, what: str) -> Iterator[None]:
