@@ -9,6 +9,7 @@ says how much is free and how much is needed. Nothing has to be restarted when s
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -63,6 +64,16 @@ class Disk:
             return False
         log.error("disk.ballast_given_up", state_dir=str(self._state_dir))
         return True
+
+    def write_surely(self, write: Callable[[], None]) -> None:
+        """Write what is small and must be written, if need be where the ballast was. Raises
+        OSError."""
+        try:
+            write()
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self.give_up_ballast():
+                raise
+            write()
 
     async def run(self, *, changed: Callable[[], None] = lambda: None) -> None:
         """Look after it until cancelled; `changed` is called when it has become low, or not any

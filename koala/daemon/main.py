@@ -139,6 +139,11 @@ class Daemon:
         self.started = asyncio.Event()
         self._config = config
         self._accept_loss = accept_loss
+        self._disk = Disk(
+            config.state_dir,
+            low_bytes=config.low_disk_bytes,
+            ballast_bytes=config.ballast_bytes,
+        )
         self._publishing: asyncio.Queue[PublishOutputs] = asyncio.Queue()
         self._publish_notices: list[Callable[[Sequence[Notice]], None]] = []
         self._manager = ServiceManager.of(os.environ)
@@ -149,7 +154,12 @@ class Daemon:
         state_dir = self._config.state_dir
         check_state(state_dir)
         doors = None
-        begin = partial(begin_life, self._config, accept_loss=self._accept_loss)
+        begin = partial(
+            begin_life,
+            self._config,
+            make_room=self._disk.give_up_ballast,
+            accept_loss=self._accept_loss,
+        )
         with uncollected():
             journal, recovered = await asyncio.to_thread(begin)
         set_aside()
@@ -240,15 +250,9 @@ class Daemon:
         notices = Notices(journal)
         self._publish_notices = [notices.publish, _log_notices]
         pump.deliver_to(_Receiver(effects, self._publish_notices))
-        disk = Disk(
-            config.state_dir,
-            low_bytes=config.low_disk_bytes,
-            ballast_bytes=config.ballast_bytes,
-        )
-        journal.make_room = disk.give_up_ballast
         quotas = Quotas(config.limits, scheduler.jobs.values())
         self._publish_notices.append(quotas.publish)
-        figures = Figures(scheduler, pump, desk, roster, notices, disk)
+        figures = Figures(scheduler, pump, desk, roster, notices, self._disk)
         registrar = Registrar(doors.authority, doors.enrolments, doors.audit, cut=roster.cut)
         parts = Parts(
             scheduler=scheduler,
@@ -257,7 +261,7 @@ class Daemon:
             roster=roster,
             logs=logs,
             registrar=registrar,
-            disk=disk,
+            disk=self._disk,
             journal=journal,
             quotas=quotas,
             seats=Seats(
@@ -280,7 +284,7 @@ class Daemon:
             pumping = group.create_task(pump.run())
             others = [
                 group.create_task(desk.run()),
-                group.create_task(disk.run()),
+                group.create_task(self._disk.run()),
                 group.create_task(doors.run()),
                 group.create_task(keep_aside(lambda: pump.jobs)),
                 group.create_task(self._publish(spool)),
@@ -366,9 +370,16 @@ class Daemon:
     def _write_endpoint(self) -> None:
         path = self._config.state_dir / "endpoint"
         part = path.with_suffix(".new")
-        part.touch(mode=0o600)
-        part.write_text(self.address + "\n", encoding="utf-8")
-        part.rename(path)
+
+        def write() -> None:
+            part.touch(mode=0o600)
+            part.write_text(self.address + "\n", encoding="utf-8")
+            part.rename(path)
+
+        try:
+            self._disk.write_surely(write)
+        except OSError as error:
+            raise DiskError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 class _Receiver:

@@ -107,27 +107,35 @@ class _Past:
             self.jobs += LOST_JOBS_MAX if event.after_loss else 0
 
 
-def begin_life(config: Config, *, accept_loss: bool = False) -> tuple[Journal, Recovered]:
-    """Open the journal and recover. Raises JournalError.
+def begin_life(
+    config: Config, *, make_room: Callable[[], bool] = lambda: False, accept_loss: bool = False
+) -> tuple[Journal, Recovered]:
+    """Open the journal and recover. Raises JournalError. `make_room` is asked when a commit, now or
+    later, finds no room.
 
     After a restore events may be missing, as with `accept_loss`; with that, a journal that cannot
     be used at all is replaced by what can be read of it.
     """
     restored = config.state_dir / RESTORED
     try:
-        begun = _open_and_recover(config, accept_loss=accept_loss or restored.exists())
+        begun = _open_and_recover(
+            config, make_room=make_room, accept_loss=accept_loss or restored.exists()
+        )
     except DamagedError as error:
         if not accept_loss:
             raise
         log.warning("journal.damaged", reason=str(error))
         salvage(config.state_dir)
-        begun = _open_and_recover(config, accept_loss=True)
+        begun = _open_and_recover(config, make_room=make_room, accept_loss=True)
     restored.unlink(missing_ok=True)
     return begun
 
 
-def _open_and_recover(config: Config, *, accept_loss: bool) -> tuple[Journal, Recovered]:
+def _open_and_recover(
+    config: Config, *, make_room: Callable[[], bool], accept_loss: bool
+) -> tuple[Journal, Recovered]:
     journal = Journal.open(config.state_dir)
+    journal.make_room = make_room
     try:
         return journal, recover(journal, config, accept_loss=accept_loss)
     except BaseException:

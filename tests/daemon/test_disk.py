@@ -3,7 +3,9 @@
 import asyncio
 import resource
 import sqlite3
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -175,6 +177,33 @@ async def test_jobs_end_on_a_full_disk_and_new_ones_come_when_there_is_room_agai
         staying.cancel()
     async with running(config) as daemon, Client(daemon.address) as client:
         assert [job["phase"] for job in await client.list_jobs()] == ["Finished"] * 3
+
+
+@pytest.mark.live
+@pytest.mark.root
+@pytest.mark.parametrize("ballast_mb", [0, 1])
+def test_a_start_on_a_full_disk_takes_the_ballast_or_says_in_a_line_that_there_is_no_room(
+    small: Path, ballast_mb: int
+) -> None:
+    """The daemon before was killed, and somebody else took what was left."""
+    config = configured(small, f"low_disk_mb = 0\nballast_mb = {ballast_mb}\n")
+    ballast = small / "state" / BALLAST
+    with started(config) as (process, _):
+        while ballast_mb and not ballast.exists():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+    filler = fill(small, 0)
+    if ballast_mb:
+        with started(config) as (_, address):
+            assert address
+    else:
+        run = run_daemon(config)
+        assert run.returncode == 74, run.stderr
+        assert "cannot be written: database or disk is full" in run.stderr.splitlines()[-1]
+        assert "Traceback" not in run.stderr
+    filler.unlink()
+    with started(config) as (_, address):
+        assert address
 
 
 @pytest.mark.live

@@ -28,7 +28,8 @@ from tests.files.stage import (
     sha256,
     some_bytes,
 )
-from tests.live.proxied import filled, small_disk
+from tests.harness.small_disk import small_disk
+from tests.live.proxied import filled
 
 pytestmark = pytest.mark.live
 
@@ -141,7 +142,7 @@ async def test_an_output_that_is_mostly_holes_does_not_fill_the_daemons_disk(
 async def test_a_spool_without_room_is_told_in_a_line_and_no_half_file_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with small_disk(tmp_path / "spool", size_mb=1):
+    with small_disk(tmp_path / "spool", megabytes=1):
         async with a_finished_claim(tmp_path, limits=UploadLimits(stalled_s=3.0)) as (delft, order):
             order.folder.joinpath("good").write_bytes(b"good")
             with filled(tmp_path / "spool", leave_bytes=0):

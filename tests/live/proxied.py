@@ -17,8 +17,6 @@ addresses, which the configurations name. Its routes:
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -122,22 +120,6 @@ async def proxied(grid: ProxiedGrid) -> AsyncIterator[Proxy]:
             yield proxy
         finally:
             proxy.close()
-
-
-@contextmanager
-def small_disk(folder: Path, size_mb: int = DISK_MB) -> Iterator[bool]:
-    """A disk of its own at a folder, which is made; False, and none, for users who may not mount.
-    What is on it is lost at the end."""
-    folder.mkdir(parents=True)
-    if os.geteuid() != 0:
-        yield False
-        return
-    options = f"size={size_mb}m,mode=0700"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], check=True)
-    try:
-        yield True
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 @contextmanager
