@@ -449,9 +449,12 @@ class RelayProcess:
         self.process: asyncio.subprocess.Process | None = None
         self._settings = settings
         self._on_started = on_started
+        self._status = 0
 
     async def run(self) -> None:
-        """Until cancelled. Raises UnreachableError when the first start fails."""
+        """Until cancelled. Raises UnreachableError when the relay ends by itself at its first
+        start: a port that is taken, a folder that cannot be used. One that is killed, or takes too
+        long, is started again."""
         has_started = False
         pause_s = _RESTART_S
         while True:
@@ -465,7 +468,7 @@ class RelayProcess:
                     status = await process.wait()
                     log.error("relay.ended", status=status)
             except UnreachableError as error:
-                if not has_started:
+                if not has_started and self._status > 0:
                     raise
                 log.warning("relay.not_started", error=str(error))
             await asyncio.sleep(pause_s)
@@ -492,7 +495,7 @@ class RelayProcess:
             process.stdin.close()
             with suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            self._status = await process.wait()
 
 
 async def _port(stdout: asyncio.StreamReader) -> int:

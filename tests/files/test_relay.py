@@ -156,6 +156,22 @@ def test_a_daemon_that_is_killed_while_it_starts_its_relay_leaves_none_and_no_tr
         assert relay.stderr.read() == b""
 
 
+async def test_a_relay_that_is_killed_before_it_has_started_is_started_again(
+    tmp_path: Path,
+) -> None:
+    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
+    started = asyncio.Event()
+    process = RelayProcess(settings, lambda _: started.set())
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(process.run())
+        await comes_true(lambda: process.process is not None)
+        assert process.process is not None
+        process.process.kill()
+        async with asyncio.timeout(LIMIT_S):
+            await started.wait()
+        task.cancel()
+
+
 async def test_a_relay_that_cannot_start_is_an_error(tmp_path: Path) -> None:
     tmp_path.joinpath("spool").write_bytes(b"a file where a folder should be")
     settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
