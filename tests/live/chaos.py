@@ -173,7 +173,6 @@ class Campaign:
                 async with asyncio.TaskGroup() as work:
                     spoiling = work.create_task(self._spoil(saboteur))
                     await self._submit_all(far, began_at)
-                    self._is_calm.set()
                     await spoiling
                 with self.course.expecting("end of all jobs"):
                     await self._settle(near)
@@ -225,6 +224,7 @@ class Campaign:
                 task = group.create_task(self._see_through(client, order, number))
                 task.add_done_callback(lambda _: places.release())
                 number += 1
+            self._is_calm.set()  # what is not over yet ends without further faults
 
     async def _see_through(self, client: Client, order: Order, number: int) -> None:
         random = Random(f"{self._plan.seed}/submission/{number}")
@@ -239,8 +239,10 @@ class Campaign:
             await moment(order.is_cancelled_after_s)
             await self._cancel(client, job)
         over = self._over.setdefault(job, asyncio.Event())
-        if not self._is_calm.is_set():
-            await over.wait()
+        while not over.is_set() and not self._is_calm.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await over.wait()
 
     async def _cancel(self, client: Client, job: str) -> None:
         while True:
