@@ -55,6 +55,7 @@ _LARGE_BYTES = 64 * 2**20
 """Of an output; for smaller ones there is room, or the disk says so."""
 _NO_START = RefusalError(grpc.StatusCode.INVALID_ARGUMENT, "the first message is `start`")
 _START_S = 30.0
+_END_S = 1.0
 _RESTART_S = 0.2
 _RESTART_S_MAX = 10.0
 _NOTE_BYTES_MAX = 1024
@@ -493,6 +494,10 @@ class RelayProcess:
         finally:
             self.process = None
             process.stdin.close()
+            # It ends by that. Killed before it is reaped, its own status would be lost.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_S):
+                    await process.wait()
             with suppress(ProcessLookupError):
                 process.kill()
             self._status = await process.wait()
