@@ -11,6 +11,7 @@ it at once; the next start replays. Exit status: 0 ended in order, 1 failed, 2 w
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import resource
@@ -68,6 +69,8 @@ from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+PUBLISH_AGAIN_S = 2.0
 LAST_WORDS_S = 0.2  # for calls that are told that they will not be answered
 STOP_S = 2.0  # for calls under way, after Goodbye
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
@@ -366,6 +369,9 @@ class Daemon:
                 await asyncio.to_thread(spool.publish, action.job, action.attempt)
             except (OSError, SpecError, RejectedError) as error:
                 log.warning("outputs.not_published", job=action.job, reason=str(error))
+                if isinstance(error, OSError) and error.errno in NO_ROOM:
+                    await asyncio.sleep(PUBLISH_AGAIN_S)
+                    self._publishing.put_nowait(action)
 
     def _write_endpoint(self) -> None:
         path = self._config.state_dir / "endpoint"

@@ -181,11 +181,15 @@ class Spool:
             if path.read_text(encoding="utf-8") == text:
                 return
         part = self.incoming / f"{secrets.token_hex(8)}.note"
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Folder(path.parent).take(part, path.name)
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Folder(path.parent).take(part, path.name)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
 
     def _job(self, job: str) -> Path:
         return self._folder / "jobs" / escape(job)

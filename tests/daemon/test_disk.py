@@ -11,14 +11,19 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client
+from koala.core.actions import PublishOutputs
 from koala.core.events import Woken
+from koala.core.values import JobId
 from koala.daemon.journal import Journal
+from koala.daemon.main import Daemon
 from koala.daemon.records import Batch, Record
+from koala.daemon.spool import Spool
 from koala.disk import BALLAST, MB, Disk
 from koala.errors import DiskError, ExhaustedError, JournalError, UnreachableError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.daemon.test_process import configured, run_daemon, started
+from tests.files.stage import comes_true
 from tests.harness.small_disk import fill, small_disk
 
 ONE = "&(executable=/bin/true)(count=4)"
@@ -204,6 +209,24 @@ def test_a_start_on_a_full_disk_takes_the_ballast_or_says_in_a_line_that_there_i
     filler.unlink()
     with started(config) as (_, address):
         assert address
+
+
+@pytest.mark.root
+async def test_outputs_are_published_when_the_spool_has_room_again(
+    tmp_path: Path, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon, spool = Daemon(config_of(tmp_path)), Spool(small)
+    filler = fill(small, 0)
+    published = small / "jobs" / "j1" / "published"
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
+        publishing = group.create_task(daemon._publish(spool))
+        daemon._publishing.put_nowait(PublishOutputs(job=JobId("j1"), attempt=1))
+        await comes_true(lambda: "outputs.not_published" in capsys.readouterr().out)
+        assert not published.exists()
+        assert list(spool.incoming.iterdir()) == [], "no half file"
+        filler.unlink()
+        await comes_true(published.exists)
+        publishing.cancel()
 
 
 @pytest.mark.live
