@@ -219,13 +219,15 @@ class Grid:
         return found
 
     def starters(self, claim: str = "", site: str = "") -> dict[int, str]:
-        """Those of them that are starters, of one site only if it is named."""
+        """Those of them that are starters, of one site only if it is named. A program that was
+        forked and is held back looks like its starter, but for its parent."""
         folder = str(self.state / site)
-        return {
+        found = {
             pid: name
             for pid, name in self.processes(claim).items()
             if _is_starter(pid) and folder in _command(pid)
         }
+        return {pid: name for pid, name in found.items() if _parent(pid) not in found}
 
     def relays(self) -> list[int]:
         """The daemon's relay, and those that a killed daemon left and that end soon."""
@@ -438,6 +440,12 @@ def free_port() -> int:
 
 def _is_starter(pid: int) -> bool:
     return "starter.py" in _command(pid)
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def _command(pid: int) -> str:
