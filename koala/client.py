@@ -385,7 +385,7 @@ class Client:
         """The same; when marked, an empty document says each time that the watch has begun."""
         is_first, retry_s = True, RETRY_MIN_S
         while True:
-            request = pb.WatchRequest(after=after, job=job, site=site)
+            request = pb.WatchRequest(after=after, job=job, site=site, in_lots=True)
             call: _Notices | None = None
             try:
                 stub = await self._reach()
@@ -396,7 +396,7 @@ class Client:
                     is_first, retry_s = False, RETRY_MIN_S
                 if is_marked:
                     yield {}
-                async for notice in call:
+                async for notice in _one_by_one(call):
                     after = notice.number
                     yield _notice(notice)
             except grpc.aio.AioRpcError as error:
@@ -473,6 +473,14 @@ def _submitted(reply: pb.Submitted) -> Submitted | KoalaError:
     if error is not None:
         return error
     return Submitted(job=reply.job, warnings=tuple(reply.warnings), is_known=reply.is_known)
+
+
+async def _one_by_one(call: _Notices) -> AsyncIterator[pb.Notice]:
+    """The notices of a watch, which come in lots."""
+    async for first in call:
+        yield first
+        for notice in first.more:
+            yield notice
 
 
 def _began_after(metadata: Any) -> int | None:  # noqa: ANN401 - gRPC's metadata

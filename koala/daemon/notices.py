@@ -15,7 +15,8 @@ from koala.daemon.records import Notice
 from koala.errors import RejectedError, SpecError
 
 RECENT_MAX = 20_000
-CHUNK = 1_000
+LOT_MAX = 100
+"""So many notices at a time: a watcher that is behind, or one of many, gets them together."""
 
 
 class CutError(Exception):
@@ -63,8 +64,9 @@ class Notices:
             raise RejectedError(f"notices after {after} are not kept any more; first: {first}")
         return after
 
-    async def since(self, after: int) -> AsyncGenerator[Notice, None]:
-        """Every notice with a greater number, in order. Raises CutError."""
+    async def since(self, after: int) -> AsyncGenerator[Sequence[Notice], None]:
+        """Every notice with a greater number, in order: those that are there, then those that have
+        come meanwhile. Raises CutError."""
         is_live = False
         self.watchers += 1
         try:
@@ -73,11 +75,10 @@ class Notices:
                 if batch is None:
                     if is_live:
                         raise CutError("too slow", after)
-                    batch = await self._journal.notices(after, CHUNK)
-                for notice in batch:
-                    yield notice
-                    after = notice.number
+                    batch = await self._journal.notices(after, LOT_MAX)
                 if batch:
+                    yield batch
+                    after = batch[-1].number
                     continue
                 if self._is_closed:
                     raise CutError("the daemon stops", after)
@@ -93,7 +94,7 @@ class Notices:
         if not self._recent or self._recent[0].number > after + 1:
             return None
         first = after + 1 - self._recent[0].number
-        return [self._recent[i] for i in range(first, min(first + CHUNK, len(self._recent)))]
+        return [self._recent[i] for i in range(first, min(first + LOT_MAX, len(self._recent)))]
 
     def _wake(self) -> None:
         self._changed.set()

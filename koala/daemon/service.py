@@ -456,20 +456,19 @@ class Service(KoalaServicer):
         # The client knows by this that from here on it misses nothing.
         await context.send_initial_metadata((("koala-after", str(after)),))
         try:
-            async with aclosing(self._notices.since(after)) as notices:
-                async for notice in notices:
-                    if _is_wanted(notice, request) and await self._may_see(caller, notice):
+            async with aclosing(self._notices.since(after)) as lots:
+                async for lot in lots:
+                    wanted = [
+                        _message(notice)
+                        for notice in lot
+                        if _is_wanted(notice, request) and await self._may_see(caller, notice)
+                    ]
+                    if request.in_lots and wanted:
+                        wanted[0].more.extend(wanted[1:])
+                        del wanted[1:]
+                    for message in wanted:
                         async with asyncio.timeout(WRITE_S_MAX):
-                            await context.write(
-                                pb.Notice(
-                                    number=notice.number,
-                                    at=notice.at,
-                                    job=notice.job,
-                                    site=notice.site,
-                                    phase=notice.phase,
-                                    text=notice.text,
-                                )
-                            )
+                            await context.write(message)
         except CutError as cut:
             await context.abort(grpc.StatusCode.ABORTED, str(cut))
         except TimeoutError:
@@ -500,6 +499,17 @@ class Service(KoalaServicer):
 
 
 # --- parts ----------------------------------------------------------------------------------------
+
+
+def _message(notice: Notice) -> pb.Notice:
+    return pb.Notice(
+        number=notice.number,
+        at=notice.at,
+        job=notice.job,
+        site=notice.site,
+        phase=notice.phase,
+        text=notice.text,
+    )
 
 
 def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:

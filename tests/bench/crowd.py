@@ -97,8 +97,13 @@ async def agents(settings: dict[str, Any], lines: asyncio.StreamReader) -> None:
             async with places:
                 connecting = group.create_task(quietly(agent))
                 registered = group.create_task(until_registered(agent, agent.sessions))
-                await asyncio.wait({connecting, registered}, return_when="FIRST_COMPLETED")
-                registered.cancel()
+                try:
+                    await asyncio.wait({connecting, registered}, return_when="FIRST_COMPLETED")
+                except asyncio.CancelledError:
+                    connecting.cancel()
+                    raise
+                finally:
+                    registered.cancel()
             await connecting
             await pause(0.1)
 
@@ -174,7 +179,8 @@ class Submitting:
         """One client's share, one call after the other."""
         settings, lot = self.settings, self.settings.get("lot", 1)
         for first in range(0, settings["jobs"], lot):
-            keys = [f"{settings['name']}-{number}-{n}" for n in range(first, first + lot)]
+            last = min(first + lot, settings["jobs"])
+            keys = [f"{settings['name']}-{number}-{n}" for n in range(first, last)]
             texts = [
                 Submission(rsl=settings["rsl"], key=key, no_wait=settings["no_wait"])
                 for key in keys
@@ -184,7 +190,7 @@ class Submitting:
             try:
                 results += await client.submit_many(texts)
             except KoalaError as error:
-                results += [error] * lot
+                results += [error] * len(texts)
             self.latencies.append(perf_counter() - begun_at)
             for result in results:
                 kind = "accepted" if isinstance(result, Submitted) else type(result).__name__

@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
@@ -26,16 +26,18 @@ import psutil
 from koala.client import Client, Submitted
 from tests.bench.crowd import Crowd, a_crowd, pause
 from tests.bench.figures import Figure, document, machine, percentile, table
-from tests.bench.live import PATIENT, TRUE, a_queued_job, restart, submit, timed
+from tests.bench.live import PATIENT, TRUE, a_queued_job, submit, timed
 from tests.live.grid import Grid
 
 OUT = Path("bench-out") / "load.json"
 BEAT_S = 2.0  # a daemon's default
 BATCH = 100
+LOT = 25
 ONE = f"&{TRUE}(count=1)"
 NEVER = f"&{TRUE}(count=4)(resourceManagerContact=full)"
 """A job of a site that has no idle processor."""
 MB = 1_000_000
+END_S = 300.0
 
 
 @asynccontextmanager
@@ -59,6 +61,8 @@ async def a_daemon(
             await grid.up(client)
             yield grid, client
     finally:
+        if grid.is_alive("daemon"):
+            grid.terminate("daemon", limit_s=END_S)  # which saves its state
         grid.stop()
     assert "Traceback" not in grid.log("daemon"), grid.tail("daemon")
 
@@ -147,7 +151,7 @@ async def queue_limit(folder: Path, scale: float) -> list[Figure]:
         sites = await stack.enter_async_context(agents(grid, 0, 10, 64))
         daemon = Daemon(grid)
         crowds = [
-            await stack.enter_async_context(clients(grid, name, count // 2, each))
+            await stack.enter_async_context(clients(grid, name, count // 2, each, lot=LOT))
             for name in ("a", "b")
         ]
         found = await together(crowds, "go")
@@ -180,7 +184,7 @@ async def queue_limit(folder: Path, scale: float) -> list[Figure]:
 
 async def fairness(folder: Path, scale: float) -> list[Figure]:
     """One user floods with batches from 64 clients; another one submits now and then."""
-    each = round(2_000 * scale)
+    each = round(500 * scale)
     async with a_daemon(folder) as (grid, client), AsyncExitStack() as stack:
         calm_s = [await timed(client) for _ in range(100)]
         made = await client.add_user("flood")
@@ -227,6 +231,7 @@ async def long_queue(folder: Path, scale: float) -> list[Figure]:
         newest_s, _ = await beside(client, client.list_jobs(last=50))
         why_s, _ = await beside(client, client.why(f"j{jobs // 2}"))
         sites = await stack.enter_async_context(agents(grid, 0, 100, 1))  # too small for any job
+        await pause(3 * BEAT_S)
         handled_s = (await client.metrics())["handling_s"]
         scans, late_s = 10, []
         for number in range(scans):
@@ -237,16 +242,14 @@ async def long_queue(folder: Path, scale: float) -> list[Figure]:
             late_s.append(perf_counter() - begun_at)
         scan_s = ((await client.metrics())["handling_s"] - handled_s) / scans
         heard = await sites.ask("report")
-        killed_s = await restart(grid, client)
+        grid.kill("daemon")
+        killed_s = await started_s(grid, client)
         again_memory = Daemon(grid).memory
         assert (await phases(client))["Placing"] == jobs
         begun_at = perf_counter()
-        assert grid.terminate("daemon", limit_s=300.0) == 0
+        assert grid.terminate("daemon", limit_s=END_S) == 0
         ended_s = perf_counter() - begun_at
-        begun_at = perf_counter()
-        grid.start("daemon")
-        await grid.up(client)
-        saved_s = perf_counter() - begun_at
+        saved_s = await started_s(grid, client)
         assert (await phases(client))["Placing"] == jobs
         name = f"{jobs:,} queued jobs"
         return [
@@ -301,7 +304,7 @@ async def many_sites(folder: Path, scale: float) -> list[Figure]:
         idle_share = (daemon.cpu_s - begun_cpu_s) / (perf_counter() - begun_at)
         idle = await together(crowds, "report")
         alone_s = [await timed(client) for _ in range(50)]
-        jobs = round(500 * scale)
+        jobs = 100
         begun_cpu_s, begun_at = daemon.cpu_s, perf_counter()
         results = await client.submit_many(["+" + f"(&{TRUE}(count=8))" * 3] * jobs)
         accepted = sum(isinstance(result, Submitted) for result in results)
@@ -448,6 +451,16 @@ def total(found: list[dict[str, Any]], outcome: str) -> int:
 async def phases(client: Client) -> dict[str, int]:
     counts: dict[str, int] = (await client.metrics())["jobs"]
     return counts
+
+
+async def started_s(grid: Grid, client: Client) -> float:
+    """Start the daemon; until it answers."""
+    begun_at = perf_counter()
+    grid.start("daemon")
+    while True:
+        with suppress(TimeoutError):
+            await grid.up(client)
+            return perf_counter() - begun_at
 
 
 async def beside(client: Client, question: Awaitable[object]) -> tuple[float, float]:

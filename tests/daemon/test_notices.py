@@ -1,7 +1,7 @@
 """Watchers: every notice once, in order, from memory or from the journal; the slow are cut."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -39,8 +39,14 @@ async def take(the: Notices, after: int, count: int) -> list[int]:
     numbers: list[int] = []
     async with asyncio.timeout(30), aclosing(the.since(after)) as since:
         while len(numbers) < count:
-            numbers.append((await anext(since)).number)
+            numbers += await lot(since)
+    assert len(numbers) == count
     return numbers
+
+
+async def lot(since: AsyncGenerator[Sequence[Notice], None]) -> list[int]:
+    """The numbers of the next ones."""
+    return [notice.number for notice in await anext(since)]
 
 
 async def test_old_notices_come_from_the_journal_and_new_ones_follow(tmp_path: Path) -> None:
@@ -68,11 +74,11 @@ async def test_one_that_fell_behind_is_cut_and_resumes_without_a_gap(
     async with hub(tmp_path) as (the, journal):
         publish(the, journal, 1, 3)
         async with aclosing(the.since(0)) as since:
-            seen = [(await anext(since)).number for _ in range(3)]
-            waiting = asyncio.get_running_loop().create_task(anext(since))
+            seen = await lot(since)
+            waiting = asyncio.get_running_loop().create_task(lot(since))
             await asyncio.sleep(0)
             publish(the, journal, 4, 4)
-            seen.append((await waiting).number)
+            seen += await waiting
             publish(the, journal, 5, 30)  # while the watcher does not read
             with pytest.raises(CutError, match="too slow; resume after 4") as cut:
                 await anext(since)
@@ -84,7 +90,7 @@ async def test_an_end_of_the_daemon_cuts_after_all_was_seen(tmp_path: Path) -> N
     async with hub(tmp_path, past=2) as (the, _):
         the.close()
         async with aclosing(the.since(0)) as since:
-            assert [(await anext(since)).number for _ in range(2)] == [1, 2]
+            assert await lot(since) == [1, 2]
             with pytest.raises(CutError, match="the daemon stops; resume after 2"):
                 await anext(since)
 

@@ -546,20 +546,24 @@ class WatchRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     SITE_FIELD_NUMBER: _builtins.int
+    IN_LOTS_FIELD_NUMBER: _builtins.int
     after: _builtins.int
     """notices with a greater number; 0: from the first kept, -1: only new ones"""
     job: _builtins.str
     site: _builtins.str
+    in_lots: _builtins.bool
+    """several notices may come in one message"""
     def __init__(
         self,
         *,
         after: _builtins.int = ...,
         job: _builtins.str = ...,
         site: _builtins.str = ...,
+        in_lots: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "job", b"job", "site", b"site"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "in_lots", b"in_lots", "job", b"job", "site", b"site"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -575,6 +579,7 @@ class Notice(_message.Message):
     SITE_FIELD_NUMBER: _builtins.int
     PHASE_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """grows by one from notice to notice, over restarts"""
     at: _builtins.float
@@ -582,6 +587,10 @@ class Notice(_message.Message):
     site: _builtins.str
     phase: _builtins.str
     text: _builtins.str
+    @_builtins.property
+    def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___Notice]:
+        """those that follow it, for who asked for lots"""
+
     def __init__(
         self,
         *,
@@ -591,10 +600,11 @@ class Notice(_message.Message):
         site: _builtins.str = ...,
         phase: _builtins.str = ...,
         text: _builtins.str = ...,
+        more: _abc.Iterable[Global___Notice] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "job", b"job", "number", b"number", "phase", b"phase", "site", b"site", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "job", b"job", "more", b"more", "number", b"number", "phase", b"phase", "site", b"site", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
