@@ -333,14 +333,14 @@ class ClaimTable:
                 self._say(TellStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
                 if not is_connected:
                     self._say(Withdraw(claim=claim.id))
-            case Ended(collects=True) as ended:
+            case Ended(collects=True, end=own) as ended if not own.is_well:
                 self._put(claim, msgspec.structs.replace(ended, collects=False))
-            case Collecting(end=own):
+            case Collecting(end=own) if not own.is_well:
                 self._go(claim, own)
             case Gone():
                 self._tell(claim)
-            case Withdrawing() | Stopping() | Ended():
-                pass
+            case Withdrawing() | Stopping() | Ended() | Collecting():
+                pass  # what ended well may have been the last of a job that is done
 
     def _withdraw(self, claim: Claim, end: End) -> None:
         self._put(claim, Withdrawing(end=end, due_at=self._now + self._limits.again_s))
@@ -474,7 +474,11 @@ class ClaimTable:
                 end = _merged(stopping.end, end)
                 passed_at = stopping.passed_at
                 state = Ended(
-                    nonce=nonce, passed_at=passed_at, end=end, due_at=due_at, collects=False
+                    nonce=nonce,
+                    passed_at=passed_at,
+                    end=end,
+                    due_at=due_at,
+                    collects=passed_at is not None and end.is_well,
                 )
                 self._put(claim, state)
             case _:
@@ -631,14 +635,8 @@ class ClaimTable:
                 self._go(claim, _end_unbound(event))
             case Withdrawing(end=end):
                 self._go(claim, end)
-            case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
-                self._bound_over(claim, nonce, event)
-            case Stopping(nonce=nonce, end=end):
-                record = event.record
-                if record is not None and record.nonce == nonce and record.end is not None:
-                    self._go(claim, _merged(end, record.end))
-                else:
-                    self._over(claim, nonce, end, event)
+            case Granted() | Armed() | Passed() | Stopping():
+                self._bound_over(claim, claim.state.nonce, event)
             case Ended(end=end) if event.cause is EndCause.CANCELLED_BY_SITE and _was_killed(end):
                 self._go(claim, _with(end, kind=EndKind.SITE, reason=event.reason))
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
@@ -661,7 +659,9 @@ class ClaimTable:
                 self._batch_over(self.claims[claim.id], event)
                 return
         claim = self.claims[claim.id]
-        self._over(claim, nonce, _end_bound(event, claim), event)
+        state = claim.state
+        end = state.end if isinstance(state, Stopping) else _end_bound(event, claim)
+        self._over(claim, nonce, end, event)
 
     def _over(self, claim: Claim, nonce: str, end: End, event: BatchEnded) -> None:
         """The batch system counts it as over, and nobody has the starter's word. One that is

@@ -233,7 +233,10 @@ def drop_member(state: State, job: Job, member: Member, reason: str, now: Instan
 
 
 def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
-    """The fence (design, 8): a released attempt must be wholly gone before the next."""
+    """The fence (design, 8): a released attempt must be wholly gone before the next. If all its
+    programs had ended well before their Stop came to them, there is no next one: the job is done,
+    and a job that is done is not started again (promise 3).
+    """
     attempt = job.attempt
     assert attempt is not None
     alive = any(member.claim in state.ledger for member in attempt.members if member.claim)
@@ -241,6 +244,10 @@ def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
         return
     assert isinstance(job.phase, Stopping)
     reason = job.phase.reason
+    if attempt.may_run and all(m.end is not None and m.end.is_well for m in _leading(job, attempt)):
+        job.setbacks.pop()
+        finish(state, job, attempt, f"finished before it was stopped: {reason}", now)
+        return
     del state.placed[job.id]
     job.attempt = None
     if not job.spec.rerun and any(_may_have_run(attempt, m) for m in attempt.members):
@@ -256,11 +263,7 @@ def finish_if_over(state: State, job: Job, now: Instant) -> None:
     attempt = job.attempt
     if attempt is None or not isinstance(job.phase, Releasing | Running):
         return
-    components = job.spec.components
-    leading = [
-        m for m in attempt.present if components[m.component].start_type is not StartType.NONE
-    ] or attempt.present
-    if any(member.end is None for member in leading):
+    if any(member.end is None for member in _leading(job, attempt)):
         return
     running = [member for member in attempt.present if member.end is None]
     if running:
@@ -268,8 +271,21 @@ def finish_if_over(state: State, job: Job, now: Instant) -> None:
         for member in running:
             stop_member(state, member)
         return
-    end(state, job, Finished(at=now), "finished", now)
+    finish(state, job, attempt, "finished", now)
+
+
+def finish(state: State, job: Job, attempt: Attempt, text: str, now: Instant) -> None:
+    end(state, job, Finished(at=now), text, now)
     state.actions.append(PublishOutputs(job=job.id, attempt=attempt.number))
+
+
+def _leading(job: Job, attempt: Attempt) -> list[Member]:
+    """Those whose end is the job's: with a barrier, where there are any."""
+    components = job.spec.components
+    with_barrier = [
+        m for m in attempt.present if components[m.component].start_type is not StartType.NONE
+    ]
+    return with_barrier or list(attempt.present)
 
 
 def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:

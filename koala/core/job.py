@@ -280,14 +280,15 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
     "Starting": ("Releasing", "Running", "Stopping", *_ENDS),
     "Releasing": ("Running", "Stopping", "Finished", *_ENDS),
     "Running": ("Finished", "Stopping", *_ENDS),
-    "Stopping": ("Placing", *_ENDS),
+    "Stopping": ("Placing", "Finished", *_ENDS),
     "Finished": (),
     "Failed": (),
     "Cancelled": (),
 }
 """Which phase may follow which. (Claiming follows itself at each claiming try. Running follows
 Claiming or Starting directly only in a job whose components all have no barrier; Finished follows
-Releasing when programs are over before the last pass is told.)"""
+Releasing when programs are over before the last pass is told, and Stopping when they were over
+before they were stopped.)"""
 
 
 # --- claims ---

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from koala.core.actions import ArmClaim, CancelTransfer, ClaimProcessors, StartTransfer, StopClaim
+from koala.core.actions import (
+    ArmClaim,
+    CancelTransfer,
+    ClaimProcessors,
+    PublishOutputs,
+    StartTransfer,
+    StopClaim,
+)
 from koala.core.events import SiteDisconnected, SiteDrained, SiteRegistered
 from koala.core.explain import why
 from koala.core.grid import SiteFacts
@@ -309,6 +316,13 @@ def test_a_preempted_job_returns_to_the_low_queue_when_it_is_gone(begin: Begin) 
     assert script.scheduler.queues.order()[1] == ["low"]
     assert script.scheduler.sites[SiteName("delft")].errors == 0
     assert (script.picture("low")["preemptions"], script.picture("low")["failures"]) == (1, 0)
+
+
+def test_a_job_that_was_done_when_it_was_preempted_is_finished(begin: Begin) -> None:
+    script = high(preemptible(begin), 8).ignore(PublishOutputs).at(0.75).drop()
+    assert script.phase("low") == "Stopping"
+    script.exits("low/1/0/1", 0)
+    assert script.phase("low") == "Finished"
 
 
 def test_preempt_none_preempts_nobody(begin: Begin) -> None:

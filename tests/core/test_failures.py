@@ -242,6 +242,27 @@ def test_retry_sends_a_failed_program_back_so_often(begin: Begin) -> None:
     assert script.job("j1").retries == 2
 
 
+def test_a_job_whose_programs_were_done_before_the_stop_came_is_finished(script: Script) -> None:
+    """Not run once more; the site that fell silent was heard again before the fence."""
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
+    script.running("j1")
+    script.gone("j1/1/0/1", EndKind.UNKNOWN).take(StopClaim)
+    assert script.phase("j1") == "Stopping"
+    script.exits("j1/1/1/1", 0)
+    assert script.phase("j1") == "Stopping"
+    script.exits("j1/1/0/1", 0)
+    assert script.phase("j1") == "Finished"
+    script.expect(PublishOutputs, job="j1", attempt=1)
+    assert "finished before it was stopped" in script.story("j1")
+    assert script.job("j1").setbacks == []
+
+
+def test_a_job_of_which_one_program_was_stopped_runs_again(running: Script) -> None:
+    running.gone("j1/1/0/1", EndKind.SITE).take(StopClaim)
+    running.exits("j1/1/1/1", 0).drop()
+    assert running.phase("j1") == "Placing"
+
+
 def test_a_failed_program_gives_its_signal(running: Script) -> None:
     running.exits("j1/1/0/1", -9).drop()
     assert running.reason("j1") == "component 0 at a: signal 9"

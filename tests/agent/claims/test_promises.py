@@ -229,7 +229,11 @@ def ends_well(model: Model, table: ClaimTable, now: float) -> None:
         for nonce in NONCES:
             model.see(table.handle(StarterLost(claim=claim, nonce=nonce), now))
         model.see(table.handle(Stop(claim=claim), now))
-        for event in (BatchEnded(claim=claim, cause=EndCause.WITHDRAWN), Acknowledge(claim=claim)):
+        for event in (
+            BatchEnded(claim=claim, cause=EndCause.WITHDRAWN),
+            Collected(claim=claim),
+            Acknowledge(claim=claim),
+        ):
             model.tell(event)
             model.see(table.handle(event, now))
     assert table.claims == {}

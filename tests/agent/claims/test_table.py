@@ -544,7 +544,18 @@ def test_a_starter_that_does_not_obey_a_stop_is_withdrawn(script: Script) -> Non
 def test_a_program_that_ended_by_itself_before_the_stop_keeps_its_end(script: Script) -> None:
     script.passed()
     script.tell(STOP, StarterEnded(claim=CLAIM, nonce="n", end=WELL))
-    assert gone(script.tell(batch_ended())) == WELL
+    (collect,) = script.tell(batch_ended())
+    assert isinstance(collect, Collect)
+    assert gone(script.tell(Collected(claim=CLAIM))) == WELL
+
+
+def test_what_a_starter_wrote_down_before_the_stop_came_counts(script: Script) -> None:
+    script.armed()
+    script.tell(StarterLost(claim=CLAIM, nonce="n"), STOP)
+    record = StarterRecord(nonce="n", passed_at=100.0, end=WELL)
+    outputs = script.tell(batch_ended(EndCause.WITHDRAWN, record=record))
+    assert [type(output) for output in outputs if isinstance(output, Collect)] == [Collect]
+    assert gone(script.tell(Collected(claim=CLAIM))) == WELL
 
 
 def test_a_starter_that_comes_back_hears_the_stop(script: Script) -> None:
@@ -637,10 +648,19 @@ def test_outputs_are_not_waited_for_for_ever(script: Script) -> None:
     assert script.tell(Collected(claim=CLAIM)) == []
 
 
-def test_outputs_are_not_brought_back_after_a_stop(script: Script) -> None:
+def test_outputs_of_what_ended_well_are_brought_back_after_a_stop(script: Script) -> None:
+    """Who stops it may find that its job was done."""
     script.passed()
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
-    assert gone(script.tell(STOP)) == WELL
+    assert reports(script.tell(STOP)) == []
+    assert gone(script.tell(Collected(claim=CLAIM))) == WELL
+
+
+def test_outputs_of_what_failed_are_not_brought_back_after_a_stop(script: Script) -> None:
+    script.passed()
+    failed = End(kind=EndKind.EXITED, statuses=(3,))
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
+    assert gone(script.tell(STOP)) == failed
 
 
 def test_collecting_begins_again_after_a_restart(script: Script) -> None:
