@@ -71,7 +71,6 @@ INPUT = "input.dat"
 INPUT_BYTES = 400_000
 OUTPUT = "result"
 FENCED = "fenced: silent past its lease"
-PREEMPTED = "preempted by"
 """How the daemon's story tells of it."""
 
 
@@ -410,15 +409,14 @@ class Campaign:
             assert last == shown["attempts"], f"ran to its end in attempt {last}"
 
     def _excused(self, job: str, shown: dict[str, Any]) -> set[int]:
-        """Attempts that may have ended unheard: of which a starter was killed, which the daemon
-        gave up because a site was cut off for longer than its lease, or which it preempted in the
-        moment of their end."""
+        """Attempts that may have ended unheard: of which a starter was killed, and which the daemon
+        gave up because a site was cut off for longer than its lease."""
         found = {attempt for name, attempt in self.course.account.bereft if name == job}
         attempt = 0
         for _, text in shown["story"]:
             if text.startswith("Claiming: placed on"):
                 attempt += 1
-            elif FENCED in text or PREEMPTED in text:
+            elif FENCED in text:
                 found.add(attempt)
         return found
 
