@@ -19,13 +19,13 @@ async def in_thread(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs)
     """
     loop = asyncio.get_running_loop()
     future = loop.run_in_executor(None, partial(work, *args, **kwargs))
+    # Whoever was cancelled twice does not look at it, and asyncio would complain.
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         if not future.done():
             await asyncio.wait([future])
-        if not future.cancelled():
-            future.exception()  # looked at, or asyncio complains that nobody did
         raise
 
 
