@@ -52,14 +52,17 @@ system = ["{ANN}"]
         yield process
 
 
-async def log_of(session: FakeSession, claim: str, stream: str = "stdout") -> str:
-    """What `koala logs` gets, as soon as there is something."""
+async def log_of(
+    session: FakeSession, claim: str, stream: str = "stdout", *, words: int = 1
+) -> str:
+    """What `koala logs` gets, as soon as there are so many words."""
     while True:
         session.say(log_request=link_pb2.LogRequest(claim=claim, request=1, stream=stream))
         chunk = await session.next("log")
         assert not chunk.error, chunk.error
-        if chunk.data or chunk.is_over:
-            return bytes(chunk.data).decode()
+        text = bytes(chunk.data).decode()
+        if chunk.is_over or len(text.split()) >= words:
+            return text
 
 
 def below(folder: Path) -> list[Path]:
@@ -94,7 +97,7 @@ async def test_each_claim_runs_as_its_user_s_account_where_no_other_can_look(
         for claim, name in ((first, ANN), (second, BOB)):
             await session.claim(claim, PASSED)
             entry = pwd.getpwnam(name)
-            said = (await log_of(session, claim)).split()
+            said = (await log_of(session, claim, words=5)).split()
             assert said == [str(entry.pw_uid), str(entry.pw_gid), "0077", entry.pw_dir, name]
         of_both = {pwd.getpwnam(ANN).pw_uid, pwd.getpwnam(BOB).pw_uid}
         assert uids(agent.processes()) == of_both
