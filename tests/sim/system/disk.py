@@ -143,6 +143,8 @@ def change_row(disk: Disk, random: Random) -> None:
     """One digit of a late event is another one: it can still be read, and tells another story,
     which no digest that was recorded before speaks against."""
     rows = disk.connection.execute("SELECT seq, body FROM event ORDER BY seq").fetchall()
+    if not rows:
+        return  # it died before its first event, or all of them are in a saved state
     seq, body = random.choice(rows[-ROWS_LATE:])
     places = [place for place, letter in enumerate(body) if letter.isdigit()]
     if places:
