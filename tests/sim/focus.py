@@ -145,7 +145,13 @@ def holds(random: Random, drawn: Scenario) -> Scenario:
         drawn,
         specs=specs,
         replicas=((file, source, 5_000_000),),
-        parameters=replace(drawn.parameters, claim_fraction=0.5, claim_fraction_min=0.0),
+        # The daemon takes no job whose hold is too short for a promise.
+        parameters=replace(
+            drawn.parameters,
+            claim_fraction=0.5,
+            claim_fraction_min=0.0,
+            late_max_s=min(drawn.parameters.late_max_s, 2.0),
+        ),
         chances=Chances(transfer_stall=0.3, transfer_cut=0.5, transfer_busy=0.3),
         faults_s=100.0,
         kinds=(),
