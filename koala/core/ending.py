@@ -128,7 +128,7 @@ def obstacle(state: State, job: Job) -> str:
     missing = [m for m in attempt.present if not is_held(state, m)]
     if missing:
         return "not claimed: " + ", ".join(describe(job, member) for member in missing)
-    fetching = [m for m in attempt.present if not m.is_fetched]
+    fetching = [m for m in attempt.present if m.lacks_file]
     if fetching:
         return "no input file yet: " + ", ".join(describe(job, member) for member in fetching)
     return f"not armed in {attempt.arms} rounds"

@@ -149,7 +149,7 @@ def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) ->
 def _fetching(state: State, job: Job, attempt: Attempt) -> list[str]:
     lines = []
     for member in attempt.present:
-        if not member.is_fetched:
+        if member.lacks_file:
             label = job.spec.label(member.component)
             lines.append(
                 f"component {label}: its input file travels from {member.source} to {member.site}"

@@ -419,6 +419,12 @@ class Member:
     end: ClaimEnd | None = None
     refusal: str = ""  # the last answer that was no grant, for `why`
 
+    @property
+    def lacks_file(self) -> bool:
+        """Its input file is on its way, and there is a program that may read it. (One without a
+        barrier may be over before; its copy then ends with its claim.)"""
+        return not self.is_fetched and self.end is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmNumber:

@@ -126,8 +126,11 @@ def member_gone(
         member.refusal = end.reason or "refused: not started within the grace time"
         after_answer(state, job, now)
     elif end.is_well or attempt.is_stopped:  # the barrier's members all ended well before
+        lacked_file = member.lacks_file
         member.end = end
         after_answer(state, job, now)
+        if lacked_file and isinstance(job.phase, Starting):
+            advance_start(state, job, now)
         finish_if_over(state, job, now)
     elif end.is_program and job.spec.quorum is None:
         member.end = end

@@ -44,7 +44,7 @@ def advance_start(state: State, job: Job, now: Instant) -> None:
         finish_if_over(state, job, now)
         return
     is_open = paths_are_open(state, job, now)
-    if not is_open or not all(member.is_fetched for member in attempt.present):
+    if not is_open or any(member.lacks_file for member in attempt.present):
         return
     lead = lead_over(state, members, arms=attempt.arms)
     if now < attempt.start_at - lead:

@@ -45,7 +45,7 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
     for member in attempt.members:
         if member.transfer == event.transfer:
             member.is_fetched = True
-    if all(member.is_fetched for member in attempt.present):
+    if not any(member.lacks_file for member in attempt.present):
         attempt.fetched_at = now
         state.tell(job, "input files are there", now)
     if isinstance(job.phase, Starting):

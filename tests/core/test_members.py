@@ -181,6 +181,24 @@ def test_a_component_without_barrier_may_have_run_so_the_fence_counts(script: Sc
     script.take(ClaimProcessors)
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_nobody_waits_for_the_file_of_a_program_that_is_over(begin: Begin, is_last: bool) -> None:
+    """Its copy ended with its claim, so that it never comes."""
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4), a_site("b", 4)).replica("data", "home")
+    script.tell(a_job("j1", 4, a_component(4, start_type=FREE), file="data")).at(75)
+    script.grant(*script.claimed("j1")).passed("j1/1/1/1")
+    attempt = script.job("j1").attempt
+    assert attempt is not None
+    strict, free = (str(member.transfer) for member in attempt.members)
+    assert strict != free
+    if is_last:
+        script.fetched(strict).at(150).expect_nothing().exits("j1/1/1/1", 0)
+    else:
+        script.exits("j1/1/1/1", 0).at(150).expect_nothing().fetched(strict)
+    assert script.armings("j1")[1] == ["j1/1/0/1"]
+
+
 def test_no_barrier_opens_before_all_files_are_there(begin: Begin) -> None:
     script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
     script.tell(a_site("home", 1), a_site("a", 4), a_site("b", 4)).replica("data", "home")

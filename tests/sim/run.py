@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 
 from koala.core.events import SiteResumed
-from koala.core.job import Placing
+from koala.core.job import Delayed, Placing
 from koala.core.scheduler import Scheduler
 from koala.core.slots import Policies
 from koala.core.snapshot import digest
@@ -137,9 +137,10 @@ class Run:
         )
 
     def _give_up_wishes(self) -> None:
-        """Nobody promises that a job that prefers a rate (policy Service) ever gets it."""
-        for job in self.scheduler.jobs.values():
-            if job.spec.preferred_mips is not None and isinstance(job.phase, Placing):
+        """Nobody promises that a job that prefers a rate (policy Service) ever gets it; one that is
+        delayed would take the place of another one."""
+        for job in tuple(self.scheduler.jobs.values()):
+            if job.spec.preferred_mips is not None and isinstance(job.phase, Delayed | Placing):
                 self.world.cancel(job.id)
 
     def _look(self) -> None:
