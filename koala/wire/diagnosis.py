@@ -45,6 +45,8 @@ _ALERTS = {
     "UNSUPPORTED_PROTOCOL": "it speaks only TLS older than 1.2",
     "PROTOCOL_VERSION": "it speaks only TLS older than 1.2",
 }
+PAUSES_S = (0.0, 0.1, 0.5)
+"""Before each try to hear more than silence."""
 SILENT = Finding(
     "it closed the connection at once; if that stays so, its log says why", is_refusal=False
 )
@@ -67,14 +69,14 @@ async def why_not(
 ) -> Finding:
     """What keeps a TLS connection to `address` from working; the text is empty when nothing does
     any more. `now` is the other side's clock, as far as it is known: by it a certificate is old."""
-    finding = await asyncio.to_thread(_try, address, host, authority, identity)
-    if finding == SILENT:  # a refusal would come again; a daemon that was killed does not
+    for pause_s in PAUSES_S:  # a refusal comes again; a connection that was cut does not
+        await asyncio.sleep(pause_s)
         finding = await asyncio.to_thread(_try, address, host, authority, identity)
-    if finding != SILENT:
-        return finding
+        if finding != SILENT:
+            return finding
     # gRPC's servers do not say what they have against a certificate: look at it ourselves.
     said = NO_CERTIFICATE if identity is None else fault_of(identity, now)
-    return Finding(said, is_refusal=True) if said else finding
+    return Finding(said, is_refusal=True) if said else SILENT
 
 
 def fault_of(identity: Identity, now: float | None) -> str:
