@@ -141,10 +141,13 @@ class Journal:
 
     def core(self) -> int:
         """The version of the core that wrote last."""
-        row = self._connection.execute(
-            "SELECT value FROM fact WHERE name = ?", (CORE_FACT,)
-        ).fetchone()
-        return 1 if row is None else int(row[0])
+        try:
+            row = self._connection.execute(
+                "SELECT value FROM fact WHERE name = ?", (CORE_FACT,)
+            ).fetchone()
+            return 1 if row is None else int(row[0])
+        except (sqlite3.Error, UnicodeError, ValueError) as error:
+            raise damaged(self.path, f"who wrote it cannot be read: {error}") from error
 
     def records(
         self, after: Mark | None = None, *, last_at: Instant = 0.0, accept_loss: bool = False
