@@ -201,6 +201,19 @@ def a_lease_from_the_answer() -> Patches:
 
 
 @mutant
+def a_check_in_that_is_a_start() -> Patches:
+    """Without a barrier it passes when its agent adopts it, whatever the daemon thinks by then."""
+    real = machine.StarterMachine._adopt
+
+    def adopt(self: Any, message: Any) -> None:
+        self._is_wanted = True
+        real(self, message)
+
+    with replaced((machine.StarterMachine, "_adopt"), by=adopt):
+        yield
+
+
+@mutant
 def a_lease_that_does_not_end() -> Patches:
     """A program runs on though nobody wants it."""
 

@@ -1,9 +1,11 @@
 """The starter as a pure machine: events in, actions out; no I/O, clock or randomness.
 
+- A lease counts from the sending of the newest ping that the daemon answered. At a lease's end,
   and at the hold deadline before the barrier, it stops all that it runs and exits.
 - Armed promises: no abort until D, unless by D or because the daemon says Stop or the site signals.
 - It passes if and only if it holds the Release that matches its latest Arm, which it had answered,
   and neither D nor its lease has run out at a look at the clock just before the program goes.
+  Without a barrier it passes at its first answered ping: by then the daemon still wanted it.
 - It stays the program's parent. When one process fails, the others of the component are ended, too
   (TERM, then KILL after `kill_s`; their statuses say -15 or -9). What outlives the main processes,
   daemons that left their session included, is ended in the same way.
@@ -137,6 +139,7 @@ class StarterMachine:
         self._released_at = 0.0  # T in the daemon's time, when `_open_at` is set by a Release
         self._is_open_due = True
         self._is_ready = False
+        self._is_wanted = False  # the daemon has answered a ping: it has not given the claim up
         self._unready_arm: tuple[float, dict[str, object]] | None = None
         self._problem: tuple[str, str] | None = None
         self._tell_passed_at: float | None = None
@@ -244,6 +247,8 @@ class StarterMachine:
         if sent_at > self._now:
             return  # not a ping of ours
         self._answered_at = max(self._answered_at, sent_at)
+        self._is_wanted = True
+        self._open_without_barrier()
         self.clock.sample(sent_at=sent_at, answered_at=answered_at, now=self._now)
         if self.arming is not None and self._open_at is not None:
             self._set_open_at(self.arming)
@@ -286,12 +291,17 @@ class StarterMachine:
         self._is_ready = True
         if not isinstance(self.phase, Holding):
             return
-        if self._settings.no_barrier and self._is_open_due:
-            self._open_at = self._now
+        self._open_without_barrier()
         if self._unready_arm is not None:
             received_at, message = self._unready_arm
             self._unready_arm = None
             self._arm(message, received_at)
+
+    def _open_without_barrier(self) -> None:
+        """Only with a lease from the daemon: an agent that was away may adopt a starter whose claim
+        has been fenced, and whose job runs elsewhere by now (promise 3)."""
+        if self._settings.no_barrier and self._is_ready and self._is_wanted and self._is_open_due:
+            self._open_at = self._now
 
     def _arm(self, message: dict[str, object], received_at: float) -> None:
         """Promises when lease and hold deadline both outlast D, and all processes are ready: D

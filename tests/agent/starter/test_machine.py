@@ -395,8 +395,28 @@ def test_a_stop_before_t_keeps_it_from_passing() -> None:
     assert the_end(script.tell(Looked(left=0), 2.0))["kind"] == "stopped"
 
 
-def test_without_a_barrier_it_passes_when_it_is_adopted() -> None:
-    assert opens(Script(no_barrier=True).adopted())
+def test_without_a_barrier_it_passes_when_the_daemon_answers_its_ping() -> None:
+    script = Script(no_barrier=True)
+    assert not opens(script.adopted())  # by an agent whose daemon may have given the claim up
+    assert opens(script.pong(1.0, 0.1))
+    assert not opens(script.pong(1.1, 1.0))
+
+
+def test_without_a_barrier_it_passes_when_its_processes_are_ready_after_the_first_answer() -> None:
+    script = Script(no_barrier=True)
+    script.tell(Connected(), 0.1)
+    leases = {"hold_lease_s": 60.0, "run_lease_s": 600.0, "kill_s": 5.0}
+    script.hear(0.1, "adopted", **leases)
+    assert not opens(script.pong(0.2, 0.1))
+    assert opens(script.tell(Ready(), 0.3))
+
+
+def test_without_a_barrier_and_without_an_answer_it_ends_with_its_lease() -> None:
+    script = Script(no_barrier=True)
+    script.adopted()
+    actions = script.woken(60.0)
+    assert ends(actions)
+    assert not opens(actions)
 
 
 # Running and ending -------------------------------------------------------------------------------
