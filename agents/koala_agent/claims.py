@@ -600,8 +600,14 @@ class ClaimTable:
 
     def _unlisted(self, claim: Claim, record: StarterRecord | None) -> None:
         if isinstance(claim.state, Asked):
-            # Written down, and then the agent ended before it was submitted.
-            self._say(Submit(claim=claim))
+            if record is None:
+                # Written down, and then the agent ended before it was submitted.
+                self._say(Submit(claim=claim))
+            else:
+                # It was, and its starter is over by its own word: another one would be a second.
+                reason = "the starter ended before it checked in"
+                why = f"{reason}: {record.end.reason}" if record.end is not None else reason
+                self._withdraw(claim, End(kind=EndKind.FAILED, reason=why))
             return
         reason = "the local manager does not know it any more"
         lost = BatchEnded(claim=claim.id, cause=EndCause.LOST, reason=reason, record=record)

@@ -687,6 +687,20 @@ def test_a_claim_written_but_not_submitted_is_submitted_after_a_restart(script: 
     assert script.table.wake_at == 1_005.0
 
 
+def test_a_claim_whose_starter_is_over_is_not_submitted_again_after_a_restart(
+    script: Script,
+) -> None:
+    script.tell(a_hold())
+    script.restarted()
+    end = End(kind=EndKind.LEASE, reason="nobody answered")
+    record = StarterRecord(nonce="n", end=end)
+    outputs = script.tell(BatchUnlisted(claim=CLAIM, record=record))
+    assert outputs == [Withdraw(claim=CLAIM)]
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))) == End(
+        kind=EndKind.FAILED, reason="the starter ended before it checked in: nobody answered"
+    )
+
+
 # Pings and values ---------------------------------------------------------------------------------
 
 

@@ -267,11 +267,12 @@ class BatchSystem:
     def _over(self, job: Job, cause: EndCause) -> None:
         ended = job.end = Ended(claim=job.claim, cause=cause)
         delay_s = self._plan.stream("news").choice((0.01, 0.1, 1.0))
-        self._engine.after(delay_s, lambda: self._tell(ended))
+        self._engine.after(delay_s, lambda: self._tell(job, ended))
 
-    def _tell(self, ended: Ended) -> None:
-        """To the agent that is there now; one that was away finds it in a listing."""
-        if self.news is not None:
+    def _tell(self, job: Job, ended: Ended) -> None:
+        """To the agent that is there now; one that was away finds it in a listing. What is told is
+        seen in a listing, too: what was forgotten there is not news any more."""
+        if self.news is not None and self.jobs.get(job.claim) is job:
             self.news(ended)
 
     # --- what the site does ---
