@@ -22,8 +22,8 @@ from koala.daemon.exchange import Exchange, Waiting
 from koala.daemon.session import Tidings
 from koala.daemon.turns import Turn, Turns
 from koala.errors import KoalaError, RejectedError, SpecError
-from koala.wire import codec
-from koala.wire.codec import KvGet, KvPut, LogPart, Ping
+from koala.wire import to_agent
+from koala.wire.from_agent import KvGet, KvPut, LogPart, Ping
 from koala.wire.v1 import link_pb2 as pb
 
 ROUND_S = 0.25
@@ -107,7 +107,7 @@ class Desk:
         is_bound = claim.nonce in ("", ping.nonce)
         if is_wanted and is_bound and self._pump.vouches(now):
             self.leases.answer(claim.id, now)
-            self._send(site, codec.pong(ping, now))
+            self._send(site, to_agent.pong(ping, now))
 
     def _stop_if_unknown(self, site: SiteName, claim: ClaimId) -> None:
         """Through the pump: the claim may have left the ledger by an event not yet durable."""
@@ -117,7 +117,7 @@ class Desk:
 
         def stop(known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - the pump's form
             if not known:
-                self._send(site, codec.stop(claim))
+                self._send(site, to_agent.stop(claim))
 
         self._pump.post(is_known, stop)
 
@@ -147,14 +147,14 @@ class Desk:
             answered = self._exchange.put(claim.job, claim.attempt, name=put.name, value=put.value)
         except KoalaError as error:
             if put.request:
-                self._send(site, codec.kv_answer(put.claim, put.request, error=str(error)))
+                self._send(site, to_agent.kv_answer(put.claim, put.request, error=str(error)))
             return
         if put.request:
-            self._send(site, codec.kv_answer(put.claim, put.request))
+            self._send(site, to_agent.kv_answer(put.claim, put.request))
         for waiting in answered:
             asker = waiting.asker
             assert isinstance(asker, _Asker)
-            answer = codec.kv_answer(asker.claim, asker.request, value=put.value)
+            answer = to_agent.kv_answer(asker.claim, asker.request, value=put.value)
             self._send(asker.site, answer)
 
     def _give_value(self, site: SiteName, get: KvGet) -> None:
@@ -169,17 +169,17 @@ class Desk:
                 now=self._clock.now(),
             )
         except (SpecError, RejectedError) as error:
-            self._send(site, codec.kv_answer(get.claim, get.request, error=str(error)))
+            self._send(site, to_agent.kv_answer(get.claim, get.request, error=str(error)))
             return
         if value is not None:
-            self._send(site, codec.kv_answer(get.claim, get.request, value=value))
+            self._send(site, to_agent.kv_answer(get.claim, get.request, value=value))
 
     def _end_gets(self, gets: list[Waiting]) -> None:
         for waiting in gets:
             asker = waiting.asker
             assert isinstance(asker, _Asker)
             error = f"no value for {waiting.name!r} after {waiting.wait_s:g} s"
-            self._send(asker.site, codec.kv_answer(asker.claim, asker.request, error=error))
+            self._send(asker.site, to_agent.kv_answer(asker.claim, asker.request, error=error))
 
     def _live_claim(self, site: SiteName, identity: ClaimId) -> Claim:
         """The claim, if it is of its job's live attempt and wanted. Raises RejectedError."""

@@ -28,7 +28,7 @@ from koala.core.actions import (
 from koala.core.grid import Site
 from koala.core.values import SiteName
 from koala.daemon.spool import Purpose, token
-from koala.wire import codec
+from koala.wire import to_agent
 from koala.wire.v1 import link_pb2 as pb
 
 
@@ -58,24 +58,24 @@ class Effects:
             case ClaimProcessors():
                 self._send(action.site, self.hold(action))
             case TryPaths():
-                self._send(action.site, codec.try_paths(action))
+                self._send(action.site, to_agent.try_paths(action))
             case ArmClaim():
-                self._send(action.site, codec.arm(action))
+                self._send(action.site, to_agent.arm(action))
             case ReleaseClaim():
-                self._send(action.site, codec.release(action))
+                self._send(action.site, to_agent.release(action))
             case PaceClaim():
-                self._send(action.site, codec.pace(action))
+                self._send(action.site, to_agent.pace(action))
             case StopClaim():
-                self._send(action.site, codec.stop(action.claim))
+                self._send(action.site, to_agent.stop(action.claim))
             case AcknowledgeClaim():
-                self._send(action.site, codec.acknowledge(action.claim))
+                self._send(action.site, to_agent.acknowledge(action.claim))
             case StartTransfer():
                 self._send(action.target, self.fetch(action))
                 self._send(action.source, self.serve(action))
             case CancelTransfer():
-                self._send(action.target, codec.cancel_transfer(action.transfer))
+                self._send(action.target, to_agent.cancel_transfer(action.transfer))
                 if action.source != action.target:
-                    self._send(action.source, codec.cancel_transfer(action.transfer))
+                    self._send(action.source, to_agent.cancel_transfer(action.transfer))
             case PublishOutputs():
                 self._publish(action)
             case Announce():
@@ -84,30 +84,30 @@ class Effects:
     def messages(self, wanted: Wanted) -> Iterable[pb.ToAgent]:
         """All that is wanted of a site."""
         yield from map(self.hold, wanted.holds)
-        yield from map(codec.try_paths, wanted.paths)
-        yield from map(codec.release, wanted.releases)
-        yield from map(codec.pace, wanted.paces)
-        yield from (codec.stop(action.claim) for action in wanted.stops)
+        yield from map(to_agent.try_paths, wanted.paths)
+        yield from map(to_agent.release, wanted.releases)
+        yield from map(to_agent.pace, wanted.paces)
+        yield from (to_agent.stop(action.claim) for action in wanted.stops)
         yield from map(self.fetch, wanted.fetches)
         yield from map(self.serve, wanted.serves)
 
     def hold(self, action: ClaimProcessors) -> pb.ToAgent:
         """A claim to be held, with what lets it store its outputs and logs."""
-        return codec.hold(action, store_token=token(self._secret, Purpose.STORE, action.claim))
+        return to_agent.hold(action, store_token=token(self._secret, Purpose.STORE, action.claim))
 
     def fetch(self, action: StartTransfer) -> pb.ToAgent:
         """To the target: read from the source's own file server, or from the relay."""
         address = self._file_server(action.source) or self.relay
         shown = token(self._secret, Purpose.READ, action.transfer)
-        return codec.fetch(action, address=address, token=shown)
+        return to_agent.fetch(action, address=address, token=shown)
 
     def serve(self, action: StartTransfer) -> pb.ToAgent:
         """To the source: serve it, or offer it to the relay."""
         if self._file_server(action.source):
             shown = token(self._secret, Purpose.READ, action.transfer)
-            return codec.serve(action, relay="", token=shown)
+            return to_agent.serve(action, relay="", token=shown)
         shown = token(self._secret, Purpose.OFFER, action.transfer)
-        return codec.serve(action, relay=self.relay, token=shown)
+        return to_agent.serve(action, relay=self.relay, token=shown)
 
     def _file_server(self, site: SiteName) -> str:
         known = self._sites().get(site)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from koala.core.events import Event, ReplicaAdded, ReplicaRemoved
 from koala.core.scheduler import Scheduler
 from koala.core.values import FileName, SiteName
-from koala.wire.codec import FileNews
+from koala.wire.from_agent import FileNews
 
 FILES_MAX = 50_000
 """That one site may have; its agent lists no more."""

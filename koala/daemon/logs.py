@@ -21,8 +21,8 @@ from koala.core.scheduler import Scheduler
 from koala.core.values import ClaimId, JobId, SiteName, claim_id
 from koala.daemon.spool import Place, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError
-from koala.wire import codec
-from koala.wire.codec import LogPart
+from koala.wire import to_agent
+from koala.wire.from_agent import LogPart
 from koala.wire.v1 import koala_pb2
 from koala.wire.v1 import link_pb2 as pb
 
@@ -265,7 +265,7 @@ class Logs:
         try:
             self._send(
                 site,
-                codec.log_request(
+                to_agent.log_request(
                     number,
                     claim,
                     stream=source.stream,

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 from koala.core.values import SiteName
 from koala.daemon.records import Mark
-from koala.wire.codec import SiteMark
+from koala.wire.from_agent import SiteMark
 
 _SEAL_BYTES = 16
 

@@ -13,7 +13,7 @@ from koala.core.pacing import watched
 from koala.core.progress import MemberReport
 from koala.core.scheduler import Scheduler
 from koala.core.values import JobId, SiteName
-from koala.wire.codec import ProgressNews
+from koala.wire.from_agent import ProgressNews
 
 CYCLES_MAX = 8
 """Cycles of a job that may be incomplete: a site that is further behind is away, or nearly so."""

@@ -16,7 +16,7 @@ from koala.core.job import Claim, ClaimPhase
 from koala.core.scheduler import Scheduler
 from koala.core.values import Instant, Seconds, SiteName
 from koala.daemon.holdings import Holdings
-from koala.wire.codec import (
+from koala.wire.from_agent import (
     ClaimNews,
     FileNews,
     News,

@@ -37,8 +37,15 @@ from koala.daemon.session import (
 )
 from koala.daemon.turns import Turn, Turns
 from koala.errors import KoalaError, SpecError
-from koala.wire import codec
-from koala.wire.codec import ClaimNews, FileNews, ProgressNews, Registration, SiteMark, SiteNews
+from koala.wire import from_agent, to_agent
+from koala.wire.from_agent import (
+    ClaimNews,
+    FileNews,
+    ProgressNews,
+    Registration,
+    SiteMark,
+    SiteNews,
+)
 from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 2_000
@@ -195,7 +202,7 @@ class Roster:
         """The agent said this."""
         session = connection.session
         try:
-            news = codec.read(message)
+            news = from_agent.read(message)
         except SpecError as error:
             outputs = session.misunderstood(str(error))
         else:
@@ -255,7 +262,7 @@ class Roster:
         mark = links.mark()
         if mark != connection.told_mark:
             connection.told_mark = mark
-            codec.with_mark(messages[0], links.sealed(site, mark))
+            to_agent.with_mark(messages[0], links.sealed(site, mark))
 
     def _join(self, connection: Connection, join: Join) -> None:
         """The newest session of a site wins; the core takes the inventory in one turn."""
@@ -301,7 +308,7 @@ class Roster:
         parameters = self._scheduler.parameters
         now = self._clock.now()
         messages = [
-            codec.welcome(
+            to_agent.welcome(
                 epoch=self._scheduler.epoch,
                 protocol=protocol,
                 leases=(parameters.hold_lease_s, parameters.run_lease_s, parameters.kill_s),
@@ -314,7 +321,7 @@ class Roster:
         for news in inventory:
             if isinstance(news, ClaimNews):
                 if news.end is not None and news.claim not in self._scheduler.ledger:
-                    self.send(site, codec.acknowledge(news.claim))
+                    self.send(site, to_agent.acknowledge(news.claim))
             else:
                 self._links.answer(site, news)
 
@@ -340,7 +347,7 @@ class Roster:
             if isinstance(news, ClaimNews) and not is_known:
                 # Its end is well; its life is not wanted.
                 is_gone = news.end is not None
-                self.send(site, (codec.acknowledge if is_gone else codec.stop)(news.claim))
+                self.send(site, (to_agent.acknowledge if is_gone else to_agent.stop)(news.claim))
 
         connection.reports += 1
         self._pump.post(take_in, answer)

@@ -63,8 +63,7 @@ from koala.errors import (
     UnknownSiteError,
 )
 from koala.rsl.jobspec import JobReading, read_job
-from koala.wire import PROTOCOL
-from koala.wire.codec import local_queue
+from koala.wire import PROTOCOL, checks
 from koala.wire.status import from_submitted, submitted_error
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
@@ -531,8 +530,10 @@ async def _read(submission: pb.Submission, owner: str) -> JobReading:
         reading = await asyncio.to_thread(read_job, submission.rsl, dict(definitions), owner)
     else:
         reading = _read_cached(submission.rsl, definitions, owner)
-    site = local_queue(submission.queue)
-    return reading if site is None else replace(reading, spec=at_queue(reading.spec, site))
+    if not submission.queue:
+        return reading
+    site = checks.site(submission.queue, "queue")
+    return replace(reading, spec=at_queue(reading.spec, site))
 
 
 @lru_cache(maxsize=64)

@@ -21,8 +21,8 @@ from typing import TypeAlias
 
 from koala.core.values import Instant, Seconds, SiteName, UserName
 from koala.daemon.marks import Verdict
-from koala.wire import PROTOCOL, PROTOCOL_MIN, codec
-from koala.wire.codec import (
+from koala.wire import PROTOCOL, PROTOCOL_MIN, to_agent
+from koala.wire.from_agent import (
     BeatEcho,
     ClaimNews,
     FileNews,
@@ -238,7 +238,7 @@ class Session:
         later = self.state.later
         self.state = Live(self.state.registration)
         self._beat_at = now
-        said: list[Output] = [Send((*messages, codec.wanted_end())), *self._beat(now)]
+        said: list[Output] = [Send((*messages, to_agent.wanted_end())), *self._beat(now)]
         return [*said, *(Hear(news) for news in later)]
 
     def wake(self, now: Instant) -> list[Output]:
@@ -262,7 +262,7 @@ class Session:
         if isinstance(self.state, Over):
             return []
         self.state = Over()
-        last = codec.reject(reason, is_final=False) if is_rejected else codec.goodbye(reason)
+        last = to_agent.reject(reason, is_final=False) if is_rejected else to_agent.goodbye(reason)
         return [Send((last,)), End(reason=reason, is_fault=is_rejected)]
 
     # --- steps ------------------------------------------------------------------------------------
@@ -325,14 +325,14 @@ class Session:
 
     def _refuse(self, reason: str, *, is_final: bool) -> list[Output]:
         self.state = Over()
-        rejection = codec.reject(reason, is_final=is_final)
+        rejection = to_agent.reject(reason, is_final=is_final)
         return [Send((rejection,)), End(reason=reason, is_fault=True)]
 
     def _beat(self, now: Instant) -> list[Output]:
         self._number += 1
         self._beat_at = now + self._timing.beat_s
         self._beats[self._number] = now
-        return [Send((codec.beat(self._number, now),))]
+        return [Send((to_agent.beat(self._number, now),))]
 
     def _measure(self, number: int, now: Instant) -> list[Output]:
         sent_at = self._beats.get(number)

@@ -16,7 +16,7 @@ from koala.daemon.marks import Marks, Verdict
 from koala.daemon.records import Mark
 from koala.daemon.recovery import LOST_JOBS_MAX
 from koala.errors import JournalError
-from koala.wire.codec import SiteMark
+from koala.wire.from_agent import SiteMark
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running

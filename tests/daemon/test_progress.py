@@ -7,7 +7,7 @@ import pytest
 from koala.core.events import ProgressReported
 from koala.core.values import ClaimId, SiteName
 from koala.daemon.progress import CYCLES_MAX, Gathering
-from koala.wire.codec import ProgressNews
+from koala.wire.from_agent import ProgressNews
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 

@@ -21,8 +21,8 @@ from koala.daemon import reports
 from koala.daemon.holdings import Holdings
 from koala.daemon.main import REQUEST_BYTES_MAX
 from koala.daemon.session import INVENTORY_BYTES_MAX, End, Guests, Output, Session, Timing
-from koala.wire import PROTOCOL, codec
-from koala.wire.codec import ClaimNews, FileNews, KvPut, TransferNews
+from koala.wire import PROTOCOL, from_agent
+from koala.wire.from_agent import ClaimNews, FileNews, KvPut, TransferNews
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -310,7 +310,7 @@ def test_an_inventory_is_kept_up_to_so_many_bytes() -> None:
     """It is kept until its end comes, which may be never."""
     session = Session(Guests(epoch=1, sites={}, is_open=True), Timing(), now=0.0)
     register = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft"))
-    opened = codec.read(register)
+    opened = from_agent.read(register)
     assert opened is not None
     assert session.receive(opened, 0.0, register.ByteSize()) == []
     value = KvPut(claim=ClaimId("j1/1/0/1"), request=0, name="a", value="x")

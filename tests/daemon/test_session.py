@@ -20,8 +20,8 @@ from koala.daemon.session import (
     Session,
     Timing,
 )
-from koala.wire import codec
-from koala.wire.codec import (
+from koala.wire import to_agent
+from koala.wire.from_agent import (
     BeatEcho,
     ClaimNews,
     Goodbye,
@@ -99,7 +99,7 @@ def test_what_comes_while_the_core_takes_the_inventory_is_heard_after_it() -> No
     machine.receive(registration(), 0.0)
     machine.receive(InventoryEnd(), 0.0)
     assert machine.receive(GRANTED, 0.1) == []
-    outputs = machine.join([codec.stop(ClaimId("j1/1/0/1"))], 0.2)
+    outputs = machine.join([to_agent.stop(ClaimId("j1/1/0/1"))], 0.2)
     assert kinds(outputs) == ["stop", "wanted_end", "beat", "Hear"]
     assert machine.is_live
     assert machine.receive(GRANTED, 0.3) == [Hear(GRANTED)]
@@ -197,7 +197,7 @@ def test_a_session_that_ended_is_not_joined_any_more() -> None:
     machine.receive(registration(), 0.0)
     machine.receive(InventoryEnd(), 0.0)
     assert kinds(machine.close("the daemon stops")) == ["goodbye", "End"]
-    assert machine.join([codec.beat(1, 0.0)], 1.0) == []
+    assert machine.join([to_agent.beat(1, 0.0)], 1.0) == []
     assert machine.close("again") == []
 
 

@@ -23,7 +23,7 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.wire import PROTOCOL, codec, status
+from koala.wire import PROTOCOL, from_agent, status, to_agent
 from koala.wire.v1 import link_pb2 as pb
 
 ERRORS: list[KoalaError] = [
@@ -85,14 +85,14 @@ def test_whatever_bytes_an_agent_sends_are_a_value_or_an_error_of_ours(data: byt
     except DecodeError:
         return
     with suppress(SpecError):
-        codec.read(message)
+        from_agent.read(message)
 
 
 def test_a_registration_says_what_its_local_manager_acts_on() -> None:
     facts = pb.Facts(processors=4, grace_s=1.0, honours=["queue", "project"], may_kill_local=True)
     message = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft", facts=facts))
-    news = codec.read(message)
-    assert isinstance(news, codec.Registration)
+    news = from_agent.read(message)
+    assert isinstance(news, from_agent.Registration)
     assert news.facts.honours == ("queue", "project")
     assert news.facts.may_kill_local
 
@@ -157,17 +157,17 @@ messages = st.one_of(
 
 
 @given(messages)
-def test_what_passes_the_codec_can_be_journaled(message: pb.FromAgent) -> None:
+def test_what_is_read_can_be_journaled(message: pb.FromAgent) -> None:
     """Finite numbers, known kinds: an agent cannot make the journal unreadable."""
     import msgspec
 
     try:
-        news = codec.read(message)
+        news = from_agent.read(message)
     except SpecError:
         return
     if news is None:
         return
-    if isinstance(news, codec.Ping):  # its instant is the starter's own and only given back
+    if isinstance(news, from_agent.Ping):  # its instant is the starter's own and only given back
         return
     text = msgspec.json.encode(news)
     assert msgspec.json.decode(text, type=type(news)) == news
@@ -183,8 +183,8 @@ def test_a_claims_end_is_read_whole() -> None:
             end=pb.End(kind="wall-time", reason="over", statuses=[-15, 0], ended_at=20.0),
         )
     )
-    news = codec.read(message)
-    assert isinstance(news, codec.ClaimNews)
+    news = from_agent.read(message)
+    assert isinstance(news, from_agent.ClaimNews)
     assert (news.claim, news.phase, news.passed_at) == ("j1/2/0/1", ClaimPhase.GONE, 12.5)
     assert news.end is not None
     assert (news.end.kind, news.end.statuses) == (EndKind.WALL_TIME, (-15, 0))
@@ -193,8 +193,8 @@ def test_a_claims_end_is_read_whole() -> None:
 def test_the_machines_of_an_allocation_are_read() -> None:
     report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GRANTED, address="10.0.0.7")
     report.hosts.add(name="n7", processors=2)
-    news = codec.read(pb.FromAgent(claim=report))
-    assert isinstance(news, codec.ClaimNews)
+    news = from_agent.read(pb.FromAgent(claim=report))
+    assert isinstance(news, from_agent.ClaimNews)
     assert (news.address, news.hosts) == ("10.0.0.7", (("n7", 2),))
 
 
@@ -202,7 +202,7 @@ def test_an_agent_cannot_say_that_a_claim_was_fenced() -> None:
     """Only the daemon concludes that from silence."""
     report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GONE, end=pb.End(kind="fenced"))
     with pytest.raises(SpecError, match="'fenced': allowed are exited"):
-        codec.read(pb.FromAgent(claim=report))
+        from_agent.read(pb.FromAgent(claim=report))
 
 
 def test_a_hold_says_all_that_the_component_asks_for() -> None:
@@ -232,7 +232,7 @@ def test_a_hold_says_all_that_the_component_asks_for() -> None:
         chunk=(10, 20),
         may_kill=True,
     )
-    hold = codec.hold(action).hold
+    hold = to_agent.hold(action).hold
     assert (hold.claim, hold.ask_number, hold.no_barrier) == ("j1/1/0/1", 3, True)
     assert (hold.may_kill, hold.is_preempting) == (True, False)
     assert (hold.chunk_offset, hold.chunk_bytes, hold.local_input) == (10, 20, "data")
@@ -251,9 +251,9 @@ def test_numbers_and_addresses_arrive_as_they_left() -> None:
         size_bytes=2,
         checksum="c",
     )
-    fetch = codec.fetch(action, address="h:1", token="t").fetch
+    fetch = to_agent.fetch(action, address="h:1", token="t").fetch
     assert (fetch.address, fetch.token, fetch.source, fetch.offset) == ("h:1", "t", "delft", 1)
-    serve = codec.serve(action, relay="r:2", token="u").serve
+    serve = to_agent.serve(action, relay="r:2", token="u").serve
     assert (serve.relay, serve.token, serve.target, serve.size_bytes) == ("r:2", "u", "leiden", 2)
     armed = pb.FromAgent(
         claim=pb.ClaimReport(
@@ -262,6 +262,6 @@ def test_numbers_and_addresses_arrive_as_they_left() -> None:
             armed=pb.ArmNumber(epoch=4, counter=9),
         )
     )
-    news = codec.read(armed)
-    assert isinstance(news, codec.ClaimNews)
+    news = from_agent.read(armed)
+    assert isinstance(news, from_agent.ClaimNews)
     assert news.armed == ArmNumber(epoch=4, counter=9)

@@ -20,8 +20,8 @@ from koala.errors import KoalaError, SpecError
 from koala.policies import chosen
 from koala.rsl import canonical_json, evaluate, parse, read_job, unparse, write_job
 from koala.rsl.attributes import ATTRIBUTES
-from koala.wire import codec
-from koala_agent import codec as agent_codec
+from koala.wire import to_agent
+from koala_agent import codec
 from tests.fuzz.making import number, spoilt_bytes, spoilt_text, text
 from tests.fuzz.target import Target, require_readable
 from tests.harness.builders import a_site
@@ -173,7 +173,7 @@ def _submit(submitted: JobSubmitted) -> None:
             component=component,
             label=submitted.spec.label(index),
         )
-        assert agent_codec.decode(codec.hold(claim)) is not None
+        assert codec.decode(to_agent.hold(claim)) is not None
     msgspec.json.encode(submitted)
 
 

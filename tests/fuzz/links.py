@@ -22,12 +22,11 @@ from koala.daemon.holdings import Holdings
 from koala.daemon.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
-from koala.wire import codec
-from koala.wire.codec import ClaimNews, FileNews, Registration
+from koala.wire import from_agent
+from koala.wire.from_agent import ClaimNews, FileNews, Registration
 from koala.wire.v1 import link_pb2 as pb
-from koala_agent import codec as agent_codec
+from koala_agent import codec, values
 from koala_agent import session as agent_session
-from koala_agent import values
 from tests.fuzz.making import fill, spoilt_bytes
 from tests.fuzz.tables import a_table, require_storable
 from tests.fuzz.target import Target, require_readable
@@ -82,7 +81,7 @@ def check_upward(case: list[bytes]) -> None:
     assert others, "the grid of this test has a claim elsewhere"
     for data in case:
         try:
-            news = codec.read(pb.FromAgent.FromString(data))
+            news = from_agent.read(pb.FromAgent.FromString(data))
         except DecodeError:
             continue
         except SpecError as error:
@@ -116,7 +115,7 @@ def check_downward(case: list[bytes]) -> None:
         except DecodeError:
             continue
         try:
-            said = agent_codec.decode(message)
+            said = codec.decode(message)
         except SpecError as error:
             require_readable(str(error))
             continue

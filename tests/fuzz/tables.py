@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from koala.errors import SpecError
-from koala.wire import codec as daemon_codec
+from koala.wire import from_agent
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent import codec, starter_codec
 from koala_agent.claim_events import (
@@ -99,6 +99,6 @@ def require_taken(said: object) -> None:
     """The daemon takes this."""
     sent = codec.encode(said, FACTS).SerializeToString()
     try:
-        daemon_codec.read(pb.FromAgent.FromString(sent))
+        from_agent.read(pb.FromAgent.FromString(sent))
     except SpecError as error:
         raise AssertionError(f"{said} ends the session of the site: {error}") from error

@@ -13,7 +13,7 @@ from koala.core.actions import PaceClaim, PathTarget, TryPaths
 from koala.core.values import ClaimId as CoreClaimId
 from koala.core.values import SiteName
 from koala.errors import SpecError
-from koala.wire import codec as wire_codec
+from koala.wire import from_agent, to_agent
 from koala.wire.v1 import link_pb2
 from koala_agent import codec, session, values
 from koala_agent.files import orders
@@ -276,14 +276,14 @@ def test_every_report_has_its_message(report: object, kind: str) -> None:
 
 def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
     pace = PaceClaim(claim=CoreClaimId(CLAIM), site=SiteName("a"), share=0.25)
-    order = codec.decode(wire_codec.pace(pace))
+    order = codec.decode(to_agent.pace(pace))
     assert isinstance(order, session.Order)
     assert order.body == values.Pace(claim=values.ClaimId(CLAIM), share=0.25)
     report = values.Progress(
         claim=values.ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
     )
-    news = wire_codec.read(codec.encode(report, FACTS))
-    assert news == wire_codec.ProgressNews(
+    news = from_agent.read(codec.encode(report, FACTS))
+    assert news == from_agent.ProgressNews(
         claim=CoreClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
     )
 
@@ -300,7 +300,7 @@ def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
         targets=(target,),
         limit_s=5.0,
     )
-    order = codec.decode(wire_codec.try_paths(action))
+    order = codec.decode(to_agent.try_paths(action))
     assert isinstance(order, session.Order)
     body = order.body
     assert isinstance(body, values.TryPaths)
@@ -311,5 +311,5 @@ def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
         ),
     )
     report = values.PathsReport(claim=values.ClaimId(CLAIM), problem="a1 -> b1:29500 refused")
-    news = wire_codec.read(codec.encode(report, FACTS))
-    assert news == wire_codec.PathsNews(claim=CoreClaimId(CLAIM), problem=report.problem)
+    news = from_agent.read(codec.encode(report, FACTS))
+    assert news == from_agent.PathsNews(claim=CoreClaimId(CLAIM), problem=report.problem)

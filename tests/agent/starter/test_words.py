@@ -15,9 +15,9 @@ from koala.core.actions import ClaimProcessors
 from koala.core.job import ComponentSpec, JobSpec, StartType
 from koala.core.values import ClaimId, SiteName, UserName
 from koala.rsl import read_job, write_job
-from koala.wire import codec
+from koala.wire import to_agent
 from koala.wire.v1 import link_pb2
-from koala_agent import codec as agent_codec
+from koala_agent import codec
 from koala_agent.session import Order
 from koala_agent.values import Hold
 from tests.agent.site import a_site
@@ -59,8 +59,8 @@ def as_agents_hear(spec: JobSpec) -> Hold:
         component=component,
         label=component.label or "",
     )
-    message = link_pb2.ToAgent.FromString(codec.hold(action).SerializeToString())
-    order = agent_codec.decode(message)
+    message = link_pb2.ToAgent.FromString(to_agent.hold(action).SerializeToString())
+    order = codec.decode(message)
     assert isinstance(order, Order)
     assert isinstance(order.body, Hold)
     return order.body

@@ -33,7 +33,7 @@ from koala.daemon.session import Guests, Timing
 from koala.daemon.turns import Item, Turn, Turns, Upkeep
 from koala.errors import JournalError, KoalaError, RejectedError
 from koala.sim.engine import Engine, Rank
-from koala.wire.codec import SiteMark
+from koala.wire.from_agent import SiteMark
 from koala.wire.v1 import link_pb2 as pb
 from tests.sim.system.disk import PATH, Copy, Disk, change_row, spoilt
 from tests.sim.system.faults import FaultPlan

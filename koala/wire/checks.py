@@ -1,0 +1,67 @@
+"""Checks of what comes over the wire: the value, or SpecError that names the field, its value and
+what is allowed."""
+
+from __future__ import annotations
+
+import re
+
+from koala.core.values import ClaimId, SiteName, TransferId
+from koala.errors import SpecError
+
+NAME_MAX = 256
+INSTANT_MAX = 2.5e11  # seconds; later ones have no date
+AMOUNT_MAX = 2.0**53
+BYTES_MAX = 2**62  # the journal's JSON and SQLite have 64-bit integers with a sign
+
+_CLAIM = re.compile(r"[A-Za-z0-9_.-]{1,64}/\d{1,9}/\d{1,9}/\d{1,9}")
+_TRANSFER = re.compile(r"[A-Za-z0-9_.-]{1,64}/\d{1,9}/t\d{1,9}")
+_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def claim(value: str) -> ClaimId:
+    """A claim's name."""
+    return ClaimId(_matching("claim", value, _CLAIM))
+
+
+def transfer(value: str) -> TransferId:
+    """A transfer's name."""
+    return TransferId(_matching("transfer", value, _TRANSFER))
+
+
+def site(value: str, name: str = "site") -> SiteName:
+    """A site's name, in the field `name`."""
+    return SiteName(_matching(name, value, _SITE))
+
+
+def text(name: str, value: str, length_max: int = NAME_MAX) -> str:
+    """A text of bounded length."""
+    if len(value) > length_max:
+        raise SpecError(f"{name} has {len(value)} characters: allowed are at most {length_max}")
+    return value
+
+
+def count(name: str, value: int, value_max: int = BYTES_MAX) -> int:
+    """A number that the journal can hold. The messages' integers have no sign."""
+    if value > value_max:
+        raise SpecError(f"{name} = {value}: allowed is at most {value_max}")
+    return value
+
+
+def instant(name: str, value: float) -> float:
+    """An instant that has a date; zero and earlier mean none."""
+    if not -INSTANT_MAX <= value <= INSTANT_MAX:
+        raise SpecError(f"{name} = {value}: allowed is an instant up to {INSTANT_MAX:g} s")
+    return value
+
+
+def amount(name: str, value: float) -> float:
+    """A finite number that is not negative."""
+    if not 0 <= value <= AMOUNT_MAX:
+        raise SpecError(f"{name} = {value}: allowed is 0 to {AMOUNT_MAX:g}")
+    return value
+
+
+def _matching(name: str, value: str, pattern: re.Pattern[str]) -> str:
+    if not pattern.fullmatch(value):
+        raise SpecError(f"{name} = {value[:80]!r}: allowed is {pattern.pattern}")
+    return value
