@@ -21,13 +21,12 @@ they are set anew when a table is restored, because the machine may have started
 
 from __future__ import annotations
 
-import signal
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import msgspec
 
+from koala_agent import claim_ends
 from koala_agent.claim_events import (
     Adopted,
     BatchEnded,
@@ -61,6 +60,7 @@ from koala_agent.claim_events import (
     Withdraw,
     Woken,
 )
+from koala_agent.claim_questions import Questions
 from koala_agent.claim_states import (
     BOUND,
     Armed,
@@ -90,7 +90,6 @@ from koala_agent.values import (
     EndKind,
     Hold,
     KvAnswer,
-    KvGet,
     KvPut,
     Leases,
     Limits,
@@ -118,22 +117,10 @@ PAUSE_MAX_S = 5.0
 """What a lease's end allows for: clocks that run apart, and a machine that stood still."""
 
 VALUES_MAX = 1_000
-QUESTIONS_MAX = 1_024
-"""Of one claim: values that it has put, and puts and gets that are not answered yet."""
+"""That one claim has put."""
 
 USERS_SHOWN = 5
 """As many users are named in a refusal."""
-
-_SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
-    """A put or get under way: who asked, under which number of its own, and what was sent on."""
-
-    nonce: str
-    request: int
-    message: KvPut | KvGet
 
 
 class ClaimTable:
@@ -152,9 +139,7 @@ class ClaimTable:
         self._leases = leases
         self._out: list[Output] = []
         self._now = now
-        self._questions: dict[int, _Question] = {}
-        self._asking: Counter[ClaimId] = Counter()
-        self._asked = 0
+        self._questions = Questions()
         self._connected: dict[ClaimId, str] = {}
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon says them again
         self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; said again, too
@@ -214,7 +199,7 @@ class ClaimTable:
             case WantedComplete(claims=claims):
                 for claim in list(self.claims.values()):
                     if claim.id not in claims and not isinstance(claim.state, Gone):
-                        self._stop(claim, _stopped("the daemon did not name it"))
+                        self._stop(claim, claim_ends.stopped("the daemon did not name it"))
             case LeasesSet(leases=leases):
                 self._set_leases(leases)
 
@@ -240,7 +225,7 @@ class ClaimTable:
             case Pace():
                 self._pace(claim, order)
             case Stop():
-                self._stop(claim, _stopped(""))
+                self._stop(claim, claim_ends.stopped(""))
 
     # Orders ----------------------------------------------------------------------------------
 
@@ -350,18 +335,14 @@ class ClaimTable:
         del self.claims[claim.id]
         self._connected.pop(claim.id, None)
         self._paces.pop(claim.id, None)
-        if self._asking.pop(claim.id, 0):
-            kept = {n: q for n, q in self._questions.items() if q.message.claim != claim.id}
-            self._questions = kept
         self._forgotten[claim.id] = None
         while len(self._forgotten) > FORGOTTEN_MAX:
             del self._forgotten[next(iter(self._forgotten))]
         self._say(Forget(claim=claim.id))
 
     def _set_leases(self, leases: Leases) -> None:
-        for number, question in self._questions.items():
-            assert question.message.request == number
-            self._say(TellDaemon(message=question.message))
+        for question in self._questions:
+            self._say(TellDaemon(message=question))
         if leases == self._leases:
             return
         self._leases = leases
@@ -471,7 +452,7 @@ class ClaimTable:
                 )
                 self._put(claim, state)
             case Stopping() as stopping:
-                end = _merged(stopping.end, end)
+                end = claim_ends.merged(stopping.end, end)
                 passed_at = stopping.passed_at
                 state = Ended(
                     nonce=nonce,
@@ -518,54 +499,33 @@ class ClaimTable:
                     can_pace=event.can_pace,
                 )
                 self._say(TellDaemon(message=progress))
-            case StarterPut() | StarterGet() if reason := self._too_much(claim, event):
-                refusal = KvAnswer(claim=claim.id, request=event.request, ok=False, error=reason)
-                self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=refusal))
-            case StarterPut(name=name, value=value, request=request, nonce=nonce):
-                if name not in claim.values:
-                    values = {**claim.values, name: value}
-                    self._put(msgspec.structs.replace(claim, values=values))
-                self._asked += 1
-                put = KvPut(claim=claim.id, request=self._asked, name=name, value=value)
-                self._ask(put, nonce=nonce, request=request)
-            case StarterGet(name=name, wait_s=wait_s, request=request, nonce=nonce):
-                self._asked += 1
-                get = KvGet(claim=claim.id, request=self._asked, name=name, wait_s=wait_s)
-                self._ask(get, nonce=nonce, request=request)
+            case StarterPut() | StarterGet():
+                self._ask(claim, event)
 
-    def _too_much(self, claim: Claim, event: StarterPut | StarterGet) -> str:
-        """Why the claim may not ask this; empty when it may. What nobody bounds would be kept, and
-        stored, for as long as the daemon is away."""
-        if self._asking.get(claim.id, 0) >= QUESTIONS_MAX:
-            return f"{QUESTIONS_MAX} puts and gets of this claim wait for an answer already"
-        is_new = isinstance(event, StarterPut) and event.name not in claim.values
-        if is_new and len(claim.values) >= VALUES_MAX:
-            return f"this claim has put {VALUES_MAX} values: no more are allowed"
-        return ""
-
-    def _ask(self, message: KvPut | KvGet, *, nonce: str, request: int) -> None:
-        question = _Question(nonce=nonce, request=request, message=message)
-        self._questions[message.request] = question
-        self._asking[message.claim] += 1
-        self._say(TellDaemon(message=message))
+    def _ask(self, claim: Claim, event: StarterPut | StarterGet) -> None:
+        new: dict[str, str] = {}
+        if isinstance(event, StarterPut) and event.name not in claim.values:
+            new = {event.name: event.value}
+        reason = self._questions.refusal(claim.id)
+        if not reason and len(claim.values) + len(new) > VALUES_MAX:
+            reason = f"this claim has put {VALUES_MAX} values: no more are allowed"
+        if reason:
+            refusal = KvAnswer(claim=claim.id, request=event.request, ok=False, error=reason)
+            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=refusal))
+            return
+        if new:
+            self._put(msgspec.structs.replace(claim, values={**claim.values, **new}))
+        self._say(TellDaemon(message=self._questions.ask(event)))
 
     def _answer(self, answer: KvAnswer) -> None:
-        question = self._questions.get(answer.request)
-        if question is None or question.message.claim != answer.claim:
+        question = self._questions.answered(answer)
+        if question is None:
             return
-        del self._questions[answer.request]
-        self._asking[answer.claim] -= 1
         claim = self.claims.get(answer.claim)
         asked = question.message
         if claim is not None and isinstance(asked, KvPut) and not answer.ok:
             self._drop_value(claim, asked)
-        message = KvAnswer(
-            claim=answer.claim,
-            request=question.request,
-            ok=answer.ok,
-            value=answer.value,
-            error=answer.error,
-        )
+        message = replace(answer, request=question.request)
         self._say(TellStarter(claim=answer.claim, nonce=question.nonce, message=message))
 
     def _drop_value(self, claim: Claim, put: KvPut) -> None:
@@ -631,20 +591,22 @@ class ClaimTable:
     def _take_stray(self, claim_id: ClaimId) -> None:
         """A batch job of ours that this table lost: it ends, whatever the daemon thinks of it."""
         hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=Program(executable=""))
-        end = _stopped("found in the local manager only")
+        end = claim_ends.stopped("found in the local manager only")
         state = Withdrawing(end=end, due_at=self._now)
         self._withdraw(Claim(hold=hold, secret="", state=state), end)
 
     def _batch_over(self, claim: Claim, event: BatchEnded) -> None:
         match claim.state:
             case Asked():
-                self._go(claim, _end_unbound(event))
+                self._go(claim, claim_ends.unbound(event))
             case Withdrawing(end=end):
                 self._go(claim, end)
             case Granted() | Armed() | Passed() | Stopping():
                 self._bound_over(claim, claim.state.nonce, event)
-            case Ended(end=end) if event.cause is EndCause.CANCELLED_BY_SITE and _was_killed(end):
-                self._go(claim, _with(end, kind=EndKind.SITE, reason=event.reason))
+            case Ended(end=end) if (
+                event.cause is EndCause.CANCELLED_BY_SITE and claim_ends.was_killed(end)
+            ):
+                self._go(claim, replace(end, kind=EndKind.SITE, reason=event.reason))
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
                 due_at = self._now + self._limits.collect_max_s
                 state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)
@@ -666,7 +628,7 @@ class ClaimTable:
                 return
         claim = self.claims[claim.id]
         state = claim.state
-        end = state.end if isinstance(state, Stopping) else _end_bound(event, claim)
+        end = state.end if isinstance(state, Stopping) else claim_ends.bound(event, claim)
         self._over(claim, nonce, end, event)
 
     def _over(self, claim: Claim, nonce: str, end: End, event: BatchEnded) -> None:
@@ -704,7 +666,7 @@ class ClaimTable:
     def _collected(self, claim: Claim, state: Collecting, reason: str) -> None:
         end = state.end
         if reason and end.is_well:
-            end = _with(end, kind=EndKind.OUTPUT, reason=reason)
+            end = replace(end, kind=EndKind.OUTPUT, reason=reason)
         self._go(claim, end)
 
     # Time ------------------------------------------------------------------------------------
@@ -782,9 +744,7 @@ class ClaimTable:
         )
         self._connected.pop(claim.id, None)
         self._paths.pop(claim.id, None)
-        gone = [n for n, question in self._questions.items() if question.message.claim == claim.id]
-        for number in gone:
-            del self._questions[number]
+        self._questions.drop(claim.id)
         self._tell(self._put(claim, state))
 
     def _tell(self, claim: Claim) -> None:
@@ -806,63 +766,3 @@ def _stranger(owner: str, users: tuple[str, ...], key: str) -> str:
 
 def _gone(claim: ClaimId, end: End) -> Report:
     return Report(claim=claim, state=ReportState.GONE, end=end)
-
-
-def _stopped(reason: str) -> End:
-    return End(kind=EndKind.STOPPED, reason=reason)
-
-
-def _with(end: End, *, kind: EndKind, reason: str) -> End:
-    return End(
-        kind=kind,
-        reason=reason,
-        statuses=end.statuses,
-        ended_at=end.ended_at,
-        cpu_s=end.cpu_s,
-        memory_bytes=end.memory_bytes,
-    )
-
-
-def _merged(ordered: End, told: End) -> End:
-    """The end of a claim that was being stopped: the program's own when it came first, else what
-    was ordered, with the figures that the starter told. (A withdrawal reaches a starter and its
-    processes as the site's signals, which are then no foreign ones.)"""
-    if told.kind in (EndKind.SITE, EndKind.STOPPED) or _was_killed(told):
-        return _with(told, kind=ordered.kind, reason=ordered.reason)
-    return told
-
-
-def _was_killed(end: End) -> bool:
-    """Whether a program ended by signals that batch systems send to all that they end."""
-    bad = [status for status in end.statuses if status != 0]
-    return end.kind is EndKind.EXITED and bool(bad) and all(s in _SITE_SIGNALS for s in bad)
-
-
-def _end_unbound(event: BatchEnded) -> End:
-    """The end of a claim whose batch job was over before a starter checked in. A local manager that
-    takes it out of the queue by itself has seen that it never starts, which may be the job's fault:
-    one user's impossible jobs must not make a site rest."""
-    if event.cause is EndCause.WITHDRAWN:
-        return End(kind=EndKind.REFUSED, reason=event.reason)
-    if event.cause is EndCause.CANCELLED_BY_SITE:
-        return End(kind=EndKind.SITE, reason=event.reason)
-    status = "" if event.exit_status is None else f" with status {event.exit_status}"
-    reason = event.reason or f"the starter ended{status} before it checked in"
-    return End(kind=EndKind.FAILED, reason=reason)
-
-
-def _end_bound(event: BatchEnded, claim: Claim) -> End:
-    """The end of a claim whose batch job is over and whose starter left no word."""
-    kind, reason = EndKind.VANISHED, "the starter was lost"
-    match event.cause:
-        case EndCause.CANCELLED_BY_SITE:
-            kind, reason = EndKind.SITE, "cancelled at the site"
-        case EndCause.TIME_LIMIT:
-            has_limit = claim.hold.program.wall_time_s > 0 and isinstance(claim.state, Passed)
-            kind = EndKind.WALL_TIME if has_limit else EndKind.SITE
-            reason = "the batch system's time limit"
-        case EndCause.WITHDRAWN:
-            kind, reason = EndKind.STOPPED, ""
-        case EndCause.EXITED | EndCause.LOST | EndCause.UNREACHABLE:
-            pass
-    return End(kind=kind, reason=event.reason or reason)

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from koala.core.leases import Leases
 from koala.daemon import journal, records, reports, roster, turns
-from koala_agent import claims
+from koala_agent import claim_ends, claims
 from koala_agent.claim_events import Withdraw
 from koala_agent.claim_states import Armed, Asked, Granted, Passed, Withdrawing
 from koala_agent.files import transfer
@@ -174,13 +174,13 @@ def bindings_that_are_not_stored() -> Patches:
 @mutant
 def ends_by_the_site_are_the_programs() -> Patches:
     """A placeholder that the site's people ended counts as a program that did."""
-    real = claims._end_bound
+    real = claim_ends.bound
 
-    def end_bound(event: Any, claim: Any) -> Any:
+    def bound(event: Any, claim: Any) -> Any:
         end = real(event, claim)
         return replace(end, kind=EndKind.EXITED, statuses=(1,))
 
-    with replaced((claims, "_end_bound"), by=end_bound):
+    with replaced((claim_ends, "bound"), by=bound):
         yield
 
 
