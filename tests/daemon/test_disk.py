@@ -2,7 +2,6 @@
 
 import asyncio
 import resource
-import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,6 +23,7 @@ from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.daemon.test_process import configured, run_daemon, started
 from tests.files.stage import comes_true
+from tests.harness.failing_disk import failing_commits
 from tests.harness.small_disk import fill, small_disk
 
 ONE = "&(executable=/bin/true)(count=4)"
@@ -127,20 +127,8 @@ def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
     """After a failed write or fsync nobody knows what the disk has."""
     journal = filled_journal(tmp_path)
     journal.make_room = lambda: pytest.fail("it was tried again")
-
-    class Failing:
-        def __enter__(self) -> None:
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-            raise error
-
-        def __exit__(self, *_: object) -> None:
-            raise AssertionError
-
-    connection, journal._connection = journal._connection, Failing()  # type: ignore[assignment]
-    with pytest.raises(DiskError, match="disk I/O error"):
+    with failing_commits(journal), pytest.raises(DiskError, match="disk I/O error"):
         journal.append(batch(101, 101))
-    journal._connection = connection
     journal.close()
 
 

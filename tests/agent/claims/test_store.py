@@ -15,6 +15,7 @@ from koala_agent.claim_states import Asked, Claim, Passed
 from koala_agent.session import JournalMark
 from koala_agent.store import Store
 from koala_agent.values import ArmNumber, ClaimId, Hold, Leases, Program, Release
+from tests.harness.failing_disk import failing_commits
 
 
 def a_claim(name: str = "j1/1/0/1") -> Claim:
@@ -165,18 +166,6 @@ def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
     """After a failed write or fsync nobody knows what the disk has."""
     store = filled(tmp_path)
     store.make_room = lambda: pytest.fail("it was tried again")
-
-    class Failing:
-        def __enter__(self) -> None:
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-            raise error
-
-        def __exit__(self, *_: object) -> None:
-            raise AssertionError
-
-    connection, store._connection = store._connection, Failing()  # type: ignore[assignment]
-    with pytest.raises(DiskError, match="disk I/O error"):
+    with failing_commits(store), pytest.raises(DiskError, match="disk I/O error"):
         store.commit(many())
-    store._connection = connection
     store.close()
