@@ -178,14 +178,7 @@ def check_agent(case: list[bytes]) -> None:
     machine.handle(Received(message=dict(TO_STARTER[0])), 0.1)
     machine.handle(Ready(), 0.1)
     machine.handle(Asked(question=1, name="a", wait_s=1.0), 0.1)
-    now = 0.2
-    for line in case:
-        now += 0.1
-        message = _read(line)
-        if message is not None:
-            _hear(machine, message, now)
-    machine.handle(Disconnected(), now)
-    machine.handle(Woken(), now + 1.0)
+    _hear_all(machine, case)
     wake_at = machine.wake_at
     assert wake_at is None or not math.isnan(wake_at)
 
@@ -197,8 +190,12 @@ def a_helper_case(random: Random) -> list[bytes]:
 def check_helper(case: list[bytes]) -> None:
     machine = NodeMachine(secret="s", machine=1, now=0.0)
     machine.handle(Connected(), 0.1)
+    _hear_all(machine, case)
+
+
+def _hear_all(machine: StarterMachine | NodeMachine, lines: list[bytes]) -> None:
     now = 0.2
-    for line in case:
+    for line in lines:
         now += 0.1
         message = _read(line)
         if message is not None:
@@ -216,7 +213,7 @@ def _read(line: bytes) -> dict[str, object] | None:
     return message if isinstance(message, dict) else None
 
 
-def _hear(machine: Any, message: dict[str, object], now: float) -> None:
+def _hear(machine: StarterMachine | NodeMachine, message: dict[str, object], now: float) -> None:
     """As `Driver` tells a machine; what it sends must have a line."""
     try:
         actions = machine.handle(Received(message=message), now)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from koala.wire.v1 import link_pb2
-from tests.agent.live.agent_process import a_job, agent_process, until
+from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, until
 from tests.agent.live.fake_daemon import (
     ARMED,
     GONE,
@@ -24,10 +26,26 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 CONTENT = b"0123456789" * 50_000
 
 
-async def by_site(daemon: FakeDaemon, count: int) -> dict[str, FakeSession]:
-    """That many sessions, live and told that nothing is wanted."""
-    sessions = [await daemon.live() for _ in range(count)]
-    return {session.register.site: session for session in sessions}
+@asynccontextmanager
+async def two_sites(
+    folder: Path, job: str, *, source: str = "", target: str = ""
+) -> AsyncIterator[tuple[FakeDaemon, FakeSession, FakeSession, AgentProcess]]:
+    """The daemon, live sessions of delft, which has and serves `data`, and of utrecht, and the
+    agent of utrecht. `source` are more settings of how delft serves, `target` more of utrecht."""
+    source_folder, target_folder = folder / "delft", folder / "utrecht"
+    store = source_folder / "state" / "files"
+    store.mkdir(parents=True)
+    target_folder.mkdir()
+    store.joinpath("data").write_bytes(CONTENT)
+    serves = f'[files]\nserve = "127.0.0.1:0"\n{source}'
+    async with (
+        fake_daemon() as daemon,
+        agent_process(source_folder, daemon.target, job=job, rest=serves),
+        agent_process(target_folder, daemon.target, job=job, site="utrecht", rest=target) as agent,
+    ):
+        sessions = [await daemon.live() for _ in range(2)]
+        by_site = {session.register.site: session for session in sessions}
+        yield daemon, by_site["delft"], by_site["utrecht"], agent
 
 
 def copy(
@@ -50,20 +68,9 @@ async def test_a_copy_goes_from_site_to_site_and_is_gone_with_the_claim_that_rea
 ) -> None:
     job = a_job()
     claim, transfer = f"{job}/1/0/1", f"{job}/1/t1"
-    source_folder, target_folder = tmp_path / "delft", tmp_path / "utrecht"
-    store = source_folder / "state" / "files"
-    store.mkdir(parents=True)
-    target_folder.mkdir()
-    store.joinpath("data").write_bytes(CONTENT)
     # Others reach it by another name than what it is bound to.
-    serve = '[files]\nserve = "127.0.0.1:0"\naddress = "localhost"'
-    async with (
-        fake_daemon() as daemon,
-        agent_process(source_folder, daemon.target, job=job, rest=serve),
-        agent_process(target_folder, daemon.target, job=job, site="utrecht") as agent,
-    ):
-        sessions = await by_site(daemon, 2)
-        source, target = sessions["delft"], sessions["utrecht"]
+    serves = 'address = "localhost"'
+    async with two_sites(tmp_path, job, source=serves) as (daemon, source, target, agent):
         assert source.register.facts.serves.startswith("localhost:")
         assert target.register.facts.serves == ""
         found = await source.next("file")
@@ -84,19 +91,19 @@ async def test_a_copy_goes_from_site_to_site_and_is_gone_with_the_claim_that_rea
 
         # A session that names only the claim keeps what the claim reads.
         target.end()
-        target = await daemon.session()
-        await target.inventory()
-        assert [told.transfer for told in target.waiting("transfer")] == [transfer]
-        target.welcome()
+        later = await daemon.session()
+        await later.inventory()
+        assert [told.transfer for told in later.waiting("transfer")] == [transfer]
+        later.welcome()
         again = hold(claim, is_granted=True)
         again.hold.inputs.append(transfer)
-        target.want(again)
-        summed, path = await a_log(target, claim, "stdout"), await a_log(target, claim, "stderr")
+        later.want(again)
+        summed, path = await a_log(later, claim, "stdout"), await a_log(later, claim, "stderr")
         assert summed.split()[0] == hashlib.sha256(CONTENT[10:100_010]).hexdigest()
         spooled = Path(path.strip())
         assert spooled.parent == agent.state_dir / "transfers" / "incoming"
         await until(spooled.exists)
-        target.say(acknowledge=link_pb2.Acknowledge(claim=claim))
+        later.say(acknowledge=link_pb2.Acknowledge(claim=claim))
         await until(lambda: not spooled.exists())
 
 
@@ -106,20 +113,8 @@ async def test_copies_that_are_cancelled_or_not_named_any_more_are_deleted(
     """A finished one that a new session names is kept: its claim may be asked for yet."""
     job = a_job()
     finished, unfinished = f"{job}/1/t1", f"{job}/1/t2"
-    source_folder, target_folder = tmp_path / "delft", tmp_path / "utrecht"
-    store = source_folder / "state" / "files"
-    store.mkdir(parents=True)
-    target_folder.mkdir()
-    store.joinpath("data").write_bytes(CONTENT)
-    serve = '[files]\nserve = "127.0.0.1:0"'
     slow = f"[files]\nrate = {len(CONTENT) / 2}"
-    async with (
-        fake_daemon() as daemon,
-        agent_process(source_folder, daemon.target, job=job, rest=serve),
-        agent_process(target_folder, daemon.target, job=job, site="utrecht", rest=slow) as agent,
-    ):
-        sessions = await by_site(daemon, 2)
-        source, target = sessions["delft"], sessions["utrecht"]
+    async with two_sites(tmp_path, job, target=slow) as (daemon, source, target, agent):
         spool = agent.state_dir / "transfers" / "incoming"
         copy(source, target, finished, offset=0, size_bytes=100)
         told = await target.next("transfer")
@@ -127,17 +122,17 @@ async def test_copies_that_are_cancelled_or_not_named_any_more_are_deleted(
         copy(source, target, unfinished, offset=0, size_bytes=len(CONTENT))
         await until(lambda: any(spool.glob("*%2Ft2.part")))
         target.end()
-        target = await daemon.session()
-        await target.inventory()
-        target.welcome()
+        later = await daemon.session()
+        await later.inventory()
+        later.welcome()
         address = source.register.facts.serves
         again = link_pb2.Fetch(transfer=finished, file="data", source="delft", address=address)
         again.token, again.size_bytes = "t", 100
-        target.say(fetch=again)
-        target.want()
+        later.say(fetch=again)
+        later.want()
         await until(lambda: not any(spool.glob("*%2Ft2*")))
         assert [path.stat().st_size for path in whole(spool)] == [100]
-        target.say(cancel_transfer=link_pb2.CancelTransfer(transfer=finished))
+        later.say(cancel_transfer=link_pb2.CancelTransfer(transfer=finished))
         await until(lambda: not any(spool.iterdir()))
 
 
@@ -145,19 +140,7 @@ async def test_a_finished_copy_is_deleted_when_a_session_wants_it_no_more(tmp_pa
     """Its attempt was over while the agent was away, and its claim was never asked for."""
     job = a_job()
     transfer = f"{job}/1/t1"
-    source_folder, target_folder = tmp_path / "delft", tmp_path / "utrecht"
-    store = source_folder / "state" / "files"
-    store.mkdir(parents=True)
-    target_folder.mkdir()
-    store.joinpath("data").write_bytes(CONTENT)
-    serve = '[files]\nserve = "127.0.0.1:0"'
-    async with (
-        fake_daemon() as daemon,
-        agent_process(source_folder, daemon.target, job=job, rest=serve),
-        agent_process(target_folder, daemon.target, job=job, site="utrecht") as agent,
-    ):
-        sessions = await by_site(daemon, 2)
-        source, target = sessions["delft"], sessions["utrecht"]
+    async with two_sites(tmp_path, job) as (daemon, source, target, agent):
         spool = agent.state_dir / "transfers" / "incoming"
         copy(source, target, transfer, offset=0, size_bytes=100)
         assert (await target.next("transfer")).is_finished
