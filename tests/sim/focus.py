@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from koala.core.job import InputFile, InputMode, JobSpec, StartType
-from koala.core.values import FileName, Instant, JobId, Priority, Seconds
+from koala.core.values import FileName, JobId, Priority, Seconds
 from tests.sim.system.faults import Chances, Incident
 
 if TYPE_CHECKING:
@@ -162,48 +162,75 @@ def holds(random: Random, drawn: Scenario) -> Scenario:
 def preemption(random: Random, drawn: Scenario) -> Scenario:
     """Jobs of high priority wait for their files while low ones take the processors, and word of
     what has passed comes late."""
-    file = FileName("rush")
-    specs: dict[JobId, JobSpec] = {}
-    arrivals: dict[JobId, Instant] = {}
-    programs = dict(drawn.programs)
-    for n, (job, spec) in enumerate(drawn.specs.items()):
-        is_high = n % 2 == 0
-        specs[job] = replace(
-            _strict(spec),
-            priority=Priority.HIGH if is_high else Priority.LOW,
-            input_file=InputFile(name=file) if is_high else None,
-            input_mode=InputMode.WHOLE,
-            max_hold_s=None,
-            deadline=None,
-            retries=0,
-        )
-        arrivals[job] = 5.0 + 6.0 * n
-        for component in range(len(spec.components)):
-            programs[(job, component)] = (5.0 if is_high else 60.0, 0)
-    return replace(
+    preempt = random.choice(("component", "complete"))
+    claim_fraction = random.choice((0.25, 0.75))
+    rushed = rush(
         drawn,
-        settings=tuple(
-            replace(s, facts=replace(s.facts, starts_after_stop=True)) for s in drawn.settings
-        ),
+        preempt=preempt,
+        high_every=2,
+        low_run_s=60.0,
+        apart_s=6.0,
+        file_bytes=random.choice((5_000_000, 20_000_000)),
+    )
+    return replace(
+        rushed,
+        specs={
+            job: replace(_strict(spec), deadline=None, retries=0)
+            for job, spec in rushed.specs.items()
+        },
         parameters=replace(
-            drawn.parameters,
-            preempt=random.choice(("component", "complete")),
+            rushed.parameters,
             preempt_rest_s=0.0,
-            claim_fraction=random.choice((0.25, 0.75)),
-            claim_fraction_min=0.25,
+            claim_fraction=claim_fraction,
             lead_min_s=0.5,
             lead_max_s=2.0,
             late_max_s=2.0,
             hold_lease_s=60.0,
             run_lease_s=600.0,
         ),
-        specs=specs,
-        arrivals=arrivals,
-        programs=programs,
-        replicas=((file, drawn.settings[0].name, random.choice((5_000_000, 20_000_000))),),
         chances=Chances(late=random.choice((0.0, 0.1)), incidents_per_s=0.1),
         kinds=(Incident.TO_DAEMON_STUCK,),
         lasts_s_max=30.0,
+    )
+
+
+def rush(
+    drawn: Scenario,
+    *,
+    preempt: str,
+    high_every: int,
+    low_run_s: Seconds,
+    apart_s: Seconds,
+    file_bytes: int,
+) -> Scenario:
+    """One job in `high_every` is of high priority and short and waits for a file; the others are
+    low and run for `low_run_s`. They come `apart_s` after one another to sites that may preempt."""
+    file = FileName("rush")
+    specs: dict[JobId, JobSpec] = {}
+    programs = dict(drawn.programs)
+    for n, (job, spec) in enumerate(drawn.specs.items()):
+        is_high = n % high_every == 0
+        specs[job] = replace(
+            spec,
+            priority=Priority.HIGH if is_high else Priority.LOW,
+            input_file=InputFile(name=file) if is_high else None,
+            input_mode=InputMode.WHOLE,
+            max_hold_s=None,
+        )
+        for component in range(len(spec.components)):
+            programs[(job, component)] = (5.0 if is_high else low_run_s, 0)
+    return replace(
+        drawn,
+        settings=tuple(
+            replace(s, facts=replace(s.facts, starts_after_stop=True)) for s in drawn.settings
+        ),
+        parameters=replace(
+            drawn.parameters, preempt=preempt, claim_fraction=0.75, claim_fraction_min=0.25
+        ),
+        specs=specs,
+        arrivals={job: 5.0 + apart_s * n for n, job in enumerate(specs)},
+        programs=programs,
+        replicas=((file, drawn.settings[0].name, file_bytes),),
         locals_=(),
     )
 

@@ -34,7 +34,7 @@ from koala.core.values import (
 )
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala_agent.lrm.model import Discipline
-from tests.sim.focus import focused
+from tests.sim.focus import focused, rush
 from tests.sim.system.daemons import Custody
 from tests.sim.system.faults import Chances, Fault, Incident
 from tests.sim.system.world import STANDARD_PACE, Pace, Setting
@@ -328,38 +328,14 @@ def _timed(seed: int, drawn: Scenario) -> Scenario:
 
 def _rush(random: Random, drawn: Scenario) -> Scenario:
     """The same, but a high-priority job waits for its file while low ones take the processors it
-    was placed on: it must preempt, if it may.
-    """
-    file = FileName("rush")
-    specs: dict[JobId, JobSpec] = {}
-    programs = dict(drawn.programs)
-    for n, (job, spec) in enumerate(drawn.specs.items()):
-        is_high = n == 0
-        specs[job] = replace(
-            spec,
-            priority=Priority.HIGH if is_high else Priority.LOW,
-            input_file=InputFile(name=file) if is_high else None,
-            input_mode=InputMode.WHOLE,
-            max_hold_s=None,
-        )
-        for component in range(len(spec.components)):
-            programs[(job, component)] = (5.0 if is_high else 120.0, 0)
-    return replace(
+    was placed on: it must preempt, if it may."""
+    return rush(
         drawn,
-        settings=tuple(
-            replace(s, facts=replace(s.facts, starts_after_stop=True)) for s in drawn.settings
-        ),
-        parameters=replace(
-            drawn.parameters,
-            preempt=random.choice(("component", "complete")),
-            claim_fraction=0.75,
-            claim_fraction_min=0.25,
-        ),
-        specs=specs,
-        arrivals={job: 5.0 + 3.0 * n for n, job in enumerate(specs)},
-        programs=programs,
-        replicas=((file, drawn.settings[0].name, 40_000_000),),
-        locals_=(),
+        preempt=random.choice(("component", "complete")),
+        high_every=len(drawn.specs),
+        low_run_s=120.0,
+        apart_s=3.0,
+        file_bytes=40_000_000,
     )
 
 
