@@ -82,6 +82,8 @@ SOME_MULTI = (
     *(TWO_THREE, HALF_TWO, EIGHTY, NINETY),
 )
 """Figure 3a to 3h: balanced, and not only single-component jobs."""
+MULTI_RISES = (NINETY, EIGHTY, HALF_FOUR)
+"""More and more jobs of four components, and no others but those of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +216,15 @@ def charts(
     return tuple(Chart(case=case, policies=policies, has_second=has_second) for case in cases)
 
 
+def of_cases(
+    charts: tuple[Chart, ...], cases: tuple[Case, ...] = CASES, *, without: tuple[Case, ...] = ()
+) -> tuple[Chart, ...]:
+    """Those of some cases, in the order of the cases."""
+    return tuple(
+        chart for case in cases for chart in charts if chart.case == case and case not in without
+    )
+
+
 FIGURE_3 = charts(SOME_MULTI, LS)
 FIGURE_4 = charts((UNBALANCED,), LS)
 FIGURE_5 = charts(MIXED, LP)
@@ -222,6 +233,15 @@ FIGURE_7 = charts(MIXED, EQ)
 FIGURE_8 = charts((UNBALANCED,), EQ)
 FIGURES_9_TO_14 = charts(MIXED, SIX, has_second=True)
 FIGURES_15_TO_17 = charts((SINGLE, FOUR, TWO_THREE), ("GS", "LS-DO"))
+FIGURE_9 = of_cases(FIGURES_9_TO_14, (QUARTERS,))
+FIGURE_10 = of_cases(FIGURES_9_TO_14, (HALF_FOUR,))
+FIGURE_11 = of_cases(FIGURES_9_TO_14, (HALF_TWO_THREE,))
+FIGURE_12 = of_cases(FIGURES_9_TO_14, (HALF_TWO,))
+FIGURE_13 = of_cases(FIGURES_9_TO_14, (EIGHTY,))
+FIGURE_14 = of_cases(FIGURES_9_TO_14, (NINETY,))
+FIGURE_15 = of_cases(FIGURES_15_TO_17, (SINGLE,))
+FIGURE_16 = of_cases(FIGURES_15_TO_17, (FOUR,))
+FIGURE_17 = of_cases(FIGURES_15_TO_17, (TWO_THREE,))
 FIGURE_18 = charts((UNBALANCED,), FIVE_UNBALANCED)
 
 COMMON_LIMIT = min(chart.limit for chart in (*FIGURES_9_TO_14, *FIGURES_15_TO_17))
@@ -266,15 +286,6 @@ def between(within: tuple[Chart, ...], phrase: Callable[..., Iterable[Comparison
             yield from (replace(one, where=f"at {at}") for one in phrase(*views))
 
     return test
-
-
-def of_cases(
-    charts: tuple[Chart, ...], cases: tuple[Case, ...] = CASES, *, without: tuple[Case, ...] = ()
-) -> tuple[Chart, ...]:
-    """Those of some cases, in the order of the cases."""
-    return tuple(
-        chart for case in cases for chart in charts if chart.case == case and case not in without
-    )
 
 
 def rising(views: Iterable[View], policy: str) -> tuple[Comparison, ...]:

@@ -21,22 +21,19 @@ from koala.sim.papers.claims import (
 )
 from koala.sim.papers.multiqueue.charts import (
     BOTH,
-    EIGHTY,
     FIGURE_5,
     FIGURE_6,
     FIGURE_7,
     FIGURE_8,
+    FIGURE_9,
+    FIGURE_13,
+    FIGURE_14,
     FIGURES_9_TO_14,
-    FIGURES_15_TO_17,
-    FOUR,
     HALF_FOUR,
     HALF_TWO,
     HALF_TWO_THREE,
     NINETY,
     QUARTERS,
-    SINGLE,
-    SIX,
-    TWO_THREE,
     View,
     across,
     between,
@@ -45,22 +42,6 @@ from koala.sim.papers.multiqueue.charts import (
 )
 from koala.sim.papers.multiqueue.global_first import fewer_components_hurt_more
 from koala.sim.papers.paper import Quantity
-
-FIGURE_9 = of_cases(FIGURES_9_TO_14, (QUARTERS,))
-FIGURE_10 = of_cases(FIGURES_9_TO_14, (HALF_FOUR,))
-FIGURE_11 = of_cases(FIGURES_9_TO_14, (HALF_TWO_THREE,))
-FIGURE_12 = of_cases(FIGURES_9_TO_14, (HALF_TWO,))
-FIGURE_13 = of_cases(FIGURES_9_TO_14, (EIGHTY,))
-FIGURE_14 = of_cases(FIGURES_9_TO_14, (NINETY,))
-FIGURE_15 = of_cases(FIGURES_15_TO_17, (SINGLE,))
-FIGURE_16 = of_cases(FIGURES_15_TO_17, (FOUR,))
-FIGURE_17 = of_cases(FIGURES_15_TO_17, (TWO_THREE,))
-NOT_GS = tuple(policy for policy in SIX if policy != "GS")
-NOT_LS = tuple(policy for policy in SIX if policy != "LS-DO")
-OTHER_THAN_LP_EQ = ("GS", "LS-DO", "GP", "LQ")
-MULTI_RISES = (NINETY, EIGHTY, HALF_FOUR)
-"""More and more jobs of four components, and no others but those of one."""
-
 
 LP_AND_EQ = (*FIGURE_5, *FIGURE_6, *FIGURE_7, *FIGURE_8)
 BALANCED_LP_AND_EQ = (*FIGURE_5, *FIGURE_7)
