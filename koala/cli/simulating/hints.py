@@ -110,9 +110,7 @@ def hints(
     )
     named("placement", setting.policy)
     shared.keep_apart((grid,), {"jobs-out": jobs_out, "plot": plot})
-    for option, path in (("jobs-out", jobs_out), ("plot", plot)):
-        if path is not None:
-            shared.begin_file(option, path)
+    shared.begin_files(jobs_out, plot)
     done = shared.replications(partial(simulate, setting), seed, reps, workers)
     found = summarize(setting, done.results)
     shared.show(found.document(), as_json=as_json, text=lambda: _table(setting, found))

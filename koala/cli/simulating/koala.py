@@ -182,9 +182,7 @@ def koala(
         bin_s=bin,
         horizon_s=horizon * 86_400.0,
     )
-    for option, path in (("jobs-out", jobs_out), ("plot", plot)):
-        if path is not None:
-            shared.begin_file(option, path)
+    shared.begin_files(jobs_out, plot)
     done = shared.replications(partial(run_once, setting), seed, reps, workers)
     found = Summary(setting, done.results)
     shared.show(found.document(), as_json=as_json, text=lambda: _text(found))

@@ -49,8 +49,7 @@ def on_grid(
         split=rule(split),
         until=FOREVER if until is None else float(until),
     )
-    if jobs_out is not None:
-        shared.begin_file("jobs-out", jobs_out)
+    shared.begin_files(jobs_out)
     log = Log(file, form)
     # What no site holds is split; what all of them together do not hold is dropped by the replay.
     replay = GridReplay(setting, Arrivals(log, processors=1 << 62, overrun=overrun))

@@ -84,9 +84,7 @@ def multiqueue(
             f"--jobs-out {jobs_out}: one file holds the jobs of one policy at one utilization;"
             f" there are {len(settings)} points"
         )
-    for option, path in (("jobs-out", jobs_out), ("plot", plot)):
-        if path is not None:
-            shared.begin_file(option, path)
+    shared.begin_files(jobs_out, plot)
     with shared.progress("replications", len(settings) * reps) as tell:
         swept = sweep(
             settings,

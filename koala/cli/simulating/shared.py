@@ -88,12 +88,18 @@ def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
     raise ConfigError(f"--{option} {text}: allowed are {', '.join(allowed)}")
 
 
-def begin_file(option: str, path: Path) -> None:
-    """Begin the file that a long run will fill: an error that it brings comes before the run."""
-    if option == "plot" and path.suffix not in PICTURES:
-        raise ConfigError(
-            f"--plot {path}: allowed are files named {', *'.join(('', *PICTURES))[2:]}"
-        )
+def begin_files(jobs_out: Path | None, plot: Path | None = None) -> None:
+    """Begin the files that a long run will fill: an error that they bring comes before the run."""
+    if jobs_out is not None:
+        _begin_file("jobs-out", jobs_out)
+    if plot is not None:
+        if plot.suffix not in PICTURES:
+            names = ", ".join(f"*{suffix}" for suffix in PICTURES)
+            raise ConfigError(f"--plot {plot}: allowed are files named {names}")
+        _begin_file("plot", plot)
+
+
+def _begin_file(option: str, path: Path) -> None:
     try:
         path.open("w", encoding="utf-8").close()
     except OSError as error:

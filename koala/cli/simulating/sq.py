@@ -87,12 +87,10 @@ def sq(
         release=shared.one_of("release", release, ("real", "agreed")),
         tasks=tasks,
     )
+    shared.begin_files(jobs_out, plot)
     run = partial(simulate, setting)
     if jobs_out is not None:
-        shared.begin_file("jobs-out", jobs_out)
         run = partial(simulate_to_file, setting, jobs_out, seed)
-    if plot is not None:
-        shared.begin_file("plot", plot)
     done = shared.replications(run, seed, reps, workers)
     found = summarize(done.results)
     document = {**found.document(), "replications": len(done.finished)}

@@ -146,13 +146,11 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         changes=changes,
         until=until,
     )
-    if jobs_out is not None and not resume:
-        shared.begin_file("jobs-out", jobs_out)
+    shared.begin_files(None if resume else jobs_out, plot)
     series = None
     if plot is not None:
         from koala.sim.trace.series import Series
 
-        shared.begin_file("plot", plot)
         series = Series()
     replay = Replay(setting, jobs_out=jobs_out, checkpoint=checkpoint, series=series)
     found = _run(replay, file, is_resumed=resume)
