@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from functools import partial
 from math import inf
 from pathlib import Path
 
 import pytest
 
 from koala.sim.papers import figures, report
-from koala.sim.papers.claims import Claim, Verdict, judge
+from koala.sim.papers.claims import Claim, Verdict
 from koala.sim.papers.deadlines import PAPER
 from koala.sim.papers.deadlines.points import (
     ARITHMETIC,
@@ -24,9 +24,11 @@ from koala.sim.papers.deadlines.points import (
 from koala.sim.papers.paper import Effort, Outcome, Quantity, Run, Setting
 from koala.sim.papers.results import Results
 from koala.sim.papers.sweep import plan, sweep
+from tests.sim.papers import worlds
+from tests.sim.papers.worlds import check_claims, shifted
 
 TINY = Effort(name="tiny", replications=2, length=4000.0, levels=LEVELS)
-World = Callable[[Setting, str], float]
+verdict = partial(worlds.verdict, PAPER, TINY)
 
 
 def told(point: Point, metric: str) -> float:
@@ -95,25 +97,6 @@ def contrary(setting: Setting, metric: str) -> float:
     return -as_the_paper_says(setting, metric)
 
 
-def shifted(setting: Setting, metric: str) -> float:
-    """Everything is different from everything."""
-    return 30.0 + 7.0 * (sum(map(ord, f"{setting}{metric}")) % 97)
-
-
-def verdict(claim: Claim, world: World) -> Verdict:
-    """Of a claim where three replications measured just what `world` says."""
-    needed = {one for test in claim.comparisons(LEVELS) for one in test.of}
-    values: dict[Setting, dict[str, float]] = {}
-    for one in needed:
-        values.setdefault(one.setting, {})[one.metric] = world(one.setting, one.metric)
-    finished = [
-        (Run(setting=setting, seed=seed, effort=TINY), Outcome(values=found))
-        for setting, found in values.items()
-        for seed in range(3)
-    ]
-    return judge(claim, LEVELS, Results(finished, diverging=PAPER.diverging)).verdict
-
-
 @pytest.mark.parametrize("claim", PAPER.claims, ids=lambda claim: claim.id)
 def test_a_claim_holds_where_the_paper_is_right_and_not_everywhere(claim: Claim) -> None:
     assert verdict(claim, as_the_paper_says) is Verdict.HOLDS
@@ -122,11 +105,7 @@ def test_a_claim_holds_where_the_paper_is_right_and_not_everywhere(claim: Claim)
 
 
 def test_every_claim_has_its_own_name_and_is_tested_near_saturation() -> None:
-    names = [claim.id for claim in PAPER.claims] + [one.id for one in PAPER.untestable]
-    assert len(names) == len(set(names))
-    assert all(claim.id.startswith(f"{claim.section}-") for claim in PAPER.claims)
-    for claim in PAPER.claims:
-        assert any(claim.test(level) for level in LEVELS if level.is_near), claim.id
+    check_claims(PAPER, TINY)
 
 
 def test_every_figure_of_the_paper_is_there() -> None:

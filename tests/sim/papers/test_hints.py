@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,12 +11,14 @@ from koala.sim.papers import report
 from koala.sim.papers.claims import Claim, Verdict, judge
 from koala.sim.papers.hints import PAPER
 from koala.sim.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
-from koala.sim.papers.paper import Effort, Outcome, Run, Setting
-from koala.sim.papers.results import Results
+from koala.sim.papers.paper import Effort, Run, Setting
 from koala.sim.papers.sweep import plan, sweep
+from tests.sim.papers import worlds
+from tests.sim.papers.worlds import check_claims, shifted
 
 TINY = Effort(name="tiny", replications=2, length=12, levels=LEVELS)
-World = Callable[[Setting, str], float]
+results = partial(worlds.results, PAPER, TINY)
+verdict = partial(worlds.verdict, PAPER, TINY)
 CURVES: dict[str, dict[float, float]] = {
     "NoNetwork": {0.0: 110, 0.2: 150, 0.4: 170, 0.6: 180, 0.8: 105, 1.0: 105},
     "PreferLocal": {0.0: 110, 0.2: 140, 0.4: 138, 0.6: 135, 0.8: 103, 1.0: 103},
@@ -67,28 +69,6 @@ def exaggerated(setting: Setting, metric: str) -> float:
     return 0.1 * as_the_paper_says(setting, metric) if is_ours else 100.0
 
 
-def shifted(setting: Setting, metric: str) -> float:
-    """Everything is different from everything."""
-    return 30.0 + 7.0 * (sum(map(ord, f"{setting}{metric}")) % 97)
-
-
-def results(claim: Claim, world: World) -> Results:
-    """What three replications measure where it is just what `world` says."""
-    needed = {one for test in claim.comparisons((*LEVELS, *READINGS)) for one in test.of}
-    values: dict[Setting, dict[str, float]] = {}
-    for one in needed:
-        values.setdefault(one.setting, {})[one.metric] = world(one.setting, one.metric)
-    return Results(
-        (Run(setting=setting, seed=seed, effort=TINY), Outcome(values=found))
-        for setting, found in values.items()
-        for seed in range(3)
-    )
-
-
-def verdict(claim: Claim, world: World) -> Verdict:
-    return judge(claim, LEVELS, results(claim, world)).verdict
-
-
 @pytest.mark.parametrize("claim", PAPER.claims, ids=lambda claim: claim.id)
 def test_a_claim_holds_where_the_paper_is_right_and_not_everywhere(claim: Claim) -> None:
     assert verdict(claim, as_the_paper_says) is Verdict.HOLDS
@@ -97,11 +77,7 @@ def test_a_claim_holds_where_the_paper_is_right_and_not_everywhere(claim: Claim)
 
 
 def test_every_claim_has_its_own_name_and_is_tested_near_saturation() -> None:
-    names = [claim.id for claim in PAPER.claims] + [one.id for one in PAPER.untestable]
-    assert len(names) == len(set(names))
-    assert all(claim.id.startswith(f"{claim.section}-") for claim in PAPER.claims)
-    for claim in PAPER.claims:
-        assert any(claim.test(level) for level in LEVELS if level.is_near), claim.id
+    check_claims(PAPER, TINY)
 
 
 def test_a_reading_changes_one_thing_and_has_no_say_in_a_verdict() -> None:

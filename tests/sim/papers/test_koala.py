@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from koala.sim.das.setting import Setting
 from koala.sim.papers import figures, report
-from koala.sim.papers.claims import Claim, Verdict, judge
+from koala.sim.papers.claims import Claim, Verdict
 from koala.sim.papers.koala import PAPER
 from koala.sim.papers.koala.points import (
     ANY,
@@ -26,13 +26,14 @@ from koala.sim.papers.koala.points import (
     changed,
     run,
 )
-from koala.sim.papers.paper import Effort, Outcome, Run
+from koala.sim.papers.paper import Effort, Run
 from koala.sim.papers.paper import Setting as Anything
-from koala.sim.papers.results import Results
 from koala.sim.papers.sweep import plan, sweep
+from tests.sim.papers import worlds
+from tests.sim.papers.worlds import check_claims
 
 TINY = Effort(name="tiny", replications=2, length=12, levels=LEVELS)
-World = Callable[[Anything, str], float]
+verdict = partial(worlds.verdict, PAPER, TINY)
 
 
 def change_of(setting: Setting) -> str:
@@ -118,20 +119,6 @@ def contrary(setting: Anything, metric: str) -> float:
     return -as_the_paper_says(setting, metric)
 
 
-def verdict(claim: Claim, world: World) -> Verdict:
-    """Of a claim where three replications measured just what `world` says."""
-    needed = {one for test in claim.comparisons(LEVELS) for one in test.of}
-    values: dict[Anything, dict[str, float]] = {}
-    for one in needed:
-        values.setdefault(one.setting, {})[one.metric] = world(one.setting, one.metric)
-    finished = [
-        (Run(setting=setting, seed=seed, effort=TINY), Outcome(values=found))
-        for setting, found in values.items()
-        for seed in range(3)
-    ]
-    return judge(claim, LEVELS, Results(finished)).verdict
-
-
 @pytest.mark.parametrize("claim", PAPER.claims, ids=lambda claim: claim.id)
 def test_a_claim_holds_where_the_paper_is_right_and_not_everywhere(claim: Claim) -> None:
     assert verdict(claim, as_the_paper_says) is Verdict.HOLDS
@@ -139,12 +126,7 @@ def test_a_claim_holds_where_the_paper_is_right_and_not_everywhere(claim: Claim)
 
 
 def test_every_claim_has_its_own_name_and_is_tested_near_saturation() -> None:
-    names = [claim.id for claim in PAPER.claims]
-    names += [one.id for one in PAPER.untestable]
-    assert len(names) == len(set(names))
-    assert all(claim.id.startswith(f"{claim.section}-") for claim in PAPER.claims)
-    for claim in PAPER.claims:
-        assert any(claim.test(level) for level in LEVELS if level.is_near), claim.id
+    check_claims(PAPER, TINY)
 
 
 def test_every_figure_of_the_paper_is_there() -> None:

@@ -3,15 +3,14 @@ readings do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from koala.sim.papers import report
 from koala.sim.papers.claims import Claim, Verdict, judge
-from koala.sim.papers.paper import Effort, Outcome, Run, Setting
-from koala.sim.papers.results import Results
+from koala.sim.papers.paper import Effort, Run, Setting
 from koala.sim.papers.sweep import plan, sweep
 from koala.sim.papers.synchronous import PAPER
 from koala.sim.papers.synchronous.points import (
@@ -23,9 +22,12 @@ from koala.sim.papers.synchronous.points import (
     arithmetic,
     run,
 )
+from tests.sim.papers import worlds
+from tests.sim.papers.worlds import check_claims
 
 TINY = Effort(name="tiny", replications=2, length=1, levels=LEVELS)
-World = Callable[[Setting, str], float]
+results = partial(worlds.results, PAPER, TINY)
+verdict = partial(worlds.verdict, PAPER, TINY)
 
 
 def as_the_paper_says(setting: Setting, metric: str) -> float:
@@ -62,23 +64,6 @@ def contrary(setting: Setting, metric: str) -> float:
     return 1000.0 - as_the_paper_says(setting, metric)
 
 
-def results(claim: Claim, world: World) -> Results:
-    """What three replications measure where it is just what `world` says."""
-    needed = {one for test in claim.comparisons((*LEVELS, *READINGS)) for one in test.of}
-    values: dict[Setting, dict[str, float]] = {}
-    for one in needed:
-        values.setdefault(one.setting, {})[one.metric] = world(one.setting, one.metric)
-    return Results(
-        (Run(setting=setting, seed=seed, effort=TINY), Outcome(values=found))
-        for setting, found in values.items()
-        for seed in range(3)
-    )
-
-
-def verdict(claim: Claim, world: World) -> Verdict:
-    return judge(claim, LEVELS, results(claim, world)).verdict
-
-
 @pytest.mark.parametrize("claim", PAPER.claims, ids=lambda claim: claim.id)
 def test_a_claim_holds_where_the_paper_is_right_and_fails_where_it_is_not(claim: Claim) -> None:
     assert verdict(claim, as_the_paper_says) is Verdict.HOLDS
@@ -87,11 +72,7 @@ def test_a_claim_holds_where_the_paper_is_right_and_fails_where_it_is_not(claim:
 
 
 def test_every_claim_has_its_own_name_and_is_tested_where_the_charts_are() -> None:
-    names = [claim.id for claim in PAPER.claims] + [one.id for one in PAPER.untestable]
-    assert len(names) == len(set(names))
-    assert all(claim.id.startswith(f"{claim.section}-") for claim in PAPER.claims)
-    for claim in PAPER.claims:
-        assert any(claim.test(level) for level in LEVELS if level.is_near), claim.id
+    check_claims(PAPER, TINY)
 
 
 def test_a_reading_changes_one_thing_and_has_no_say_in_a_verdict() -> None:
