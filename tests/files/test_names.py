@@ -3,7 +3,8 @@
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,38 @@ def test_a_refused_name_is_shown_with_what_is_wrong(name: str, why: str) -> None
     assert "\n" not in str(caught.value)
 
 
+@contextmanager
+def repeated(swap: Callable[[], None]) -> Iterator[None]:
+    """A thread does this again and again, and has done it once when the block begins."""
+    has_swapped = threading.Event()
+    is_over = threading.Event()
+
+    def repeat() -> None:
+        while not is_over.is_set():
+            swap()
+            has_swapped.set()
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        assert has_swapped.wait(30)
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def check_inside(store: Path, name: str, *, tries: int) -> None:
+    """Whatever the name leads to at the moment, it is not outside the store."""
+    for _ in range(tries):
+        try:
+            descriptor = Folder(store).open(name)
+        except UnusableFileError:
+            continue
+        assert descriptor.read(100, 0) == b"inside"
+        descriptor.close()
+
+
 def test_a_folder_swapped_for_a_link_while_it_is_read_leads_nowhere(
     trap: Path, tmp_path: Path
 ) -> None:
@@ -181,63 +214,31 @@ def test_a_folder_swapped_for_a_link_while_it_is_read_leads_nowhere(
     store = tmp_path
     store.joinpath("real").mkdir(parents=True)
     store.joinpath("real", "secret").write_bytes(b"inside")
-    has_swapped = threading.Event()
-    is_over = threading.Event()
+    path = store / "folder"
 
     def swap() -> None:
-        path = store / "folder"
-        while not is_over.is_set():
-            path.symlink_to(trap / "outside")
-            path.unlink()
-            store.joinpath("real").rename(path)
-            path.rename(store / "real")
-            has_swapped.set()
+        path.symlink_to(trap / "outside")
+        path.unlink()
+        store.joinpath("real").rename(path)
+        path.rename(store / "real")
 
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        assert has_swapped.wait(30)
-        for _ in range(2000):
-            try:
-                descriptor = Folder(store).open("folder/secret")
-            except UnusableFileError:
-                continue
-            assert descriptor.read(100, 0) == b"inside"
-            descriptor.close()
-    finally:
-        is_over.set()
-        thread.join()
+    with repeated(swap):
+        check_inside(store, "folder/secret", tries=2000)
 
 
 def test_a_file_swapped_for_a_link_between_look_and_open_leads_nowhere(
     trap: Path, tmp_path: Path
 ) -> None:
     store = tmp_path
-    is_over = threading.Event()
-    has_swapped = threading.Event()
 
     def swap() -> None:
-        while not is_over.is_set():
-            store.joinpath("new").symlink_to(trap / "outside" / "secret")
-            store.joinpath("new").rename(store / "file")
-            store.joinpath("new").write_bytes(b"inside")
-            store.joinpath("new").rename(store / "file")
-            has_swapped.set()
+        store.joinpath("new").symlink_to(trap / "outside" / "secret")
+        store.joinpath("new").rename(store / "file")
+        store.joinpath("new").write_bytes(b"inside")
+        store.joinpath("new").rename(store / "file")
 
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        assert has_swapped.wait(30)
-        for _ in range(4000):
-            try:
-                descriptor = Folder(store).open("file")
-            except UnusableFileError:
-                continue
-            assert descriptor.read(100, 0) == b"inside"
-            descriptor.close()
-    finally:
-        is_over.set()
-        thread.join()
+    with repeated(swap):
+        check_inside(store, "file", tries=4000)
 
 
 def test_a_listing_shows_regular_files_alone(trap: Path) -> None:
