@@ -90,6 +90,12 @@ class SiteOfFiles:
         path.write_bytes(content)
         return path
 
+    def copied(self, transfer: str) -> bytes:
+        """What is in the copy of a finished transfer."""
+        path = self.files.path(transfer)
+        assert path is not None
+        return path.read_bytes()
+
     def spooled(self) -> list[str]:
         """The names of what is there of incoming copies."""
         return sorted(p.name for p in (self.settings.state / "incoming").iterdir())

@@ -44,9 +44,7 @@ async def test_a_file_arrives_whole_at_the_target(tmp_path: Path) -> None:
         leiden.files.fetch(fetch)
         assert leiden.files.path(fetch.transfer) is None
         end = await finished(leiden, fetch.transfer)
-        path = leiden.files.path(fetch.transfer)
-        assert path is not None
-        assert path.read_bytes() == content
+        assert leiden.copied(fetch.transfer) == content
         assert end.size_bytes == len(content)
         assert 0 < end.took_s < LIMIT_S
         assert end in leiden.files.inventory()
@@ -63,9 +61,7 @@ async def test_a_part_of_a_file_is_copied_alone(tmp_path: Path) -> None:
         delft.files.serve(replace(serve, offset=300_000, size_bytes=400_001))
         leiden.files.fetch(replace(fetch, offset=300_000, size_bytes=400_001))
         await finished(leiden, fetch.transfer)
-        path = leiden.files.path(fetch.transfer)
-        assert path is not None
-        assert path.read_bytes() == content[300_000:700_001]
+        assert leiden.copied(fetch.transfer) == content[300_000:700_001]
 
 
 async def test_an_empty_file_is_copied_too(tmp_path: Path) -> None:
@@ -78,9 +74,7 @@ async def test_an_empty_file_is_copied_too(tmp_path: Path) -> None:
         delft.files.serve(serve)
         leiden.files.fetch(fetch)
         await finished(leiden, fetch.transfer)
-        path = leiden.files.path(fetch.transfer)
-        assert path is not None
-        assert path.read_bytes() == b""
+        assert leiden.copied(fetch.transfer) == b""
 
 
 async def test_a_copy_goes_on_where_the_connection_was_cut(tmp_path: Path) -> None:
@@ -98,9 +92,7 @@ async def test_a_copy_goes_on_where_the_connection_was_cut(tmp_path: Path) -> No
             await finished(leiden, fetch.transfer)
         # Had it begun anew each time, no connection would have lasted for the whole file.
         assert 2 <= proxy.cut_connections <= 3
-        path = leiden.files.path(fetch.transfer)
-        assert path is not None
-        assert path.read_bytes() == content
+        assert leiden.copied(fetch.transfer) == content
 
 
 async def test_corrupted_bytes_are_noticed_and_read_again(tmp_path: Path) -> None:
@@ -255,9 +247,7 @@ async def test_a_restarted_agent_goes_on_with_the_bytes_that_it_has(tmp_path: Pa
         ):
             leiden.files.fetch(replace(fetch, address=address))
             end = await finished(leiden, fetch.transfer)
-            path = leiden.files.path(fetch.transfer)
-            assert path is not None
-            assert path.read_bytes() == content
+            assert leiden.copied(fetch.transfer) == content
             assert end.took_s > 0.5  # the first life's share is part of it
         assert proxy.cut_connections == 0
 
@@ -338,9 +328,7 @@ async def test_the_same_file_in_two_transfers_is_copied_twice(tmp_path: Path) ->
         await finished(leiden, "j1/1/t1")
         await finished(leiden, "j2/1/t1")
         leiden.files.remove("j1/1/t1")
-        path = leiden.files.path("j2/1/t1")
-        assert path is not None
-        assert path.read_bytes() == content
+        assert leiden.copied("j2/1/t1") == content
 
 
 async def test_many_copies_share_few_places_and_all_finish(tmp_path: Path) -> None:
