@@ -14,10 +14,10 @@ from unittest import SkipTest
 import pytest
 
 from koala_agent.lrm.batch import BatchManager, BatchSettings
-from koala_agent.lrm.port import Placeholder, serving
+from koala_agent.lrm.port import serving
 from koala_agent.lrm.shell import Shell, plain_environment
 from tests.batch.systems import System, grid_engine_cells, slurm_clusters
-from tests.lrm.harness import Ask, Pipe, Witness, boot_clock
+from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock
 
 PACKAGES = {
     "slurm": ("/usr/sbin/slurmctld", "slurm-wlm"),
@@ -107,20 +107,7 @@ def serve(system: System, tmp_path: Path) -> Serve:
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Ask:
-    """Builds a placeholder; unless told otherwise it asks for one processor and runs for ever."""
-
-    def build(
-        claim: str, *argv: str, processors: int = 1, time_limit_s: float = 600.0
-    ) -> Placeholder:
-        return Placeholder(
-            claim=claim,
-            processors=processors,
-            time_limit_s=time_limit_s,
-            argv=argv or ("sleep", "1000"),
-            directory=tmp_path / "work" / claim.replace("/", "-"),
-        )
-
-    return build
+    return asking(tmp_path, limit_s=600.0)
 
 
 @pytest.fixture

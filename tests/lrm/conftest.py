@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
-from koala_agent.lrm.port import Placeholder, serving
-from tests.lrm.harness import Ask, Pipe, Serve, Witness, boot_clock
+from koala_agent.lrm.port import serving
+from tests.lrm.harness import Ask, Pipe, Serve, Witness, asking, boot_clock
 
 
 @pytest.fixture
@@ -48,17 +48,4 @@ def serve(tmp_path: Path) -> Serve:
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Ask:
-    """Builds a placeholder; unless told otherwise it asks for one processor and runs for ever."""
-
-    def build(
-        claim: str, *argv: str, processors: int = 1, time_limit_s: float = 1000.0
-    ) -> Placeholder:
-        return Placeholder(
-            claim=claim,
-            processors=processors,
-            time_limit_s=time_limit_s,
-            argv=argv or ("sleep", "1000"),
-            directory=tmp_path / "work" / claim.replace("/", "-"),
-        )
-
-    return build
+    return asking(tmp_path, limit_s=1000.0)

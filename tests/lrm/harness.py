@@ -89,6 +89,24 @@ Serve = Callable[..., AbstractAsyncContextManager[tuple[EmulatedLocalManager, Wi
 Ask = Callable[..., Placeholder]
 
 
+def asking(folder: Path, *, limit_s: float) -> Ask:
+    """Builds placeholders; unless told otherwise one asks for one processor and runs for ever, of
+    which it gets `limit_s`."""
+
+    def build(
+        claim: str, *argv: str, processors: int = 1, time_limit_s: float = limit_s
+    ) -> Placeholder:
+        return Placeholder(
+            claim=claim,
+            processors=processors,
+            time_limit_s=time_limit_s,
+            argv=argv or ("sleep", "1000"),
+            directory=folder / "work" / claim.replace("/", "-"),
+        )
+
+    return build
+
+
 def python(program: str, *arguments: object) -> tuple[str, ...]:
     """The argv of a Python program."""
     return (sys.executable, "-I", "-S", "-c", program, *(str(argument) for argument in arguments))

@@ -271,16 +271,21 @@ def is_free(manager: BatchManager) -> bool:
     return manager.starts_after_stop
 
 
+async def submit_unheard(manager: BatchManager, cluster: Cluster, placeholder: Placeholder) -> None:
+    """It arrives, and the answer does not."""
+    cluster.is_deaf_to_submissions = True
+    with pytest.raises(LocalManagerError) as caught:
+        await manager.submit(placeholder)
+    assert caught.value.transient
+    cluster.is_deaf_to_submissions = False
+
+
 async def test_a_submission_whose_answer_was_lost_is_found_by_its_name_and_not_repeated(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
     async with serve() as (manager, _):
-        cluster.is_deaf_to_submissions = True
-        with pytest.raises(LocalManagerError) as caught:
-            await manager.submit(placeholder)
-        assert caught.value.transient
+        await submit_unheard(manager, cluster, placeholder)
     async with serve() as (manager, witness):  # the agent was killed meanwhile
-        cluster.is_deaf_to_submissions = False
         await manager.submit(placeholder)
         assert list(cluster.jobs) == ["1"]
         assert manager.number(CLAIM) == "1"
@@ -293,11 +298,8 @@ async def test_a_submission_that_never_arrived_was_none(
 ) -> None:
     """The agent was killed after it had written the claim down, before the batch system heard."""
     async with serve() as (manager, _):
-        cluster.is_deaf_to_submissions = True
-        with pytest.raises(LocalManagerError):
-            await manager.submit(placeholder)
+        await submit_unheard(manager, cluster, placeholder)
     cluster.jobs.clear()
-    cluster.is_deaf_to_submissions = False
     async with serve() as (manager, witness):
         assert await manager.listing() == ()
         await manager.submit(placeholder)
@@ -309,11 +311,8 @@ async def test_a_submission_that_arrives_after_its_repetition_is_cancelled(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
     async with serve() as (manager, _):
-        cluster.is_deaf_to_submissions = True
-        with pytest.raises(LocalManagerError):
-            await manager.submit(placeholder)
+        await submit_unheard(manager, cluster, placeholder)
         late = cluster.jobs.pop("1")
-        cluster.is_deaf_to_submissions = False
         await cluster.polls()
         cluster.jobs["9"] = Job("other")  # so that the numbers differ
         await manager.submit(placeholder)
