@@ -27,12 +27,14 @@ def site_views(
     nothing idle, and neither does one that is `closed` or has none of its `slots` left.
     """
     shut = frozenset([*closed, *(name for name, left in slots.items() if left <= 0)])
-    claimed = {claim.site for claim in busy} if any(s.is_probing for s in sites.values()) else ()
+    claimed: set[SiteName] | None = None  # worked out when a site is on probation
     views = []
     for name, site in sites.items():
         if not is_usable(site):
             continue
-        is_taken = name in shut or (site.is_probing and name in claimed)
+        if site.is_probing and claimed is None:
+            claimed = {claim.site for claim in busy}
+        is_taken = name in shut or (claimed is not None and site.is_probing and name in claimed)
         views.append(
             SiteView(
                 name=name,
