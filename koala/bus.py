@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 import aiomqtt
 import structlog
 
-from koala.errors import ConfigError
+from koala.errors import ConfigError, first_error
 
 QUEUE_MAX = 10_000
 CALL_S = 10.0
@@ -149,7 +149,7 @@ class Bus:
                     group.create_task(self._drain(client))
                     group.create_task(_until_lost(client))
             except* aiomqtt.MqttError as lost:
-                raise aiomqtt.MqttError(str(_first(lost))) from None
+                raise aiomqtt.MqttError(str(first_error(lost))) from None
             finally:
                 await _say_goodbye(client, presence)
 
@@ -190,11 +190,3 @@ async def _say_goodbye(client: aiomqtt.Client, presence: str) -> None:
             await client.publish(presence, b"offline", qos=1, retain=True, timeout=math.inf)
     except (aiomqtt.MqttError, TimeoutError):
         return
-
-
-def _first(group: BaseExceptionGroup[aiomqtt.MqttError]) -> BaseException:
-    """The first plain exception in a group."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

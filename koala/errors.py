@@ -120,3 +120,16 @@ class LocalManagerError(KoalaError):
     def __init__(self, message: str, *, transient: bool = False) -> None:
         self.transient = transient
         super().__init__(message)
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first plain error in a group, ours before others."""
+    errors: list[BaseException] = []
+    stack: list[BaseException] = [group]
+    while stack:
+        error = stack.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            stack[:0] = error.exceptions
+        else:
+            errors.append(error)
+    return next((error for error in errors if isinstance(error, KoalaError)), errors[0])

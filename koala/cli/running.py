@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from koala.cli.connection import ENDS
 from koala.cli.grid import GridFolder
 from koala.cli.processes import Processes
-from koala.errors import KoalaError
+from koala.errors import KoalaError, first_error
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -46,7 +46,7 @@ def run_grid(folder: GridFolder, body: Callable[[Client], Awaitable[T]]) -> T:
     except asyncio.CancelledError:
         raise InterruptedRunError("interrupted; everything was stopped") from None
     except BaseExceptionGroup as group:
-        raise _first(group) from None
+        raise first_error(group) from None
     finally:
         processes.stop()
 
@@ -139,16 +139,3 @@ async def _cancel_all(client: Client) -> None:
         if not any(site["claimed"] for site in await client.sites()):
             return
         await asyncio.sleep(LOOK_S)
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first plain error in a group, ours before others."""
-    errors: list[BaseException] = []
-    stack: list[BaseException] = [group]
-    while stack:
-        error = stack.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            stack[:0] = error.exceptions
-        else:
-            errors.append(error)
-    return next((error for error in errors if isinstance(error, KoalaError)), errors[0])

@@ -59,7 +59,14 @@ from koala.daemon.spool import Spool
 from koala.daemon.streams import Streams
 from koala.daemon.turns import Upkeep
 from koala.disk import Disk
-from koala.errors import ConfigError, DiskError, KoalaError, RejectedError, SpecError
+from koala.errors import (
+    ConfigError,
+    DiskError,
+    KoalaError,
+    RejectedError,
+    SpecError,
+    first_error,
+)
 from koala.logstream import log_stream
 from koala.systemd import ServiceManager
 from koala.threads import keep_threads
@@ -172,7 +179,7 @@ class Daemon:
                 note(state_dir, verb="AcceptLoss", subject=f"epoch {recovered.scheduler.epoch}")
             await self._serve(journal, recovered, doors, stop)
         except BaseExceptionGroup as group:
-            raise _first(group) from group
+            raise first_error(group) from group
         finally:
             with suppress(FileNotFoundError):
                 (state_dir / "endpoint").unlink()
@@ -499,19 +506,6 @@ def _log_notices(notices: Sequence[Notice]) -> None:
             log.info("job.changed", job=notice.job, phase=notice.phase, text=notice.text)
         else:
             log.info("site.changed", site=notice.site, text=notice.text)
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first plain error in a group, ours before others."""
-    errors: list[BaseException] = []
-    stack: list[BaseException] = [group]
-    while stack:
-        error = stack.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            stack[:0] = error.exceptions
-        else:
-            errors.append(error)
-    return next((error for error in errors if isinstance(error, KoalaError)), errors[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
