@@ -100,7 +100,8 @@ def _components(*sizes: int) -> tuple[ComponentSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What came of a telling: what broke (empty: nothing), and all its points, in order."""
+    """What came of a telling: what broke (empty: nothing), and its points, in order: all of them
+    without a crash, and the recovery's after the first one."""
 
     faults: tuple[Fault, ...]
     broken: str
@@ -118,6 +119,9 @@ def tell(faults: Sequence[Fault]) -> Told:
         last = "\n".join(run.oracle.last)
         broken = f"{last}\n{traceback.format_exc(limit=-4)}"
     points = tuple(run.plan.struck)
+    if faults:  # a thousand tellings with thousands of points each do not fit into memory
+        after = points.index(faults[0]) + 1 if faults[0] in points else 0
+        points = points[after : after + RECOVERY_POINTS]
     return Told(faults=tuple(faults), broken=broken, points=points, seen=run.oracle.seen)
 
 
@@ -127,8 +131,7 @@ def pairs(firsts: Iterable[Told], count: int) -> list[tuple[Fault, Fault]]:
     every: list[tuple[Fault, Fault]] = []
     for told in firsts:
         (first,) = told.faults
-        after = told.points.index(first) + 1
-        every += [(first, second) for second in told.points[after : after + RECOVERY_POINTS]]
+        every += [(first, second) for second in told.points]
     return random.sample(every, k=min(count, len(every)))
 
 
@@ -139,6 +142,16 @@ def tellings(lots: Sequence[Sequence[Fault]], jobs: int) -> Iterator[Told]:
         return
     with get_context("spawn").Pool(jobs, initializer=spare_collections) as pool:
         yield from pool.imap(tell, lots, chunksize=10)
+
+
+def noted(tellings: Iterable[Told]) -> Iterator[Told]:
+    """The same, with a word now and then about how far it is."""
+    broken = 0
+    for number, told in enumerate(tellings, 1):
+        broken += bool(told.broken)
+        if number % 500 == 0:
+            print(f"{number} told, {broken} broken", file=sys.stderr, flush=True)
+        yield told
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -154,8 +167,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(told.broken or "nothing breaks")
         return 1 if told.broken else 0
     whole = tell(())
-    singles = list(tellings([(point,) for point in whole.points], options.jobs))
-    doubles = list(tellings(pairs(singles, options.pairs), options.jobs))
+    singles = list(noted(tellings([(point,) for point in whole.points], options.jobs)))
+    doubles = list(noted(tellings(pairs(singles, options.pairs), options.jobs)))
     broken = [told for told in (whole, *singles, *doubles) if told.broken]
     for told in broken[:3]:
         print(told.broken)
