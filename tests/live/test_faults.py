@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,25 @@ async def running_job(grid: Grid, client: Client, *sites: str, seconds: float = 
     return job
 
 
+@asynccontextmanager
+async def running_grid(
+    folder: Path, *, silence_s: float = 5.0
+) -> AsyncIterator[tuple[Grid, Client, str]]:
+    """A grid of delft and leiden, and a job that runs at both until the gate is open."""
+    with live_grid(folder, sites={"delft": 4, "leiden": 4}, silence_s=silence_s) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            yield grid, client, await running_job(grid, client, "delft", "leiden")
+
+
+async def ends_well(grid: Grid, client: Client, job: str, *, attempt: int = 1) -> None:
+    """With the gate open it Finishes in this attempt, and nothing of it is left."""
+    grid.evidence.open_gate("open")
+    assert await client.wait(job) == "Finished"
+    await grid.at_rest(client)
+    assert grid.evidence.finished(job, processes=4) == attempt
+
+
 # --- within the lease -----------------------------------------------------------------------------
 
 
@@ -36,59 +57,42 @@ async def test_killed_agents_and_daemons_that_come_back_find_everything_as_it_wa
     tmp_path: Path,
 ) -> None:
     """Agent, daemon, both at once: the same processes run on, and the job ends in attempt one."""
-    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}) as grid:
-        async with grid.client() as client:
-            await grid.ready(client)
-            job = await running_job(grid, client, "delft", "leiden")
-            alive = grid.processes(f"{job}/")
-            for names in (("delft",), ("daemon",), ("leiden", "daemon"), (*grid.sites, "daemon")):
-                grid.kill(*names)
-                assert grid.processes(f"{job}/") == alive
-                grid.start()
-                await grid.ready(client)
-                assert (await client.show(job))["phase"] == "Running"
+    async with running_grid(tmp_path) as (grid, client, job):
+        alive = grid.processes(f"{job}/")
+        for names in (("delft",), ("daemon",), ("leiden", "daemon"), (*grid.sites, "daemon")):
+            grid.kill(*names)
             assert grid.processes(f"{job}/") == alive
-            grid.evidence.open_gate("open")
-            assert await client.wait(job) == "Finished"
-            shown = await client.show(job)
-            assert shown["attempts"] == 1
-            assert (await client.metrics())["epoch"] == 4
-            await grid.at_rest(client)
-        assert grid.evidence.finished(job, processes=4) == 1
+            grid.start()
+            await grid.ready(client)
+            assert (await client.show(job))["phase"] == "Running"
+        assert grid.processes(f"{job}/") == alive
+        await ends_well(grid, client, job)
+        shown = await client.show(job)
+        assert shown["attempts"] == 1
+        assert (await client.metrics())["epoch"] == 4
 
 
 async def test_a_component_that_ends_while_its_agent_is_away_is_told_afterwards(
     tmp_path: Path,
 ) -> None:
-    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}) as grid:
-        async with grid.client() as client:
-            await grid.ready(client)
-            job = await running_job(grid, client, "delft", "leiden")
-            grid.kill("delft", "leiden")
-            grid.evidence.open_gate("open")
-            await until(lambda: not grid.programs(f"{job}/"))
-            grid.start()
-            assert await client.wait(job) == "Finished"
-            await grid.at_rest(client)
-        assert grid.evidence.finished(job, processes=4) == 1
+    async with running_grid(tmp_path) as (grid, client, job):
+        grid.kill("delft", "leiden")
+        grid.evidence.open_gate("open")
+        await until(lambda: not grid.programs(f"{job}/"))
+        grid.start()
+        await ends_well(grid, client, job)
 
 
 async def test_an_agent_that_stands_still_for_a_while_goes_on(tmp_path: Path) -> None:
     """SIGSTOP: its link is cut for silence; starters wait for it."""
-    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}, silence_s=2.5) as grid:
-        async with grid.client() as client:
-            await grid.ready(client)
-            job = await running_job(grid, client, "delft", "leiden")
-            alive = grid.processes(f"{job}/")
-            grid.signal("delft", signal.SIGSTOP)
-            await grid.site_state(client, "delft", "disconnected")
-            grid.signal("delft", signal.SIGCONT)
-            await grid.ready(client)
-            assert grid.processes(f"{job}/") == alive
-            grid.evidence.open_gate("open")
-            assert await client.wait(job) == "Finished"
-            await grid.at_rest(client)
-        assert grid.evidence.finished(job, processes=4) == 1
+    async with running_grid(tmp_path, silence_s=2.5) as (grid, client, job):
+        alive = grid.processes(f"{job}/")
+        grid.signal("delft", signal.SIGSTOP)
+        await grid.site_state(client, "delft", "disconnected")
+        grid.signal("delft", signal.SIGCONT)
+        await grid.ready(client)
+        assert grid.processes(f"{job}/") == alive
+        await ends_well(grid, client, job)
 
 
 # --- past the lease -------------------------------------------------------------------------------
@@ -126,18 +130,12 @@ async def test_a_job_whose_agent_does_not_come_back_ends_everywhere_and_only_the
 async def test_a_killed_starter_sets_its_job_back_and_its_processes_are_reaped(
     tmp_path: Path,
 ) -> None:
-    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}) as grid:
-        async with grid.client() as client:
-            await grid.ready(client)
-            job = await running_job(grid, client, "delft", "leiden")
-            starter, *_ = grid.starters(f"{job}/1/0/")
-            os.kill(starter, signal.SIGKILL)
-            await until(lambda: any(line.attempt == 2 for line in grid.evidence.lines(job)))
-            assert not grid.processes(f"{job}/1/")
-            grid.evidence.open_gate("open")
-            assert await client.wait(job) == "Finished"
-            await grid.at_rest(client)
-        assert grid.evidence.finished(job, processes=4) == 2
+    async with running_grid(tmp_path) as (grid, client, job):
+        starter, *_ = grid.starters(f"{job}/1/0/")
+        os.kill(starter, signal.SIGKILL)
+        await until(lambda: any(line.attempt == 2 for line in grid.evidence.lines(job)))
+        assert not grid.processes(f"{job}/1/")
+        await ends_well(grid, client, job, attempt=2)
 
 
 # --- members that are missing ---------------------------------------------------------------------
