@@ -3,13 +3,14 @@ spool, or from its site, which keeps the folders of ended claims for a while.
 
 A part is asked for when the one before was taken, so a client that does not read costs nothing.
 Several sources of a job are read at once when they are followed, each through a queue of a few
-parts.
+parts. Who follows many sees what is new in them later: so many looks a second are a user's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ import structlog
 
 from koala.core.job import Claim, Job
 from koala.core.scheduler import Scheduler
-from koala.core.values import ClaimId, JobId, SiteName, claim_id
+from koala.core.values import ClaimId, JobId, Seconds, SiteName, claim_id
 from koala.daemon.spool import Place, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError
 from koala.wire import to_agent
@@ -31,6 +32,8 @@ log = structlog.get_logger()
 PART_BYTES_MAX = 256 * 1024
 ANSWER_S_MAX = 20.0
 POLL_S = 0.3
+POLLS_PER_S = 200.0
+"""So often all that one user follows is looked at, however many sources these are."""
 READ_MAX = 1_000
 SOURCES_MAX = 512
 PARTS_WAITING = 4
@@ -50,8 +53,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogsWanted:
-    """Which of a job's logs: component (index or label, empty: all), stream, process (-1: all)."""
+    """Which of a job's logs: component (index or label, empty: all), stream, process (-1: all); and
+    for which user."""
 
+    user: str
     job: JobId
     component: str
     streams: tuple[str, ...]
@@ -59,13 +64,14 @@ class LogsWanted:
     is_followed: bool
 
     @classmethod
-    def of(cls, request: koala_pb2.LogsRequest) -> LogsWanted:
+    def of(cls, request: koala_pb2.LogsRequest, user: str) -> LogsWanted:
         """As a client asks. Raises SpecError."""
         stream = request.stream or "both"
         if stream not in (*STREAMS, "both", "starter"):
             allowed = "stdout, stderr, both, starter"
             raise SpecError(f"stream = {stream[:40]!r}: allowed are {allowed}")
         return cls(
+            user=user,
             job=JobId(request.job),
             component=request.component,
             streams=STREAMS if stream == "both" else (stream,),
@@ -94,6 +100,14 @@ class Logs:
         self._read: dict[JobId, Job] = {}  # of late; they may leave the state meanwhile
         self._asked: dict[int, tuple[SiteName, asyncio.Future[LogPart]]] = {}
         self._requests = 0
+        self._followed: Counter[str] = Counter()  # sources, of each user
+
+    def is_awaited(self, site: SiteName | None, message: pb.FromAgent) -> bool:
+        """Whether it is an answer that we asked this site for, and have not had yet."""
+        if message.WhichOneof("kind") != "log" or len(message.log.data) > PART_BYTES_MAX:
+            return False
+        asked, answer = self._asked.get(message.log.request, (None, None))
+        return answer is not None and asked == site and not answer.done()
 
     def take(self, site: SiteName, part: LogPart) -> None:
         """An agent's answer. Only the one that was asked may give it, and no more than that."""
@@ -135,8 +149,14 @@ class Logs:
         """Start a reader for each source that appears; None in the queue ends it."""
 
         async def copy(source: Source) -> None:
-            async for part in self._read_source(wanted, source):
-                await queue.put(part)
+            self._followed[wanted.user] += 1
+            try:
+                await asyncio.sleep(self._pause_s(wanted) - POLL_S)
+                async for part in self._read_source(wanted, source):
+                    await queue.put(part)
+            finally:
+                self._followed[wanted.user] -= 1
+                self._followed += Counter()  # forgets who follows nothing
 
         known: dict[Source, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
@@ -205,10 +225,19 @@ class Logs:
                     stream=source.stream,
                     data=part.data,
                 )
+                # A program may write all the time: what is little so far is left to become more.
+                is_all = len(part.data) < PART_BYTES_MAX and not self._job(wanted.job).is_over
             elif part.is_over or not wanted.is_followed:
                 return
             else:
-                await asyncio.sleep(POLL_S)
+                is_all = True
+            if is_all and wanted.is_followed:
+                await asyncio.sleep(self._pause_s(wanted))
+
+    def _pause_s(self, wanted: LogsWanted) -> Seconds:
+        """Between two looks at a source, so that all that the user follows are not looked at too
+        often."""
+        return max(POLL_S, self._followed[wanted.user] / POLLS_PER_S)
 
     async def _part(self, wanted: LogsWanted, source: Source, offset: int) -> LogPart:
         """The next part: of the living claim, else of the spool, else of the site where it was."""

@@ -229,9 +229,15 @@ class Daemon:
         roster = Roster(
             scheduler, pump, clock, guests=guests, timing=timing, sites_max=config.limits.sites
         )
-        streams = Streams(roster, pump, clock, reports_per_s=config.limits.reports_per_s)
         spool = Spool(config.spool)
         logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live, past=journal.job)
+        streams = Streams(
+            roster,
+            pump,
+            clock,
+            reports_per_s=config.limits.reports_per_s,
+            is_awaited=logs.is_awaited,
+        )
         desk = Desk(scheduler, pump, clock, send=roster.send, take_log=logs.take)
 
         def publish_outputs(action: PublishOutputs) -> None:

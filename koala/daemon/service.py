@@ -476,7 +476,8 @@ class Service(KoalaServicer):
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         try:
-            wanted, caller = LogsWanted.of(request), caller_of_call()
+            caller = caller_of_call()
+            wanted = LogsWanted.of(request, caller.name)
             await self._ask_about(request.job, lambda turn: _known(turn, request.job, caller))
             with self._seats.seat(caller.name):
                 async with aclosing(self._logs.read(wanted)) as parts:

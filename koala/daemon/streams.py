@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from math import inf
 from typing import TypeAlias
 
@@ -96,8 +96,19 @@ class Stream:
 class Streams(AgentLinkServicer):
     """All streams; agents are heard from when `open` is set: the relay's address is then known."""
 
-    def __init__(self, roster: Roster, pump: Pump, clock: Clock, *, reports_per_s: float) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        pump: Pump,
+        clock: Clock,
+        *,
+        reports_per_s: float,
+        is_awaited: Callable[[SiteName | None, pb.FromAgent], bool],
+    ) -> None:
+        """`is_awaited` says of a message whether it answers a question of ours: how many there are
+        of those is up to us, and they are no reports."""
         self.open = asyncio.Event()
+        self._is_awaited = is_awaited
         self._reports_per_s = reports_per_s
         self._roster = roster
         self._pump = pump
@@ -142,11 +153,13 @@ class Streams(AgentLinkServicer):
                 stream.settled.clear()
                 await stream.settled.wait()
             await self._pump.has_room()
+            is_report = not self._is_awaited(connection.site, message)
             self._roster.heard(connection, message)
             wake_at = connection.session.wake_at
             if wake_at is not None and wake_at < stream.wakes_at:
                 stream.changed.set()
-            bucket.take(1)
+            if is_report:
+                bucket.take(1)
             now = self._clock.now()
             wait_s = bucket.wait_s(now)
             if bucket.share(now) > RESTED_SHARE:

@@ -2,7 +2,8 @@
 changes nothing, and ends with what it was about."""
 
 import asyncio
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +316,87 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
             assert metrics["floods"] == 1
             assert metrics["events_by_kind"]["SiteReported"] < 10_000
         staying.cancel()
+
+
+@live
+async def test_log_parts_that_nobody_asked_for_are_a_flood_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("koala.daemon.streams.FLOOD_S", 0.5)
+    monkeypatch.setattr("koala.daemon.streams.BURST_S", 0.2)
+    config = config_of(tmp_path, limits(reports_per_s=100))
+    async with running(config) as daemon, asyncio.timeout(60), asyncio.TaskGroup() as group:
+        wild = FakeAgent(daemon.address)
+        connecting = group.create_task(until_cut(wild))
+        await wild.until("wanted_end")
+        for number in range(20_000):
+            wild.tell(log=link_pb2.LogChunk(request=number, data=b"x"))
+        await connecting
+        (rejection,) = wild.heard_of("reject")
+        assert rejection.reject.reason.startswith("a flood: more than 100 reports a second")
+
+
+FOLLOWED = 16
+"""The sources of `follow`: both streams of eight processes."""
+
+
+@asynccontextmanager
+async def followed(agent: FakeAgent) -> AsyncIterator[Client]:
+    """A job's logs are followed while the block runs."""
+    agent.ends_at_once = False
+    async with Client(agent.address, user="ann") as client, asyncio.TaskGroup() as group:
+        staying = group.create_task(agent.stay())
+        job = (await client.submit("&(executable=/bin/true)(count=8)")).job
+        await agent.until("release")
+
+        async def follow() -> None:
+            async for _ in client.logs(job, follow=True):
+                pass
+
+        following = group.create_task(follow())
+        yield client
+        following.cancel()
+        staying.cancel()
+
+
+@live
+async def test_the_logs_that_are_asked_for_are_no_flood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("koala.daemon.streams.FLOOD_S", 0.5)
+    monkeypatch.setattr("koala.daemon.streams.BURST_S", 0.2)
+    config = config_of(tmp_path, limits(reports_per_s=20))
+    async with running(config) as daemon:
+        agent = FakeAgent(daemon.address)
+        async with followed(agent) as client:
+            await agent.until("log_request", 10 * FOLLOWED)
+            assert (await client.metrics())["floods"] == 0
+            assert agent.heard_of("reject") == []
+
+
+class DrippingAgent(FakeAgent):
+    """Whenever it is asked, its programs have written another byte."""
+
+    def hear(self, message: link_pb2.ToAgent) -> None:
+        """See FakeAgent."""
+        if message.HasField("log_request"):
+            name = f"{message.log_request.stream}.{message.log_request.process}"
+            self.logs[name] = self.logs.get(name, b"") + b"x"
+        super().hear(message)
+
+
+@live
+@pytest.mark.parametrize("kind", [FakeAgent, DrippingAgent])
+async def test_many_logs_are_looked_at_less_often_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[FakeAgent]
+) -> None:
+    monkeypatch.setattr("koala.daemon.logs.POLLS_PER_S", 20.0)
+    async with running(config_of(tmp_path)) as daemon:
+        agent = kind(daemon.address)
+        async with followed(agent):
+            begun_at = asyncio.get_running_loop().time()
+            await agent.until("log_request", 3 * FOLLOWED)
+            assert asyncio.get_running_loop().time() - begun_at > 1.5  # at 20 a second: 2.4
 
 
 async def until_cut(agent: FakeAgent) -> None:
