@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from koala.errors import LocalManagerError
+from koala.errors import LocalManagerError, SpecError
 from koala_agent import placeholders
 from koala_agent.book import Book
 from koala_agent.claim_events import (
@@ -47,6 +47,8 @@ from koala_agent.claim_events import (
 )
 from koala_agent.claim_states import Claim, Collecting, Gone
 from koala_agent.claims import ClaimTable
+from koala_agent.collecting import output_paths
+from koala_agent.files.folders import Folder, UnusableFileError
 from koala_agent.lrm.port import (
     EndCause,
     Ended,
@@ -108,9 +110,13 @@ def no_input(_hold: Hold) -> str:
 
 async def check_outputs(claim: Claim, folder: Path) -> str:
     """Whether the named outputs are there; answers what is missing. Brings nothing anywhere."""
-    directory = folder / claim.hold.program.directory
-    missing = [n for n in claim.hold.program.output_files if not (directory / n).is_file()]
-    return f"missing: {', '.join(missing)}" if missing else ""
+    problems = []
+    for path in output_paths(claim.hold.program).values():
+        try:
+            Folder(folder).find(path)
+        except (SpecError, UnusableFileError) as error:
+            problems.append(str(error))
+    return "; ".join(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,13 @@ import base64
 import binascii
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from koala.errors import LocalManagerError
 from koala_agent.claim_states import BOUND, Claim, Stopping
+from koala_agent.collecting import log_paths, output_paths
 from koala_agent.lrm.port import OUTPUT_FILE
 from koala_agent.values import ClaimId, Hold, Program
 
@@ -95,17 +96,11 @@ class Mirror:
 
 def _names(program: Program) -> tuple[frozenset[str], frozenset[str]]:
     """Logs and outputs that a job may write, by paths in its folder."""
-    directory = PurePosixPath(program.directory)
-    logs = [OUTPUT_FILE]
-    for process in range(program.processes):
-        for stream, named in (("stdout", program.stdout), ("stderr", program.stderr)):
-            own = named if program.processes == 1 else f"{named}.{process}"
-            logs.append(str(directory / own) if named else f"{stream}.{process}")
-    outputs = [str(directory / name) for name in program.output_files]
-    return _inside(logs), _inside(outputs)
+    logs = [OUTPUT_FILE, *log_paths(program).values()]
+    return _inside(logs), _inside(output_paths(program).values())
 
 
-def _inside(names: list[str]) -> frozenset[str]:
+def _inside(names: Iterable[str]) -> frozenset[str]:
     paths = map(PurePosixPath, names)
     return frozenset(str(p) for p in paths if not p.is_absolute() and ".." not in p.parts)
 

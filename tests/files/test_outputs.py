@@ -15,8 +15,12 @@ from koala.daemon.spool import Place, Purpose, Spool, place_of, token
 from koala.errors import RejectedError, SpecError
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent import clock
+from koala_agent.carrier import check_outputs
+from koala_agent.claim_states import Claim, Gone
+from koala_agent.collecting import upload_order
 from koala_agent.files.orders import Uploaded, UploadOrder
 from koala_agent.files.outputs import UploadLimits
+from koala_agent.values import ClaimId, End, EndKind, Hold, Program
 from tests.files.stage import (
     LIMIT_S,
     SECRET,
@@ -59,8 +63,14 @@ def an_upload(work: Path, address: str, *, claim: str = CLAIM, label: str = "lef
         token=token(SECRET, Purpose.STORE, claim),
         relay=address,
         folder=work,
+        outputs={},
         logs={},
     )
+
+
+def named(*names: str) -> dict[str, str]:
+    """Files of a claim whose program runs in the claim's own folder."""
+    return dict(zip(names, names, strict=True))
 
 
 async def test_outputs_and_logs_reach_the_spool_whole(tmp_path: Path) -> None:
@@ -73,8 +83,8 @@ async def test_outputs_and_logs_reach_the_spool_whole(tmp_path: Path) -> None:
         uploaded = await delft.files.upload(
             replace(
                 order,
-                outputs=("results/model.bin", "empty"),
-                logs={"stdout.0": order.folder / "stdout.0"},
+                outputs=named("results/model.bin", "empty"),
+                logs=named("stdout.0"),
             )
         )
     assert uploaded == (
@@ -101,7 +111,7 @@ async def test_files_that_are_no_outputs_are_named_and_the_others_still_come(
         order.folder.joinpath("good").write_bytes(b"good")
         names = ("missing", "folder", "link", "out/secret", "../secret", "fifo", "good")
         uploaded = await delft.files.upload(
-            replace(order, outputs=names, logs={"stderr.0": order.folder / "link"})
+            replace(order, outputs=named(*names), logs={"stderr.0": "link"})
         )
     errors = {each.name: each.error for each in uploaded}
     assert errors["missing"] == "file 'missing': does not exist"
@@ -116,11 +126,44 @@ async def test_files_that_are_no_outputs_are_named_and_the_others_still_come(
     assert [path.name for path in outputs.iterdir()] == ["good"]
 
 
+@pytest.mark.parametrize("directory", ["..", "/{outside}", "out", "in/../.."])
+async def test_nothing_outside_of_the_claims_folder_is_collected(
+    tmp_path: Path, directory: str
+) -> None:
+    """The agent may read what the job's account may not."""
+    directory = directory.format(outside=tmp_path.relative_to("/"))
+    tmp_path.joinpath("site.pem").write_bytes(b"secret")
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("out").symlink_to(tmp_path)
+        order.folder.joinpath("in").mkdir()
+        program = Program(
+            executable="/bin/true",
+            directory=directory,
+            stdout="site.pem",
+            output_files=("site.pem",),
+        )
+        hold = Hold(
+            claim=ClaimId(CLAIM),
+            processors=1,
+            hold_s=60.0,
+            program=program,
+            store_token=order.token,
+        )
+        claim = Claim(hold=hold, secret="", state=Gone(end=End(kind=EndKind.EXITED), due_at=0.0))
+        wanted = upload_order(claim, order.folder, relay=order.relay)
+        output, log = await delft.files.upload(wanted)
+        unseen = await check_outputs(claim, order.folder)
+    assert "'site.pem'" in unseen or "/site.pem'" in unseen
+    assert output.error
+    assert log.error
+    assert not Spool(tmp_path / "spool").outputs(PLACE).exists()
+
+
 async def test_only_the_end_of_a_long_log_is_kept_and_it_says_so(tmp_path: Path) -> None:
     async with a_finished_claim(tmp_path, limits=IMPATIENT) as (delft, order):
         log = order.folder / "stdout.0"
         log.write_bytes(b"a" * 5000 + b"b" * 1000)
-        await delft.files.upload(replace(order, logs={"stdout.0": log}))
+        await delft.files.upload(replace(order, logs=named("stdout.0")))
     kept = Spool(tmp_path / "spool").log(PLACE, "stdout.0").read_bytes()
     assert kept == b"[koala: the first 5000 bytes are left out]\n" + b"b" * 1000
 
@@ -133,7 +176,7 @@ async def test_an_output_that_is_mostly_holes_does_not_fill_the_daemons_disk(
         size = 128 * 2**20
         with order.folder.joinpath("holes").open("wb") as file:
             file.truncate(size)
-        (refused,) = await delft.files.upload(replace(order, outputs=("holes",), logs={}))
+        (refused,) = await delft.files.upload(replace(order, outputs=named("holes"), logs={}))
     assert "has 134217728 bytes; the spool has room for 0" in refused.error
     assert list(Spool(tmp_path / "spool").incoming.iterdir()) == []
 
@@ -146,9 +189,9 @@ async def test_a_spool_without_room_is_told_in_a_line_and_no_half_file_stays(
         async with a_finished_claim(tmp_path, limits=UploadLimits(stalled_s=3.0)) as (delft, order):
             order.folder.joinpath("good").write_bytes(b"good")
             with filled(tmp_path / "spool", leave_bytes=0):
-                (lost,) = await delft.files.upload(replace(order, outputs=("good",), logs={}))
+                (lost,) = await delft.files.upload(replace(order, outputs=named("good"), logs={}))
             assert "No space left on device" in lost.error
-            (stored,) = await delft.files.upload(replace(order, outputs=("good",), logs={}))
+            (stored,) = await delft.files.upload(replace(order, outputs=named("good"), logs={}))
             assert stored.error == ""
         assert list((tmp_path / "spool" / "incoming").iterdir()) == []
     said = capsys.readouterr()
@@ -161,7 +204,7 @@ async def test_a_claim_cannot_store_for_another_one(tmp_path: Path, claim: str) 
     """An old attempt keeps its token, which is none for the new one."""
     async with a_finished_claim(tmp_path) as (delft, order):
         order.folder.joinpath("good").write_bytes(b"good")
-        (uploaded,) = await delft.files.upload(replace(order, claim=claim, outputs=("good",)))
+        (uploaded,) = await delft.files.upload(replace(order, claim=claim, outputs=named("good")))
     assert "UNAUTHENTICATED" in uploaded.error
     assert not tmp_path.joinpath("spool", "jobs").exists()
 
@@ -173,7 +216,7 @@ async def test_an_upload_that_is_cut_is_tried_again(tmp_path: Path) -> None:
         proxy = Proxy(order.relay, up_cuts=(700_000,))
         async with proxy.listening() as address:
             (uploaded,) = await delft.files.upload(
-                replace(order, outputs=("model.bin",), relay=address)
+                replace(order, outputs=named("model.bin"), relay=address)
             )
         assert uploaded.error == ""
         assert proxy.cut_connections == 1
@@ -232,7 +275,7 @@ async def test_an_upload_to_nobody_is_given_up_in_time_and_names_the_file(tmp_pa
         order.folder.joinpath("good").write_bytes(b"good")
         async with asyncio.timeout(LIMIT_S):
             (uploaded,) = await delft.files.upload(
-                replace(order, outputs=("good",), relay="127.0.0.1:1")
+                replace(order, outputs=named("good"), relay="127.0.0.1:1")
             )
     assert "file 'good' to 127.0.0.1:1: UNAVAILABLE" in uploaded.error
 
@@ -247,7 +290,7 @@ async def test_an_upload_takes_as_long_as_it_goes_forward(tmp_path: Path) -> Non
         asyncio.timeout(LIMIT_S),
     ):
         order.folder.joinpath("good").write_bytes(content)
-        (uploaded,) = await delft.files.upload(replace(order, outputs=("good",)))
+        (uploaded,) = await delft.files.upload(replace(order, outputs=named("good")))
     assert uploaded == Uploaded(name="good", is_log=False, size_bytes=len(content))
     assert clock.now() - began_at > 3 * IMPATIENT.stalled_s
 
@@ -260,7 +303,9 @@ async def test_an_upload_that_stands_still_is_given_up_and_names_the_file(tmp_pa
             Proxy(order.relay, up_freezes=(500_000,)).listening() as address,
             asyncio.timeout(LIMIT_S),
         ):
-            (uploaded,) = await delft.files.upload(replace(order, outputs=("good",), relay=address))
+            (uploaded,) = await delft.files.upload(
+                replace(order, outputs=named("good"), relay=address)
+            )
     assert uploaded.error == f"file 'good' to {address}: nothing went forward for 0.5 s"
 
 
@@ -269,7 +314,9 @@ async def test_an_upload_that_is_cut_at_the_same_place_ends(tmp_path: Path) -> N
         order.folder.joinpath("good").write_bytes(some_bytes(2_000_000))
         proxy = Proxy(order.relay, up_cuts=(700_000,) * 1_000)
         async with proxy.listening() as address, asyncio.timeout(LIMIT_S):
-            (uploaded,) = await delft.files.upload(replace(order, outputs=("good",), relay=address))
+            (uploaded,) = await delft.files.upload(
+                replace(order, outputs=named("good"), relay=address)
+            )
     assert uploaded.error.startswith(f"file 'good' to {address}: ")
     assert proxy.cut_connections > 1
 
@@ -278,7 +325,7 @@ async def test_an_upload_goes_to_the_relay_of_the_daemon_that_came_back(tmp_path
     """Each life of a daemon has a relay at an address of its own."""
     async with a_finished_claim(tmp_path) as (delft, order):
         order.folder.joinpath("good").write_bytes(b"good")
-        before = replace(order, outputs=("good",), relay="127.0.0.1:1")
+        before = replace(order, outputs=named("good"), relay="127.0.0.1:1")
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
             uploading = group.create_task(delft.files.upload(before))
             await asyncio.sleep(0)  # it has begun
@@ -291,11 +338,11 @@ async def test_an_upload_goes_to_the_relay_of_the_daemon_that_came_back(tmp_path
 async def test_a_name_under_a_file_that_exists_is_refused(tmp_path: Path) -> None:
     async with a_finished_claim(tmp_path) as (delft, order):
         order.folder.joinpath("a").write_bytes(b"file")
-        await delft.files.upload(replace(order, outputs=("a",)))
+        await delft.files.upload(replace(order, outputs=named("a")))
         order.folder.joinpath("a").unlink()
         order.folder.joinpath("a").mkdir()
         order.folder.joinpath("a", "b").write_bytes(b"file")
-        (uploaded,) = await delft.files.upload(replace(order, outputs=("a/b",)))
+        (uploaded,) = await delft.files.upload(replace(order, outputs=named("a/b")))
     assert "INVALID_ARGUMENT" in uploaded.error
 
 
@@ -311,7 +358,7 @@ async def test_outputs_of_the_attempt_that_finished_are_published_under_their_la
         ):
             order.folder.joinpath("model.bin").write_bytes(claim.encode())
             upload = an_upload(order.folder, order.relay, claim=claim, label=label)
-            await delft.files.upload(replace(upload, outputs=("model.bin",)))
+            await delft.files.upload(replace(upload, outputs=named("model.bin")))
     spool = Spool(tmp_path / "spool")
     assert not spool.published("j1").exists()
     names = ("left/model.bin", "a%20label%2Fwith%20..%2Fall/model.bin", "2/model.bin")

@@ -181,18 +181,6 @@ def stamp_of(status: os.stat_result) -> FileStamp:
     return FileStamp(size_bytes=status.st_size, changed_ns=status.st_mtime_ns, inode=status.st_ino)
 
 
-def open_beside(path: Path) -> Descriptor:
-    """A regular file by its path, whose last part may not be a link. Raises UnusableFileError."""
-    try:
-        parent = os.open(path.parent, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
-        try:
-            return Descriptor(_open_regular(parent, path.name))
-        finally:
-            os.close(parent)
-    except OSError as error:
-        raise UnusableFileError(f"file {shown(path.name)}: {_reason(error)}") from error
-
-
 def _open_regular(parent: int, last: str) -> int:
     # Looked at before it is opened, because opening alone can rewind a tape; and after it, because
     # it may have been swapped in between.

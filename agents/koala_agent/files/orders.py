@@ -91,8 +91,8 @@ Report: TypeAlias = TransferFinished | TransferFailed | FileFound | FileRemoved
 class UploadOrder:
     """Send a claim's output files and logs to the relay.
 
-    `outputs` are relative to `folder`, the claim's work folder. `logs` are whole paths by the name
-    that they get in the spool (`stdout.0`); of each the last bytes are sent.
+    `outputs` and `logs` are paths by the name that they get in the spool; what does not lie below
+    `folder`, the claim's, is not sent. Of a log the last bytes are sent.
     """
 
     claim: str
@@ -100,8 +100,8 @@ class UploadOrder:
     token: str
     relay: str
     folder: Path
-    outputs: tuple[str, ...] = ()
-    logs: Mapping[str, Path]
+    outputs: Mapping[str, str]
+    logs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

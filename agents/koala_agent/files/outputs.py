@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TypeAlias
 
 import grpc
@@ -24,7 +23,7 @@ from koala.errors import SpecError
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent import clock
 from koala_agent.files.channels import Channels
-from koala_agent.files.folders import Descriptor, Folder, UnusableFileError, open_beside
+from koala_agent.files.folders import Descriptor, Folder, UnusableFileError
 from koala_agent.files.incoming import Summing
 from koala_agent.files.names import check_name, shown
 from koala_agent.files.orders import Uploaded, UploadOrder
@@ -71,16 +70,14 @@ async def upload(
     daemon has a relay of its own.
     """
     folder = Folder(order.folder)
-    wanted: list[tuple[str, bool, Callable[[], Descriptor]]] = [
-        (name, False, partial(folder.open, name)) for name in order.outputs
-    ]
-    wanted += [(name, True, partial(_open_log, name, path)) for name, path in order.logs.items()]
+    wanted = [(name, path, False) for name, path in order.outputs.items()]
+    wanted += [(name, path, True) for name, path in order.logs.items()]
     results = []
-    for name, is_log, open_it in wanted:
+    for name, path, is_log in wanted:
         sender = _Sender(
             order=order, name=name, is_log=is_log, limits=limits, channels=channels, relay=relay
         )
-        results.append(await sender.send(open_it))
+        results.append(await sender.send(partial(_open, folder, name, path)))
     for result in results:
         if result.error:
             log.warning("output.failed", claim=order.claim, error=result.error)
@@ -240,6 +237,6 @@ class _Sender:
         return Uploaded(name=self.name, is_log=self.is_log, error=error)
 
 
-def _open_log(name: str, path: Path) -> Descriptor:
+def _open(folder: Folder, name: str, path: str) -> Descriptor:
     check_name(name)
-    return open_beside(path)
+    return folder.open(path)
