@@ -10,6 +10,7 @@ tests in simulated time.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -96,13 +97,18 @@ class Counters:
 
 
 class Item:
-    """One thing in the inbox: asked for in `decide`, answered after the commit by `settle`."""
+    """One thing in the inbox since `came_at`: asked for in `decide`, answered after the commit by
+    `settle`."""
 
-    __slots__ = ("decide", "error", "result", "settle")
+    __slots__ = ("came_at", "decide", "error", "result", "settle")
 
     def __init__(
-        self, decide: Callable[[Turn], Any], settle: Callable[[Any, KoalaError | None], None]
+        self,
+        decide: Callable[[Turn], Any],
+        settle: Callable[[Any, KoalaError | None], None],
+        came_at: Instant,
     ) -> None:
+        self.came_at = came_at
         self.decide = decide
         self.settle = settle
         self.result: Any = None
@@ -189,7 +195,7 @@ class Turns:
         `settle` is called right after the commit and before the next batch is begun: what it reads
         of the scheduler is durable. It must not wait.
         """
-        self._inbox.append(Item(decide, settle))
+        self._inbox.append(Item(decide, settle, self._clock.now()))
         self.on_arrival()
 
     def on_arrival(self) -> None:
@@ -219,7 +225,9 @@ class Turns:
     # --- a turn -----------------------------------------------------------------------------------
 
     def take(self) -> list[Item]:
-        """Handle what waits; what has come goes before Woken at the same instant."""
+        """Handle what waits; what has come goes before Woken at the same instant. Where more waits
+        than one turn can handle, a timer rings when all that came before it was due is handled: an
+        answer that was in time is not too late because we are."""
         begun_at = now = self._begun_at = self._clock.now()
         items: list[Item] = []
         while self._inbox and now - begun_at < BATCH_S_MAX:
@@ -231,7 +239,7 @@ class Turns:
                 item.error = error
             items.append(item)
             now = self._clock.now()
-        self._wake(now)
+        self._wake(now, before=self._inbox[0].came_at if self._inbox else math.inf)
         self.counters.handled_s += self._clock.now() - begun_at
         return items
 
@@ -287,12 +295,13 @@ class Turns:
         if self._receiver is not None and notices:
             self._receiver.publish(notices)
 
-    def _wake(self, now: Instant) -> None:
+    def _wake(self, now: Instant, *, before: Instant) -> None:
+        """Ring what is due, and was so before then."""
         if now < self._wake_not_before:
             return
         for _ in range(WOKEN_MAX):
             wake_at = self._scheduler.wake_at
-            if wake_at is None or wake_at > now:
+            if wake_at is None or wake_at > now or wake_at >= before:
                 break
             self._handle(Woken(), now)
         after = self._clock.now()

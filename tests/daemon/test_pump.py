@@ -29,7 +29,7 @@ from koala.daemon.journal import Journal
 from koala.daemon.pump import Pump
 from koala.daemon.records import Batch, Notice, Record
 from koala.daemon.recovery import recover
-from koala.daemon.turns import Turn
+from koala.daemon.turns import Turn, Turns
 from koala.errors import JournalError, RejectedError, UnreachableError
 from koala.policies import chosen
 from tests.daemon.running import config_of
@@ -51,6 +51,17 @@ class Recording:
 
     def publish(self, notices: Sequence[Notice]) -> None:
         self.notices += notices
+
+
+class SlowClock(Clock):
+    """Each look at it takes so long."""
+
+    step_s = 0.0
+    at = 100.0
+
+    def now(self) -> float:
+        self.at += self.step_s
+        return self.at
 
 
 @dataclass
@@ -125,6 +136,23 @@ async def test_what_came_is_handled_before_woken_of_the_same_instant(tmp_path: P
         group.create_task(the.pump.ask(submit))
         group.create_task(the.pump.ask(submit))
     assert kinds(tmp_path)[:3] == ["JobSubmitted", "JobSubmitted", "Woken"]
+
+
+def test_a_timer_waits_for_what_came_before_it_was_due(tmp_path: Path) -> None:
+    """Two submissions have come, and a busy machine handles one of them in a turn."""
+    journal = Journal.open(tmp_path)
+    clock = SlowClock()
+    turns = Turns(Scheduler(Parameters(), chosen()), journal, clock, digest=digest, jobs=0)
+    for _ in range(2):
+        turns.post(submit)
+    clock.step_s = 1.0
+    told = []
+    for _ in range(3):
+        turns.take()
+        batch = turns.seal()
+        told.append([] if batch is None else [type(r.event).__name__ for r in batch.records])
+    assert told[:2] == [["JobSubmitted"], ["JobSubmitted", "Woken"]]
+    journal.close()
 
 
 async def test_a_failed_commit_ends_the_pump_before_any_answer_or_action(tmp_path: Path) -> None:
