@@ -126,11 +126,19 @@ class Starters:
         self._strangers.pop(id(connection), None)
 
     def hello(self, connection: Connection, message: Message) -> tuple[ClaimId, str] | None:
-        """Who a connection is; None when the secret is not the claim's. Raises ValueError."""
+        """Who a connection is; None when it was hung up on. Raises ValueError."""
         event = replace(checked_in(message), address=connection.address())
         known = self._secret(event.claim)
-        if known is not None and not connection.is_proved(message, known):
+        if known is None:
+            # No event: the claim could be asked for before the table hears of it, and what nobody
+            # proved would then be taken for the claim's own starter.
+            log.info("starter.dismissed", claim=event.claim)
+            connection.send(encode(Dismissed(reason="this claim is not known here")))
+            connection.close()
+            return None
+        if not connection.is_proved(message, known):
             log.warning("starter.refused", claim=event.claim, reason="wrong secret")
+            connection.abort()
             return None
         key = (event.claim, event.nonce)
         earlier = self._connections.pop(key, None)
@@ -316,9 +324,7 @@ class Connection(asyncio.Protocol):
             self._take_courier(message)
             return
         self._identity = self._starters.hello(self, message)
-        if self._identity is None:
-            self.abort()
-        else:
+        if self._identity is not None:
             self._believe()
 
     def _believe(self) -> None:

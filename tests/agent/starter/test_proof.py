@@ -178,6 +178,18 @@ async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
     assert kinds == ["dismissed"]
 
 
+async def test_of_a_claim_that_is_not_known_nothing_is_heard() -> None:
+    """Its Hold may be on its way to the table already: whoever came first would be its starter."""
+    async with an_agent(secret=None) as (port, heard):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(json.dumps(HELLO).encode() + b"\n")
+        async with asyncio.timeout(LIMIT_S):
+            (answer,) = (await reader.read()).splitlines()
+        writer.close()
+        assert json.loads(answer)["kind"] == "dismissed"
+        assert heard == []
+
+
 async def test_a_starter_of_an_earlier_version_is_still_heard() -> None:
     async with an_agent() as (port, heard):
         await say(port, HELLO)
