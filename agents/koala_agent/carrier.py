@@ -80,6 +80,7 @@ from koala_agent.values import (
     ToDaemon,
     TryPaths,
     folder_name,
+    is_claim_id,
 )
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ class Claims:
     def take_listed(self, entry: Listed | Idle) -> None:
         """What the local manager tells (its `Tell`); figures are not for this table."""
         match entry:
-            case Ended() if self._listening.is_set():
+            case Ended(claim=claim) if self._listening.is_set() and is_claim_id(claim):
                 self._group.create_task(self._batch_ended(entry))
             case Ended() | Queued() | Running() | Idle():
                 pass  # an end that was told too early is found by `_reconcile`

@@ -28,7 +28,7 @@ from koala_agent.claim_events import Forget, Record
 from koala_agent.claim_states import Claim
 from koala_agent.claims import FORGOTTEN_MAX
 from koala_agent.session import JournalMark
-from koala_agent.values import ClaimId, Leases
+from koala_agent.values import ClaimId, Leases, is_claim_id
 
 Run: TypeAlias = Callable[..., sqlite3.Cursor]
 
@@ -111,11 +111,17 @@ class Store:
             os.close(self._lock)
 
     def claims(self) -> list[Claim]:
-        """All claims as they were last stored, in the order of their names. Raises JournalError."""
+        """All claims as they were last stored, in the order of their names. Raises JournalError.
+
+        An earlier release took batch jobs of names for ours that no daemon takes for claims: these
+        are left out.
+        """
         with self._translated():
             rows = self._connection.execute("SELECT id, body FROM claim ORDER BY id").fetchall()
         try:
-            return [msgspec.json.decode(body, type=Claim) for _id, body in rows]
+            return [
+                msgspec.json.decode(body, type=Claim) for name, body in rows if is_claim_id(name)
+            ]
         except msgspec.DecodeError as error:
             message = f"{self._path}: a claim cannot be read: {error}"
             raise JournalError(message) from error

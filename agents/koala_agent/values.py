@@ -7,21 +7,20 @@ are seconds.
 
 from __future__ import annotations
 
-import re
 import zlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
+from koala.wire import names
+
 ClaimId = NewType("ClaimId", str)
 """job/attempt/component/n, unique for ever."""
-
-_CLAIM = re.compile(r"(?P<job>[A-Za-z0-9][A-Za-z0-9._-]{0,127})((?:/\d{1,9}){3})")
 
 
 def is_claim_id(text: str) -> bool:
     """Whether a text is job/attempt/component/n; anything else never becomes a path."""
-    return _CLAIM.fullmatch(text) is not None
+    return names.CLAIM.fullmatch(text) is not None
 
 
 def folder_name(claim: ClaimId) -> str:

@@ -7,30 +7,27 @@ import re
 
 from koala.core.values import ClaimId, SiteName, TransferId
 from koala.errors import SpecError
+from koala.wire import names
 
 NAME_MAX = 256
 INSTANT_MAX = 2.5e11  # seconds; later ones have no date
 AMOUNT_MAX = 2.0**53
 BYTES_MAX = 2**62  # the journal's JSON and SQLite have 64-bit integers with a sign
 
-_CLAIM = re.compile(r"[A-Za-z0-9_.-]{1,64}/\d{1,9}/\d{1,9}/\d{1,9}")
-_TRANSFER = re.compile(r"[A-Za-z0-9_.-]{1,64}/\d{1,9}/t\d{1,9}")
-_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
 
 def claim(value: str) -> ClaimId:
     """A claim's name."""
-    return ClaimId(_matching("claim", value, _CLAIM))
+    return ClaimId(_matching("claim", value, names.CLAIM))
 
 
 def transfer(value: str) -> TransferId:
     """A transfer's name."""
-    return TransferId(_matching("transfer", value, _TRANSFER))
+    return TransferId(_matching("transfer", value, names.TRANSFER))
 
 
 def site(value: str, name: str = "site") -> SiteName:
     """A site's name, in the field `name`."""
-    return SiteName(_matching(name, value, _SITE))
+    return SiteName(_matching(name, value, names.SITE))
 
 
 def text(name: str, value: str, length_max: int = NAME_MAX) -> str:

@@ -55,7 +55,20 @@ def test_a_claim_is_found_again_by_the_name_of_its_batch_job() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["koala-cd-j1.1.0.1", "koala-ab-j1.1.0", "koala-ab-j1.1.0.x", "train.sh", ""]
+    "name",
+    [
+        "koala-cd-j1.1.0.1",
+        "koala-ab-j1.1.0",
+        "koala-ab-j1.1.0.x",
+        "train.sh",
+        "",
+        # Whoever may submit chooses a name; what the daemon would not take is no claim.
+        f"koala-ab-{'j' * 65}.1.0.1",
+        "koala-ab-../j.1.0.1",
+        "koala-ab-\u00fc.1.0.1",
+        "koala-ab-j.1.0.1234567890",
+        "koala-ab-j.1.0.\u0661",
+    ],
 )
 def test_jobs_of_others_are_nobodys_claims(name: str) -> None:
     assert claim_of(name, scope="ab") is None

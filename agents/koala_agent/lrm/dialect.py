@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from koala.wire import names
 from koala_agent.lrm.port import EndCause, Placeholder
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE
 from koala_agent.lrm.shell import Answer, Command
@@ -125,10 +126,8 @@ def job_name(claim: str, *, scope: str) -> str:
 def claim_of(name: str, *, scope: str) -> str | None:
     """The claim that a batch job is for, if its name says that it is one of ours."""
     start = f"{PREFIX}-{scope}-"
-    job, *rest = name.removeprefix(start).rsplit(".", 3)
-    if not name.startswith(start) or len(rest) != 3 or not all(map(is_count, rest)):
-        return None
-    return "/".join((job, *rest))
+    claim = "/".join(name.removeprefix(start).rsplit(".", 3))
+    return claim if name.startswith(start) and names.CLAIM.fullmatch(claim) else None
 
 
 def script(placeholder: Placeholder, *, scope: str) -> str:

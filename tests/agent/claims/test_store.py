@@ -49,6 +49,14 @@ def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_claim_whose_name_no_daemon_takes_is_left_out(tmp_path: Path) -> None:
+    """An earlier release stored them, and the daemon ended each session that began with one."""
+    store = Store(tmp_path)
+    store.commit([Record(claim=a_claim(f"{'a' * 65}/1/0/1")), Record(claim=a_claim())])
+    assert store.claims() == [a_claim()]
+    store.close()
+
+
 def test_the_last_write_of_a_turn_counts(tmp_path: Path) -> None:
     store = Store(tmp_path)
     asked = Claim(hold=a_claim().hold, secret="s", state=Asked(grace_until=1.0))
