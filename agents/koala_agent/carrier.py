@@ -48,7 +48,7 @@ from koala_agent.claim_events import (
 from koala_agent.claim_states import Claim, Collecting, Gone
 from koala_agent.claims import ClaimTable
 from koala_agent.collecting import output_paths
-from koala_agent.files.folders import Folder, UnusableFileError
+from koala_agent.files.folders import UnusableFileError, kept_in
 from koala_agent.lrm.port import (
     EndCause,
     Ended,
@@ -109,12 +109,13 @@ def no_input(_hold: Hold) -> str:
     return ""
 
 
-async def check_outputs(claim: Claim, folder: Path) -> str:
+async def check_outputs(claim: Claim, folder: Path, *, may_leave: bool = False) -> str:
     """Whether the named outputs are there; answers what is missing. Brings nothing anywhere."""
     problems = []
     for path in output_paths(claim.hold.program).values():
         try:
-            Folder(folder).find(path)
+            kept, below = kept_in(folder, path, may_leave=may_leave)
+            kept.find(below)
         except (SpecError, UnusableFileError) as error:
             problems.append(str(error))
     return "; ".join(problems)

@@ -1,8 +1,8 @@
 """What of an ended claim goes to the daemon's spool: its named output files, and what its processes
 wrote to standard output and error.
 
-A job names its files and the directory of its program; whatever it says, only what lies below the
-claim's folder is collected. The agent may read what the job's account may not.
+A job names its files and the directory of its program. Where the agent may read what the program
+may not, only what lies below the claim's folder is collected, whatever the job says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from koala_agent.files.orders import Uploaded, UploadOrder
 from koala_agent.values import Program
 
 
-def upload_order(claim: Claim, folder: Path, *, relay: str) -> UploadOrder:
+def upload_order(claim: Claim, folder: Path, *, relay: str, may_leave: bool = False) -> UploadOrder:
     """The order for one claim. Logs that nobody wrote to are not worth a file."""
     program = claim.hold.program
     return UploadOrder(
@@ -24,6 +24,7 @@ def upload_order(claim: Claim, folder: Path, *, relay: str) -> UploadOrder:
         relay=relay,
         folder=folder,
         outputs=output_paths(program),
+        may_leave=may_leave,
         logs={name: path for name, path in log_paths(program).items() if _has_bytes(folder / path)},
     )
 

@@ -84,6 +84,12 @@ class Place:
             raise NotAllowedError(f"a claim of {user or 'nobody'}: accounts.map has no account")
         return self.accounts[user]
 
+    @property
+    def shows_all(self) -> bool:
+        """Whether programs may read here whatever this agent may: any program, as its account, on
+        its file system. Then files that it brings home for them give nothing away."""
+        return self.shared and self.accounts is None and not self.executables
+
     def folder(self, claim: ClaimId) -> Path:
         """The claim's folder."""
         return self.root / folder_name(claim)

@@ -105,6 +105,7 @@ class Site:
             executables=config.site.executables,
             accounts=self._served.accounts,
         )
+        self._may_leave = place.shows_all
         self._inputs = Inputs(
             replica=self._files.local_path,
             copy=Incoming(self._spool).path,
@@ -286,9 +287,10 @@ class Site:
         await self._welcomed.wait()  # the daemon says where its relay is
         while True:
             if not self._files.relay:
-                return await check_outputs(claim, folder)  # a daemon without one leaves them here
+                # A daemon without one leaves them here.
+                return await check_outputs(claim, folder, may_leave=self._may_leave)
             sessions = self._sessions
-            order = upload_order(claim, folder, relay=self._files.relay)
+            order = upload_order(claim, folder, relay=self._files.relay, may_leave=self._may_leave)
             reason = missing(await self._files.upload(order))
             if not reason or (self._link.is_live and sessions == self._sessions):
                 return reason

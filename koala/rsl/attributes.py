@@ -136,7 +136,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _honoured(
         "subjobStartType",
         "strict-barrier, loose-barrier or no-barrier",
-        "must take part in the start (default); may be missing at the start; starts when it has checked in and the daemon has answered",
+        "must take part in the start (default); may be missing at the start; starts when it can",
         "DUROC",
     ),
     _ignored("subjobCommsType", "the bundle and the key-value exchange are there always", "DUROC"),

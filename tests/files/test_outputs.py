@@ -68,6 +68,12 @@ def an_upload(work: Path, address: str, *, claim: str = CLAIM, label: str = "lef
     )
 
 
+def a_claim_of(program: Program, token: str) -> Claim:
+    """That has run this program to its end."""
+    hold = Hold(claim=ClaimId(CLAIM), processors=1, hold_s=60.0, program=program, store_token=token)
+    return Claim(hold=hold, secret="", state=Gone(end=End(kind=EndKind.EXITED), due_at=0.0))
+
+
 def named(*names: str) -> dict[str, str]:
     """Files of a claim whose program runs in the claim's own folder."""
     return dict(zip(names, names, strict=True))
@@ -142,14 +148,7 @@ async def test_nothing_outside_of_the_claims_folder_is_collected(
             stdout="site.pem",
             output_files=("site.pem",),
         )
-        hold = Hold(
-            claim=ClaimId(CLAIM),
-            processors=1,
-            hold_s=60.0,
-            program=program,
-            store_token=order.token,
-        )
-        claim = Claim(hold=hold, secret="", state=Gone(end=End(kind=EndKind.EXITED), due_at=0.0))
+        claim = a_claim_of(program, order.token)
         wanted = upload_order(claim, order.folder, relay=order.relay)
         output, log = await delft.files.upload(wanted)
         unseen = await check_outputs(claim, order.folder)
@@ -157,6 +156,29 @@ async def test_nothing_outside_of_the_claims_folder_is_collected(
     assert output.error
     assert log.error
     assert not Spool(tmp_path / "spool").outputs(PLACE).exists()
+
+
+@pytest.mark.parametrize("directory", ["..", "/{outside}"])
+async def test_where_programs_may_read_all_outputs_may_lie_elsewhere(
+    tmp_path: Path, directory: str
+) -> None:
+    """The claim's folder is in the folder that has them."""
+    directory = directory.format(outside=tmp_path.relative_to("/"))
+    tmp_path.joinpath("result").write_bytes(b"42")
+    tmp_path.joinpath("out.txt").write_bytes(b"hello")
+    async with a_finished_claim(tmp_path) as (delft, order):
+        program = Program(
+            executable="/bin/true",
+            directory=directory,
+            stdout="out.txt",
+            output_files=("result",),
+        )
+        wanted = upload_order(
+            a_claim_of(program, order.token), order.folder, relay=order.relay, may_leave=True
+        )
+        output, log = await delft.files.upload(wanted)
+    assert (output.error, log.error) == ("", "")
+    assert (Spool(tmp_path / "spool").outputs(PLACE) / "result").read_bytes() == b"42"
 
 
 async def test_only_the_end_of_a_long_log_is_kept_and_it_says_so(tmp_path: Path) -> None:

@@ -176,6 +176,16 @@ class Folder:
             yield found
 
 
+def kept_in(folder: Path, path: str, *, may_leave: bool) -> tuple[Folder, str]:
+    """The folder that is not left on the way to a file, and its name below that. Where a path leads
+    out of `folder`, that is the folder of the file itself if it `may_leave`; else its opening
+    fails."""
+    if may_leave and (path.startswith("/") or ".." in path.split("/")):
+        whole = folder / path
+        return Folder(whole.parent), whole.name
+    return Folder(folder), path
+
+
 def stamp_of(status: os.stat_result) -> FileStamp:
     """The stamp of a file whose status was read."""
     return FileStamp(size_bytes=status.st_size, changed_ns=status.st_mtime_ns, inode=status.st_ino)

@@ -92,7 +92,7 @@ class UploadOrder:
     """Send a claim's output files and logs to the relay.
 
     `outputs` and `logs` are paths by the name that they get in the spool; what does not lie below
-    `folder`, the claim's, is not sent. Of a log the last bytes are sent.
+    `folder`, the claim's, is not sent unless it `may_leave` that. Of a log the last bytes are sent.
     """
 
     claim: str
@@ -102,6 +102,7 @@ class UploadOrder:
     folder: Path
     outputs: Mapping[str, str]
     logs: Mapping[str, str]
+    may_leave: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

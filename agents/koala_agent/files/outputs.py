@@ -23,7 +23,7 @@ from koala.errors import SpecError
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent import clock
 from koala_agent.files.channels import Channels
-from koala_agent.files.folders import Descriptor, Folder, UnusableFileError
+from koala_agent.files.folders import Descriptor, UnusableFileError, kept_in
 from koala_agent.files.incoming import Summing
 from koala_agent.files.names import check_name, shown
 from koala_agent.files.orders import Uploaded, UploadOrder
@@ -69,7 +69,6 @@ async def upload(
     `relay` answers where the relay is now, empty when it is where the order says: each life of a
     daemon has a relay of its own.
     """
-    folder = Folder(order.folder)
     wanted = [(name, path, False) for name, path in order.outputs.items()]
     wanted += [(name, path, True) for name, path in order.logs.items()]
     results = []
@@ -77,7 +76,7 @@ async def upload(
         sender = _Sender(
             order=order, name=name, is_log=is_log, limits=limits, channels=channels, relay=relay
         )
-        results.append(await sender.send(partial(_open, folder, name, path)))
+        results.append(await sender.send(partial(_open, order, name, path)))
     for result in results:
         if result.error:
             log.warning("output.failed", claim=order.claim, error=result.error)
@@ -237,6 +236,7 @@ class _Sender:
         return Uploaded(name=self.name, is_log=self.is_log, error=error)
 
 
-def _open(folder: Folder, name: str, path: str) -> Descriptor:
+def _open(order: UploadOrder, name: str, path: str) -> Descriptor:
     check_name(name)
-    return folder.open(path)
+    folder, below = kept_in(order.folder, path, may_leave=order.may_leave)
+    return folder.open(below)
