@@ -8,6 +8,7 @@ is asked on the latter, anew after each failure, since a daemon that restarts ma
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import grpc
 
@@ -30,9 +31,19 @@ FAILING_S = 0.3  # how long a connection that failed before is given to come bac
 
 def nobody_at(address: str) -> str:
     """That nobody answers, and where this account's own daemons on this machine said they do."""
-    others = [other for other in announced() if other != address]
+    others = [other for other in announced() if other != address and _is_taken(other)]
     hint = f"; of yours here: {', '.join(others)}" if others else ""
     return f"no daemon answers at {address} (option --address, or KOALA_ADDRESS{hint})"
+
+
+def _is_taken(address: str) -> bool:
+    """Whether somebody listens at an address of this machine."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=FAILING_S):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 class Door:

@@ -98,6 +98,13 @@ def _run(words: Sequence[str]) -> int:
         return end.code if isinstance(end.code, int) else FAILED
     except KoalaError as error:
         return _report(error, words)
+    except UnicodeEncodeError as error:  # bytes of the command line come as halves of pairs
+        return _report(SpecError(f"{error.object!r} is no text in UTF-8"), words)
+    except BrokenPipeError:
+        return FAILED  # nobody reads what we say
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename is not None else ""
+        return _report(KoalaError(f"{named}{error.strerror or error}"), words)
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0

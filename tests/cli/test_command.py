@@ -129,6 +129,22 @@ def test_a_description_that_is_no_text_is_refused_before_anybody_is_asked() -> N
     assert "line 2: found the byte 0xff" in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("cancel", "j1", "\udcff", "--address", NOBODY), 2, "is no text in UTF-8"),
+        (("replay", "x" * 300), 1, "File name too long"),
+    ],
+)
+def test_words_that_the_system_does_not_take_are_errors_as_others_are(
+    words: tuple[str, ...], status: int, said: str
+) -> None:
+    run = koala_here(*words)
+    assert (run.returncode, run.stdout) == (status, "")
+    assert said in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
 def test_debug_shows_where_an_error_came_from() -> None:
     for run in (koala("--debug", "rsl", "/"), koala("rsl", "/", KOALA_DEBUG="1")):
         assert run.returncode == 2

@@ -276,8 +276,9 @@ async def test_a_server_that_is_not_the_daemon_is_not_spoken_to(
 async def test_where_nobody_listens_nobody_is_accused(
     daemon: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And it is said where daemons of the same account are."""
+    """And it is said where daemons of the same account are, but not where they were."""
     monkeypatch.setenv(RUNTIME_VARIABLE, str(tmp_path))
+    announce(daemon.address, credentials=None)
     announce("127.0.0.1:7", credentials=None)
     (tmp_path / "8.json").write_text("{")
     with socket.socket() as taken:
@@ -286,7 +287,7 @@ async def test_where_nobody_listens_nobody_is_accused(
         async with Client(address, credentials=daemon.administrator) as client:
             with pytest.raises(UnreachableError, match=f"no daemon answers at {address}") as caught:
                 await client.hello()
-    assert "of yours here: 127.0.0.1:7)" in str(caught.value)
+    assert f"of yours here: {daemon.address})" in str(caught.value)
 
 
 @pytest.mark.parametrize("is_after_the_handshake", [False, True])
