@@ -230,6 +230,28 @@ async def test_a_source_that_lost_the_file_says_so_itself(tmp_path: Path) -> Non
         assert "'input.dat': does not exist" in end.reason
 
 
+async def test_a_reader_beyond_the_end_of_the_part_harms_no_source(tmp_path: Path) -> None:
+    """The relay does not know how long the part is, and passes on what the reader says."""
+    content = some_bytes(300_000)
+    async with (
+        a_relay(tmp_path / "spool") as address,
+        running(a_site(tmp_path, "delft", serve=False)) as delft,
+        running(a_site(tmp_path, "leiden", serve=False)) as leiden,
+    ):
+        delft.put("input.dat", content)
+        serve, fetch = relayed(*orders(content, address=address))
+        delft.files.serve(serve)
+        for offset in (len(content) + 1, 2**63):
+            async with aio.insecure_channel(address) as channel:
+                call = files_pb2_grpc.FilesStub(channel).Read(
+                    files_pb2.ReadRequest(transfer=fetch.transfer, token=fetch.token, offset=offset)
+                )
+                assert await call.code() is grpc.StatusCode.ABORTED
+        leiden.files.fetch(fetch)
+        await finished(leiden, fetch.transfer)
+        assert leiden.copied(fetch.transfer) == content
+
+
 async def test_the_newest_reader_wins_over_one_that_may_be_dead(tmp_path: Path) -> None:
     content = some_bytes(3_000_000)
     async with (

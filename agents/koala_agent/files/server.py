@@ -197,6 +197,11 @@ class Offer:
             wanted = await call.read()
             if not isinstance(wanted, files_pb2.OfferDown):
                 return False
+            if wanted.offset > order.size_bytes:
+                # The reader's word, which the relay cannot check. The file is as it should be, so
+                # that nothing is told of it.
+                log.warning("offer.refused", transfer=order.transfer, offset=wanted.offset)
+                return False
             has_served = True
             async with aclosing(send_part(self._place, order, wanted.offset)) as chunks:
                 async for chunk in chunks:
