@@ -178,6 +178,7 @@ class Claims:
             tell=self._tell,
             secret=self._table.secret,
             ask=None if place.shared else self._ask_mirror,
+            machines=self._machines,
         )
         self._inbox: deque[Event] = deque()
         self._arrived = asyncio.Event()
@@ -422,6 +423,11 @@ class Claims:
             except OSError as error:
                 reason = str(error)
         self._tell(Collected(claim=claim.id, reason=reason))
+
+    def _machines(self, claim: ClaimId) -> int:
+        """On how many the claim runs: its first starter says so, before there is a program."""
+        known = self._table.claims.get(claim)
+        return 1 if known is None else max(1, len(known.hosts))
 
     def _ask_mirror(
         self,

@@ -33,6 +33,8 @@ UNSENT_MAX_BYTES = 8 * 1024 * 1024
 CONNECTIONS_MAX = 20_000
 STRANGERS_MAX = 128
 """Connections that have not proved themselves yet; the oldest goes when one more comes."""
+COURIERS_SPARE = 2
+"""Of a claim, beyond one for each machine: a courier dials anew before its old line is missed."""
 HELLO_LIMIT_S = 10.0
 LINES_PER_S, LINES_BURST = 200, 2_000
 """Of one starter: what a program says in its place must not crowd out the site's other claims."""
@@ -52,6 +54,11 @@ def call_later(delay_s: float, call: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(delay_s, call)
 
 
+def one_machine(_claim: ClaimId) -> int:
+    """A site of one machine."""
+    return 1
+
+
 Ask = Callable[[ClaimId, str, Message, Callable[[Message], None]], None]
 """Has a courier's question answered."""
 
@@ -67,13 +74,17 @@ class Starters:
         later: Callable[[float, Callable[[], None]], Timer] = call_later,
         now: Callable[[], float] = clock.now,
         ask: Ask | None = None,
+        machines: Callable[[ClaimId], int] = one_machine,
     ) -> None:
+        """`machines` says on how many a claim runs: each has a courier."""
         self.later = later
         self.now = now
         self._tell = tell
         self._secret = secret
         self._ask = ask
+        self._machines = machines
         self._connections: dict[tuple[str, str], Connection] = {}
+        self._couriers: dict[ClaimId, list[Connection]] = {}
         self._open: dict[int, Connection] = {}
         self._strangers: dict[int, Connection] = {}
         self._server: asyncio.Server | None = None
@@ -166,7 +177,13 @@ class Starters:
         if known is None or not connection.is_proved(message, known):
             log.warning("courier.refused", claim=claim)
             return None
-        return claim, text(message, "nonce", most=NONCE_BYTES_MAX)
+        bringer = claim, text(message, "nonce", most=NONCE_BYTES_MAX)
+        couriers = self._couriers.setdefault(claim, [])
+        couriers.append(connection)
+        if len(couriers) > self._machines(claim) + COURIERS_SPARE:
+            log.warning("courier.cut", claim=claim, reason="more couriers than machines")
+            couriers.pop(0).abort()
+        return bringer
 
     def ask(
         self, bringer: tuple[ClaimId, str], question: Message, answer: Callable[[Message], None]
@@ -181,14 +198,28 @@ class Starters:
         """A message of a starter that has said hello. Raises ValueError."""
         self._tell(decode(claim, nonce, message))
 
-    def lost(self, connection: Connection, identity: tuple[ClaimId, str] | None) -> None:
+    def lost(
+        self,
+        connection: Connection,
+        identity: tuple[ClaimId, str] | None,
+        bringer: tuple[ClaimId, str] | None,
+    ) -> None:
         """A connection is gone."""
         self._open.pop(id(connection), None)
         self.proved(connection)
+        if bringer is not None:
+            self._lose_courier(connection, bringer[0])
         if identity is not None and self._connections.get(identity) is connection:
             del self._connections[identity]
             claim, nonce = identity
             self._tell(StarterLost(claim=claim, nonce=nonce))
+
+    def _lose_courier(self, connection: Connection, claim: ClaimId) -> None:
+        couriers = self._couriers[claim]
+        if connection in couriers:
+            couriers.remove(connection)
+        if not couriers:
+            del self._couriers[claim]
 
 
 class Connection(asyncio.Protocol):
@@ -225,7 +256,7 @@ class Connection(asyncio.Protocol):
             self._limit.cancel()
         self._transport = None
         self._lines.clear()
-        self._starters.lost(self, self._identity)
+        self._starters.lost(self, self._identity, self._bringer)
 
     def data_received(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")

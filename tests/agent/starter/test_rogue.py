@@ -17,6 +17,7 @@ from koala_agent.claim_events import Event, StarterGet, StarterPinged, StarterPu
 from koala_agent.starter.proof import AGENT, STARTER, is_proof, proof
 from koala_agent.starter_codec import Message, record_of
 from koala_agent.starters import (
+    COURIERS_SPARE,
     LINE_MAX_BYTES,
     LINES_BURST,
     STRANGERS_MAX,
@@ -194,6 +195,40 @@ async def test_a_courier_has_one_question_answered_at_a_time() -> None:
         assert answers == {line({"ok": True}): 1_001}
         assert most == 1
         courier.close()
+
+
+async def test_a_claim_has_as_many_couriers_as_machines_and_few_more() -> None:
+    """A program can prove that it knows the secret; a thousand connections would be the agent's
+    descriptors. The oldest goes, which may be one whose other end is gone."""
+
+    def ask(
+        _claim: ClaimId, _nonce: str, _question: Message, answer: Callable[[Message], None]
+    ) -> None:
+        answer({"ok": True})
+
+    def machines(claim: ClaimId) -> int:
+        return 3 if claim == ROGUE else 1
+
+    async with Port(ask=ask, machines=machines) as port, asyncio.timeout(LIMIT_S):
+        _, honest = await port.greeted(HONEST, "courier")
+        couriers = []
+        for _ in range(20):
+            reader, writer = await port.greeted(ROGUE, "courier")
+            assert json.loads(await reader.readline()) == {"ok": True}
+            couriers.append((reader, writer))
+        left = couriers[-3 - COURIERS_SPARE :]
+        for reader, writer in couriers:
+            if (reader, writer) in left:
+                writer.write(line({"kind": "size", "name": "out"}))
+                assert json.loads(await reader.readline()) == {"ok": True}
+            else:
+                with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                    await reader.readexactly(1)
+        assert len(port.starters._open) == len(left) + 1
+        for _, writer in (*couriers, (None, honest)):
+            writer.close()
+        await closed(port.starters)
+        assert port.starters._couriers == {}
 
 
 def test_a_claim_puts_and_asks_so_much_and_no_more() -> None:
