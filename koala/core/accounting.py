@@ -88,41 +88,70 @@ def civil_day(at: Instant) -> str:
     return f"{year:04d}-{month:02d}-{day:02d}"
 
 
-def report(
-    state: State,
-    by: By,
-    period: Period,
-    now: Instant,
-    past: Iterable[Job] = (),
-    sees: Callable[[str], bool] = lambda _: True,
-) -> dict[str, Any]:
-    """The rows of a period and their total; `by` claim has one row a claim and no total. `past` are
-    jobs that have left the state. Counted are the jobs whose owner `sees` says yes to."""
-    bounds = {
-        "by": by.value,
-        "since": None if period.since == -math.inf else period.since,
-        "until": None if period.until == math.inf else period.until,
-        "user": period.user,
-        "site": period.site,
-    }
-    live = _live_charges(state, now)
-    known = (*(job for job in past if job.id not in state.jobs), *state.jobs.values())
-    jobs = [job for job in known if sees(job.spec.owner) and period.has_user(job.spec.owner)]
-    if by is By.CLAIM:
-        rows = [
-            row
-            for job in jobs
-            for charge in [*job.charges, *live.get(job.id, ())]
-            if period.has_site(charge.site)
-            and (row := _claim_row(job, charge, period, now)) is not None
-        ]
-        return {**bounds, "rows": rows, "total": None}
-    table = _Table(by=by, period=period, now=now)
-    for job in jobs:
-        table.add(job, [*job.charges, *live.get(job.id, ())])
-    keys = list(table.rows) if by is By.JOB else sorted(table.rows)
-    rows = [{by.value: key, **table.rows[key].picture()} for key in keys]
-    return {**bounds, "rows": rows, "total": table.total.picture()}
+class Report:
+    """The rows of a period and their total; `by` claim has one row a claim and no total. It begins
+    with the jobs of a state; those that had left it before are added a part at a time. Counted are
+    the jobs whose owner `sees` says yes to."""
+
+    def __init__(
+        self,
+        state: State,
+        by: By,
+        period: Period,
+        now: Instant,
+        sees: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self.now = now
+        self._by = by
+        self._period = period
+        self._sees = sees
+        self._table = _Table(by=by, period=period, now=now)
+        self._claims: list[dict[str, Any]] = []
+        self._known = frozenset(state.jobs)
+        live = _live_charges(state, now)
+        for job in state.jobs.values():
+            self._count(job, live.get(job.id, []))
+
+    def add(self, past: Iterable[Job]) -> None:
+        """Jobs that have left the state; one that has left it since the begin counts once."""
+        for job in past:
+            if job.id not in self._known:
+                self._count(job, [])
+
+    def document(self) -> dict[str, Any]:
+        """As users see it."""
+        period = self._period
+        bounds = {
+            "by": self._by.value,
+            "since": None if period.since == -math.inf else period.since,
+            "until": None if period.until == math.inf else period.until,
+            "user": period.user,
+            "site": period.site,
+        }
+        if self._by is By.CLAIM:
+            claims = sorted(self._claims, key=lambda row: _in_order(row["job"]))
+            return {**bounds, "rows": claims, "total": None}
+        table = self._table
+        keys = sorted(table.rows, key=_in_order if self._by is By.JOB else None)
+        rows = [{self._by.value: key, **table.rows[key].picture()} for key in keys]
+        return {**bounds, "rows": rows, "total": table.total.picture()}
+
+    def _count(self, job: Job, live: list[Charge]) -> None:
+        if not (self._sees(job.spec.owner) and self._period.has_user(job.spec.owner)):
+            return
+        charges = [*job.charges, *live]
+        if self._by is not By.CLAIM:
+            self._table.add(job, charges)
+            return
+        for charge in charges:
+            if self._period.has_site(charge.site):
+                row = _claim_row(job, charge, self._period, self.now)
+                self._claims += [] if row is None else [row]
+
+
+def _in_order(job: str) -> tuple[int, str]:
+    """Jobs are numbered as they are submitted."""
+    return len(job), job
 
 
 def charges_picture(state: State, job: Job, now: Instant) -> list[dict[str, Any]]:

@@ -42,6 +42,7 @@ class Doors:
         self.authority: Authority | None = None
         self.enrolments: Enrolments | None = None
         self.audit = Audit(config.state_dir)
+        self.turnstile = Turnstile(most=config.limits.calls_per_user)
         self._config = config
         self._identity: IdentityFile | None = None
         self._enrolling: Enrolling | None = None
@@ -96,8 +97,7 @@ class Doors:
 
     def gate(self) -> Gate:
         """What every call passes."""
-        turnstile = Turnstile(most=self._config.limits.calls_per_user)
-        return Gate(self.enrolments, self.audit, turnstile)
+        return Gate(self.enrolments, self.audit, self.turnstile)
 
     def tell(self, address: str) -> None:
         """The daemon serves here: the first administrator's credentials say so, and our own

@@ -23,12 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from koala.core.job import Job
 from koala.core.values import FOREVER, Instant, JobId, Seconds
 from koala.daemon import archive
 from koala.daemon.folder import FILE, Place, StateFolder, take_lock
+from koala.daemon.reader import Reader, connect_reader
 from koala.daemon.records import (
     ADVICE,
     Batch,
@@ -60,9 +60,6 @@ SNAPSHOTS_KEPT = 2  # the older one is for when the newer cannot be read
 REMOVED_MAX = 1_000  # rows a commit, so that none waits for it
 CORE_FACT = "core"
 
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
-
 # --- the journal of a running daemon --------------------------------------------------------------
 
 
@@ -90,8 +87,8 @@ class Journal:
         self._remove_to = 0
         self.make_room: Callable[[], bool] = lambda: False  # asked when a commit finds none
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="notices")
-        self._read_connection: sqlite3.Connection | None = None  # of the reader's thread
+        self._questions = Reader(place.path, "questions")
+        self._lists = Reader(place.path, "lists")  # parts of what is long
         self._looking: sqlite3.Connection | None = None  # of the event loop's
         self._look = look or (lambda: connection)
 
@@ -119,7 +116,7 @@ class Journal:
             connection = _connect(state_dir / FILE)
             try:
                 place = StateFolder(state_dir, lock)
-                return cls(place, connection, partial(_reading, place.path))
+                return cls(place, connection, partial(connect_reader, place.path))
             except BaseException:
                 connection.close()
                 raise
@@ -298,32 +295,21 @@ class Journal:
 
     async def job(self, job: str) -> Job | None:
         """A job that has left the state. Raises JournalError."""
-        return await self._reading(archive.read_job, job)
+        return await self._questions.ask(archive.read_job, job)
 
-    async def job_of_key(self, key: str) -> tuple[JobId, str] | None:
-        """The job that left the state and was submitted under this key, and its digest."""
-        return await self._reading(archive.read_key, key)
+    async def jobs_of_keys(self, keys: Sequence[str]) -> dict[str, tuple[JobId, str]]:
+        """The jobs that left the state and were submitted under these keys, and their digests.
+        Raises JournalError."""
+        return await self._questions.ask(archive.read_keys, keys)
 
-    async def jobs(self, since: Instant, until: Instant, most: int) -> list[Job]:
-        """Jobs that have left the state and lived in a period, in the order of their ends; the last
-        ones when there are more than `most`. Raises JournalError."""
+    async def jobs(self, wanted: archive.Wanted) -> archive.Part:
+        """Some of the jobs that have left the state; others' reads are between those of two parts.
+        Raises JournalError."""
+        return await self._lists.ask(archive.read_jobs, wanted)
 
-        def read(connection: sqlite3.Connection, path: Path, _: None) -> list[Job]:
-            return archive.read_jobs(connection, path, since=since, until=until, most=most)
-
-        return await self._reading(read, None)
-
-    async def _reading(
-        self, read: Callable[[sqlite3.Connection, Path, Question], Answer], question: Question
-    ) -> Answer:
-        """Read in the reader's thread."""
-
-        def answer() -> Answer:
-            if self._read_connection is None:
-                self._read_connection = _reading(self.path)
-            return read(self._read_connection, self.path, question)
-
-        return await asyncio.get_running_loop().run_in_executor(self._reader, answer)
+    async def owners(self, jobs: Sequence[str]) -> dict[str, str]:
+        """Whose those of these jobs are that have left the state. Raises JournalError."""
+        return await self._lists.ask(archive.read_owners, jobs)
 
     async def notices(self, after: int, limit: int) -> list[Notice]:
         """Kept notices with a greater number, the oldest first, at most `limit`."""
@@ -339,15 +325,15 @@ class Journal:
                 for number, at, job, site, phase, text in rows
             ]
 
-        return await self._reading(read, after)
+        return await self._lists.ask(read, after)
 
     def close(self) -> None:
         """Give the lock back. The write-ahead log goes into the database, or is replayed later."""
         self._writer.shutdown()
-        self._reader.shutdown()
-        for connection in (self._read_connection, self._looking):
-            if connection is not None and connection is not self._connection:
-                connection.close()
+        self._questions.close()
+        self._lists.close()
+        if self._looking is not None and self._looking is not self._connection:
+            self._looking.close()
         with suppress(sqlite3.Error):
             if not self._has_failed:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -416,13 +402,18 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise damaged(path, f"{found}")
+        _add_index(connection)
     except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"unreadable, or no journal: {error}") from error
 
 
-def _reading(path: Path) -> sqlite3.Connection:
-    """A connection that sees what is committed, and waits for no writer."""
-    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+def _add_index(connection: sqlite3.Connection) -> None:
+    """Of the archive, where it is missing; a disk without room for it is no reason not to start."""
+    try:
+        connection.execute(archive.INDEX)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
 
 
 def check_format(connection: sqlite3.Connection, path: Path) -> None:

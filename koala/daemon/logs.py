@@ -90,12 +90,14 @@ class Logs:
         *,
         send: Callable[[SiteName, pb.ToAgent], None],
         is_live: Callable[[SiteName], bool],
+        known: Callable[[JobId], Job | None],
         past: Callable[[JobId], Awaitable[Job | None]],
     ) -> None:
         self._scheduler = scheduler
         self._spool = spool
         self._send = send
         self._is_live = is_live
+        self._known = known
         self._past = past
         self._read: dict[JobId, Job] = {}  # of late; they may leave the state meanwhile
         self._asked: dict[int, tuple[SiteName, asyncio.Future[LogPart]]] = {}
@@ -125,7 +127,7 @@ class Logs:
 
     async def read(self, wanted: LogsWanted) -> AsyncGenerator[koala_pb2.LogPart, None]:
         """All parts; those of one source in order. Raises KoalaError."""
-        job = self._scheduler.jobs.get(wanted.job) or await self._past(wanted.job)
+        job = self._known(wanted.job) or await self._past(wanted.job)
         if job is not None:
             self._read[job.id] = self._read.pop(job.id, job)
             if len(self._read) > READ_MAX:
@@ -171,7 +173,7 @@ class Logs:
         await queue.put(None)
 
     def _job(self, job: JobId) -> Job:
-        found = self._scheduler.jobs.get(job) or self._read.get(job)
+        found = self._known(job) or self._read.get(job)
         if found is None:
             raise UnknownJobError(f"no job {str(job)[:80]!r}")
         return found

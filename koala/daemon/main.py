@@ -48,6 +48,7 @@ from koala.daemon.limits import Quotas, Seats
 from koala.daemon.logs import Logs
 from koala.daemon.marks import Marks
 from koala.daemon.notices import Notices
+from koala.daemon.past_jobs import PastJobs
 from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
 from koala.daemon.recovery import Recovered, begin_life, read_secret
@@ -230,7 +231,14 @@ class Daemon:
             scheduler, pump, clock, guests=guests, timing=timing, sites_max=config.limits.sites
         )
         spool = Spool(config.spool)
-        logs = Logs(scheduler, spool, send=roster.send, is_live=roster.is_live, past=journal.job)
+        logs = Logs(
+            scheduler,
+            spool,
+            send=roster.send,
+            is_live=roster.is_live,
+            known=pump.job,
+            past=journal.job,
+        )
         streams = Streams(
             roster,
             pump,
@@ -280,6 +288,8 @@ class Daemon:
             disk=self._disk,
             journal=journal,
             quotas=quotas,
+            past=PastJobs(journal, calls_per_user=config.limits.calls_per_user),
+            turnstile=doors.turnstile,
             seats=Seats(
                 "watchers",
                 most=config.limits.watchers,

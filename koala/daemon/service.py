@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 import msgspec
 
-from koala.core.accounting import By, Period, report
+from koala.core.accounting import By, Period, Report
 from koala.core.events import (
     JobCancelRequested,
     JobSubmitted,
@@ -30,7 +30,7 @@ from koala.core.events import (
 )
 from koala.core.explain import why
 from koala.core.forgetting import alone
-from koala.core.job import Cancelled, Job
+from koala.core.job import Cancelled
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, sites_picture, whole_picture
 from koala.core.values import JobId, SiteName, UserName
@@ -42,13 +42,15 @@ from koala.daemon.admission import (
     warnings,
     with_progress,
 )
+from koala.daemon.archive import Wanted
 from koala.daemon.enrolling import Registrar
 from koala.daemon.gate import abort
 from koala.daemon.journal import Journal
-from koala.daemon.limits import Quotas, Seats, would_be_delayed
+from koala.daemon.limits import Quotas, Seats, Turnstile, would_be_delayed
 from koala.daemon.listing import Listing
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
+from koala.daemon.past_jobs import PastJobs, owner_wanted
 from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
 from koala.daemon.roster import Roster
@@ -78,6 +80,9 @@ SITE_VERBS = ("drain", "resume", "lost")
 YIELD_CHARACTERS = 8 * 1024  # of texts read between two chances for others
 LOT = 25  # submissions or cancels of one call between two chances for others
 CANCELS_MAX = 10_000
+KEY_TRIES = 5  # to find keys in memory or archive while others go from one to the other
+KEY_RETRY_S = 1.0
+DISK_RETRY_S = 10.0  # somebody has to make room
 REPORT_JOBS_MAX = 50_000  # of those that have left the state, in a report
 PAST_JOBS_MAX = 10_000  # the newest of those that have left the state, in a list
 
@@ -125,7 +130,9 @@ class Parts:
     disk: Disk
     journal: Journal
     quotas: Quotas
+    past: PastJobs
     seats: Seats
+    turnstile: Turnstile
 
 
 class Service(KoalaServicer):
@@ -148,7 +155,9 @@ class Service(KoalaServicer):
         self._version = version
         self._journal = parts.journal
         self._quotas = parts.quotas
+        self._past = parts.past
         self._seats = parts.seats
+        self._turnstile = parts.turnstile
         self._metrics = metrics
 
     @_answering
@@ -199,11 +208,12 @@ class Service(KoalaServicer):
                 characters = 0
                 await asyncio.sleep(0)
 
-        while True:
-            past = await self._past_keys(submissions, owner)
+        keys = [key for submission in submissions if (key := _key(submission, owner))]
+        for _ in range(KEY_TRIES):
+            past = await self._past_keys(keys)
 
             def take_in(turn: Turn, past: PastKeys = past) -> list[pb.Submitted] | None:
-                if turn.scheduler.keys_forgotten != past.forgotten:
+                if keys and turn.scheduler.keys_forgotten != past.forgotten:
                     return None  # one of them may have left the state meanwhile
                 return [
                     self._submit(turn, submission, reading, owner, past, is_dry_run=is_dry_run)
@@ -213,17 +223,17 @@ class Service(KoalaServicer):
             results = await self._pump.ask(take_in)
             if results is not None:
                 return results
+        busy = ExhaustedError(
+            f"keys leave the daemon's memory too quickly to look for these; try again in"
+            f" {KEY_RETRY_S:g} s",
+            retry_after_s=KEY_RETRY_S,
+        )
+        return [submitted_error(busy) for _ in submissions]
 
-    async def _past_keys(self, submissions: Sequence[pb.Submission], owner: str) -> PastKeys:
+    async def _past_keys(self, keys: Sequence[str]) -> PastKeys:
         """Which keys were used by jobs that have left the state."""
         forgotten = self._pump.keys_archived
-        jobs = {}
-        if forgotten:
-            for submission in submissions:
-                key = _key(submission, owner)
-                found = await self._journal.job_of_key(key) if key else None
-                if found is not None:
-                    jobs[key] = found
+        jobs = await self._journal.jobs_of_keys(keys) if forgotten and keys else {}
         return PastKeys(forgotten=forgotten, jobs=jobs)
 
     def _submit(
@@ -282,8 +292,18 @@ class Service(KoalaServicer):
             def cancel(turn: Turn, lot: Sequence[str] = lot) -> list[pb.Cancelled]:
                 return [_cancel(turn, JobId(job), by) for job in lot]
 
-            results += await self._pump.ask(cancel)
+            results += [
+                result if result.phase else await self._cancel_past(result, by)
+                for result in await self._pump.ask(cancel)
+            ]
         return pb.CancelReply(results=results)
+
+    async def _cancel_past(self, result: pb.Cancelled, by: Caller) -> pb.Cancelled:
+        """What is said of a job that has left the state: it is over."""
+        past = await self._journal.job(result.job)
+        if past is None:
+            return result
+        return _cancel(quiet_turn(alone(past), past.submitted_at), past.id, by)
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -293,11 +313,27 @@ class Service(KoalaServicer):
         listing = Listing.of(request, caller)
         found, next_after = await listing.read(self._pump)
         if request.past and not 0 < request.last <= len(found):
-            known = {picture["job"] for picture in found}
-            past = await self._journal.jobs(-math.inf, math.inf, PAST_JOBS_MAX)
-            older = listing.pictures(past)
-            found = [*(picture for picture in older if picture["job"] not in known), *found]
+            found = [*await self._older(listing, found), *found]
         return _document({"jobs": found[-request.last :], "next": next_after})
+
+    async def _older(
+        self, listing: Listing, found: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Those of the archive, in the order of their ends."""
+        caller = listing.caller
+        known = {picture["job"] for picture in found}
+        wanted = Wanted(owner=owner_wanted(caller, listing.owner))
+        older: list[dict[str, Any]] = []
+        looked_at = 0
+        async with aclosing(self._past.read(caller.name, wanted)) as parts:
+            async for jobs in parts:
+                looked_at += len(jobs)
+                older += listing.pictures(job for job in jobs if job.id not in known)
+                has_enough = 0 < listing.last <= len(found) + len(older)
+                if has_enough or looked_at >= PAST_JOBS_MAX:
+                    break
+        older.reverse()
+        return older
 
     @_answering
     async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
@@ -382,29 +418,27 @@ class Service(KoalaServicer):
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
         caller = caller_of_call()
-        most, sees = REPORT_JOBS_MAX, caller.sees
-        while True:
-            forgotten = await self._pump.ask(_forgotten)
-            past = await self._journal.jobs(period.since, period.until, most + 1)
-            if len(past) > most:
-                raise RejectedError(
-                    f"more than {most} jobs of that period are over: allowed are shorter periods"
-                    " (since, until)"
-                )
 
-            def sum_up(
-                turn: Turn, past: Sequence[Job] = past, forgotten: int = forgotten
-            ) -> dict[str, Any] | None:
-                shown = _shown(turn, caller)
-                if period.site is not None and period.site not in shown:
-                    raise _unknown_site(shown, period.site)
-                if _forgotten(turn) != forgotten:
-                    return None  # one of them may be in neither
-                return report(turn.scheduler, by, period, turn.now, past, sees)
+        def begin(turn: Turn) -> Report:
+            shown = _shown(turn, caller)
+            if period.site is not None and period.site not in shown:
+                raise _unknown_site(shown, period.site)
+            return Report(turn.scheduler, by, period, turn.now, caller.sees)
 
-            document = await self._pump.ask(sum_up)
-            if document is not None:
-                return _document(document)
+        report = await self._pump.ask(begin)  # first: what it has not is in the archive then
+        owner = owner_wanted(caller, period.user or "")
+        wanted = Wanted(since=period.since, until=min(period.until, report.now), owner=owner)
+        count = 0
+        async with aclosing(self._past.read(caller.name, wanted)) as parts:
+            async for jobs in parts:
+                count += len(jobs)
+                if count > REPORT_JOBS_MAX:
+                    raise RejectedError(
+                        f"more than {REPORT_JOBS_MAX} jobs of that period are over: allowed are"
+                        " shorter periods (since, until)"
+                    )
+                report.add(jobs)
+        return _document(report.document())
 
     # --- sites and users --------------------------------------------------------------------------
 
@@ -441,10 +475,10 @@ class Service(KoalaServicer):
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         caller = caller_of_call()
         try:
-            if request.job:
-                await self._ask_about(request.job, lambda t: _known(t, request.job, caller))
-            after = self._notices.start(request.after)
             with self._seats.seat(caller.name):
+                if request.job:
+                    await self._require_known(request.job, caller)
+                after = self._notices.start(request.after)
                 await self._watch(request, context, caller, after)
         except KoalaError as error:
             await abort(context, error)
@@ -457,11 +491,8 @@ class Service(KoalaServicer):
         try:
             async with aclosing(self._notices.since(after)) as lots:
                 async for lot in lots:
-                    wanted = [
-                        _message(notice)
-                        for notice in lot
-                        if _is_wanted(notice, request) and await self._may_see(caller, notice)
-                    ]
+                    chosen = [notice for notice in lot if _is_wanted(notice, request)]
+                    wanted = [_message(n) for n in await self._seen(caller, chosen)]
                     if request.in_lots and wanted:
                         wanted[0].more.extend(wanted[1:])
                         del wanted[1:]
@@ -478,24 +509,46 @@ class Service(KoalaServicer):
         try:
             caller = caller_of_call()
             wanted = LogsWanted.of(request, caller.name)
-            await self._ask_about(request.job, lambda turn: _known(turn, request.job, caller))
             with self._seats.seat(caller.name):
+                await self._require_known(request.job, caller)
                 async with aclosing(self._logs.read(wanted)) as parts:
                     async for part in parts:
                         await context.write(part)
         except KoalaError as error:
             await abort(context, error)
 
-    async def _may_see(self, caller: Caller, notice: Notice) -> bool:
+    async def _require_known(self, job: str, caller: Caller) -> None:
+        """What stays asks once, and takes its turn for that as what is answered at once does.
+        Raises UnknownJobError, ExhaustedError."""
+        async with self._turnstile.turn(caller.name):
+            await self._ask_about(job, lambda turn: _known(turn, job, caller))
+
+    async def _seen(self, caller: Caller, notices: Sequence[Notice]) -> Sequence[Notice]:
         """What is told of a site is for those who may use it, what is told of a job for who sees
         the job."""
         if caller.sees(""):
-            return True
-        if not notice.job:
+            return notices
+        owners = await self._owners({notice.job for notice in notices if notice.job})
+
+        def sees(notice: Notice) -> bool:
+            if notice.job:
+                return notice.job in owners and caller.sees(owners[notice.job])
             site = self._scheduler.sites.get(SiteName(notice.site))
             return site is None or site.facts.admits(UserName(caller.name))
-        job = self._scheduler.jobs.get(JobId(notice.job)) or await self._journal.job(notice.job)
-        return job is not None and caller.sees(job.spec.owner)
+
+        return [notice for notice in notices if sees(notice)]
+
+    async def _owners(self, jobs: Iterable[str]) -> dict[str, str]:
+        """Whose these jobs are, wherever they are."""
+        found: dict[str, str] = {}
+        past = []
+        for name in jobs:
+            job = self._pump.job(JobId(name))
+            if job is None:
+                past.append(name)
+            else:
+                found[name] = job.spec.owner
+        return found | await self._journal.owners(past) if past else found
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -591,13 +644,9 @@ def _require_room(disk: Disk) -> None:
     if shortage := disk.shortage:
         raise ExhaustedError(
             f"the daemon's disk is nearly full: {shortage} for new jobs. Jobs that were accepted go"
-            " on; try again when there is room"
+            f" on; try again when there is room, in {DISK_RETRY_S:g} s at the earliest",
+            retry_after_s=DISK_RETRY_S,
         )
-
-
-def _forgotten(turn: Turn) -> int:
-    """How many jobs have left the state."""
-    return sum(turn.scheduler.forgotten.values())
 
 
 def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:

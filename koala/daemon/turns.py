@@ -21,6 +21,7 @@ import structlog
 from koala.core.actions import Action, Announce
 from koala.core.events import Event, Woken
 from koala.core.forgetting import LOT, Forgotten, forget
+from koala.core.job import Job
 from koala.core.saving import save
 from koala.core.scheduler import Scheduler
 from koala.core.values import Instant, JobId, Seconds
@@ -174,6 +175,7 @@ class Turns:
         self._begun_at: Instant = 0.0  # the batch
         self.keys_archived = scheduler.keys_forgotten
         """How many idempotency keys have left the state and are durable in the archive."""
+        self._leaving: dict[JobId, Job] = {}  # of the batch under way: not in the archive yet
         self._digest_due_at: Instant = 0.0
         self._wake_not_before: Instant = 0.0
         self._committing_since: Instant | None = None
@@ -210,6 +212,11 @@ class Turns:
     def jobs(self) -> int:
         """How many numbers were given to jobs."""
         return self._jobs
+
+    def job(self, job: JobId) -> Job | None:
+        """A job of the state, or on its way from there to the archive: one that is neither is in
+        the archive by now, or nowhere."""
+        return self._scheduler.jobs.get(job) or self._leaving.get(job)
 
     @property
     def wake_at(self) -> Instant | None:
@@ -256,6 +263,7 @@ class Turns:
             forgotten=self._forget(),
             snapshot=self._snapshot_if_due(begun_at),
         )
+        self._leaving = {one.job.id: one.job for one in batch.forgotten}
         self._records, self._notices = [], []
         return batch
 
@@ -279,6 +287,7 @@ class Turns:
         """The batch is durable."""
         since, self._committing_since = self._committing_since, None
         assert since is not None
+        self._leaving = {}
         self.keys_archived = self._scheduler.keys_forgotten  # of this batch: the next has not begun
         self.counters.commits += 1
         self.counters.events += len(batch.records)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.accounting import DAY_S, By, Period, civil_day, report
+from koala.core.accounting import DAY_S, By, Period, Report, civil_day
 from koala.core.actions import PublishOutputs, StopClaim
 from koala.core.events import ClaimGone, ClaimGranted
 from koala.core.job import ClaimEnd, EndKind
@@ -47,11 +47,11 @@ def finished(script: Script) -> Script:
 
 
 def rows(script: Script, by: By, **period: Any) -> list[dict[str, Any]]:
-    return list(report(script.scheduler, by, Period(**period), script.now)["rows"])
+    return list(Report(script.scheduler, by, Period(**period), script.now).document()["rows"])
 
 
 def total(script: Script, **period: Any) -> dict[str, Any]:
-    found = report(script.scheduler, By.USER, Period(**period), script.now)["total"]
+    found = Report(script.scheduler, By.USER, Period(**period), script.now).document()["total"]
     assert isinstance(found, dict)
     return found
 

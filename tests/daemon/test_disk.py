@@ -173,6 +173,17 @@ async def test_jobs_end_on_a_full_disk_and_new_ones_come_when_there_is_room_agai
 
 
 @pytest.mark.live
+async def test_a_refusal_for_want_of_room_says_when_to_try_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Disk, "free_bytes", 0)
+    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+        with pytest.raises(ExhaustedError, match=r"nearly full: .* in 10 s") as refused:
+            await client.submit(ONE)
+        assert refused.value.retry_after_s == 10.0
+
+
+@pytest.mark.live
 @pytest.mark.root
 @pytest.mark.parametrize("ballast_mb", [0, 1])
 def test_a_start_on_a_full_disk_takes_the_ballast_or_says_in_a_line_that_there_is_no_room(

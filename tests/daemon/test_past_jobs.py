@@ -3,9 +3,12 @@
 import asyncio
 import json
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -13,11 +16,16 @@ from koala.cli.main import main
 from koala.client import Client
 from koala.core.forgetting import Forgotten
 from koala.core.job import Finished, Job
-from koala.core.values import JobId
+from koala.core.values import JobId, UserName
 from koala.daemon import archive
+from koala.daemon.access import Caller, Role
+from koala.daemon.archive import Wanted
 from koala.daemon.folder import FILE
+from koala.daemon.journal import Journal
 from koala.daemon.main import Daemon
-from koala.errors import JournalError, RejectedError, UnknownJobError
+from koala.daemon.past_jobs import PastJobs, owner_wanted
+from koala.errors import ExhaustedError, JournalError, RejectedError, UnknownJobError
+from koala.wire.tls import Kind
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.harness.builders import a_spec
@@ -131,26 +139,207 @@ async def test_old_events_go_when_there_are_snapshots(
 
 
 def test_past_jobs_go_after_their_time() -> None:
-    jobs = [
+    with closing(archive_of(ended_jobs(5))) as connection:
+        archive.write_jobs(connection, ended_jobs(5)[:2])  # by a replay, once more
+        archive.remove_jobs(connection, before=12.0)
+        left = archive.read_jobs(connection, HERE, Wanted())
+        assert [job.id for job in left.jobs] == ["j4", "j3", "j2"]
+        keys = archive.read_keys(connection, HERE, ["ann\x000", "ann\x004"])
+        assert keys == {"ann\x004": ("j4", "")}
+        assert archive.read_owners(connection, HERE, ["j1", "j2"]) == {"j2": ""}
+
+
+# --- what is long, beside what is short -----------------------------------------------------------
+
+HERE = Path("x")
+
+
+def ended_jobs(count: int, owner: str = "") -> list[Forgotten]:
+    """Job n lived from n to n + 10."""
+    return [
         Forgotten(
             job=Job(
-                id=JobId(f"j{number}"),
-                spec=a_spec(1),
+                id=JobId(f"j{number}{owner}"),
+                spec=replace(a_spec(1), owner=UserName(owner)),
                 submitted_at=number,
                 phase=Finished(at=number + 10.0),
                 claim_fraction=0.75,
             ),
             ended_at=number + 10.0,
-            key=f"ann\0{number}",
+            key=f"ann\0{number}{owner}",
         )
-        for number in range(5)
+        for number in range(count)
     ]
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(archive.TABLES)
-        archive.write_jobs(connection, jobs)
-        archive.write_jobs(connection, jobs[:2])  # by a replay, once more
-        archive.remove_jobs(connection, before=12.0)
-        left = archive.read_jobs(connection, Path("x"), since=0.0, until=99.0, most=9)
-        assert [job.id for job in left] == ["j2", "j3", "j4"]
-        assert archive.read_key(connection, Path("x"), "ann\x000") is None
-        assert archive.read_key(connection, Path("x"), "ann\x004") == ("j4", "")
+
+
+def archive_of(jobs: list[Forgotten]) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(archive.TABLES + archive.INDEX)
+    archive.write_jobs(connection, jobs)
+    return connection
+
+
+@pytest.mark.parametrize("size", [1, 4, 30, 100])
+def test_the_archive_is_read_whole_in_parts(size: int) -> None:
+    def read(**wanted: Any) -> list[str]:
+        found: list[str] = []
+        before: archive.Place | None = archive.END
+        while before is not None:
+            part = archive.read_jobs(connection, HERE, Wanted(before=before, most=size, **wanted))
+            assert len(part.jobs) <= size
+            found += [job.id for job in part.jobs]
+            before = part.before
+        return found
+
+    both = [*ended_jobs(30, "bob"), *ended_jobs(30, "eve")]  # two always end together
+    with closing(archive_of(both)) as connection:
+        assert read() == [f"j{n}{owner}" for n in range(29, -1, -1) for owner in ("eve", "bob")]
+        assert read(owner="bob") == [f"j{n}bob" for n in range(29, -1, -1)]
+        assert read(since=20.0, until=12.0, owner="eve") == ["j11eve", "j10eve"]
+        assert read(owner="nobody") == []
+
+
+def test_one_users_jobs_are_found_without_a_look_at_those_of_others() -> None:
+    with closing(archive_of([])) as connection:
+        questions: list[str] = []
+        connection.set_trace_callback(questions.append)
+        archive.read_jobs(connection, HERE, Wanted(owner="ann", since=1.0, before=(9.0, 9)))
+        connection.set_trace_callback(None)
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {questions[-1]}").fetchall()
+    assert [row[3].split("(")[0] for row in plan] == ["SEARCH job USING INDEX job_owner "]
+
+
+def test_a_journal_without_the_index_gets_it(tmp_path: Path) -> None:
+    Journal.open(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        connection.execute("DROP INDEX job_owner")
+    Journal.open(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
+    assert ("job_owner",) in found
+
+
+def test_whose_jobs_are_read_is_up_to_who_asks() -> None:
+    ann = Caller(name="ann", kind=Kind.USER, role=Role.USER)
+    root = Caller(name="root", kind=Kind.USER, role=Role.OPERATOR)
+    assert owner_wanted(ann, "") == owner_wanted(ann, "bob") == owner_wanted(ann, "ann") == "ann"
+    assert (owner_wanted(root, ""), owner_wanted(root, "bob")) == (None, "bob")
+
+
+async def test_a_short_question_does_not_wait_behind_a_list(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    list(journal.records())
+    go_on = threading.Event()
+
+    def long_read(_: sqlite3.Connection, __: Path, wanted: Wanted) -> archive.Part:
+        go_on.wait(60.0)
+        return archive.Part(jobs=(), before=None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "read_jobs", long_read)
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            reading = group.create_task(journal.jobs(Wanted()))
+            await asyncio.sleep(0)  # it is asked
+            assert await journal.job("j1") is None
+            assert await journal.jobs_of_keys(["k"]) == {}
+            assert not reading.done()
+            go_on.set()
+    journal.close()
+
+
+async def test_long_reads_are_few_and_one_of_a_user(tmp_path: Path) -> None:
+    reading: list[Wanted] = []
+    go_on = asyncio.Event()
+
+    class SlowJournal:
+        async def jobs(self, wanted: Wanted) -> archive.Part:
+            reading.append(wanted)
+            await go_on.wait()
+            return archive.Part(jobs=(), before=None)
+
+    past = PastJobs(cast("Journal", SlowJournal()), calls_per_user=3)
+
+    async def read(user: str) -> None:
+        async with aclosing(past.read(user, Wanted(owner=user))) as parts:
+            async for _ in parts:
+                pass
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        users = ["ann", "ann", "ann", "bob", "eve", "eve"]
+        for task in [group.create_task(read(user)) for user in users]:
+            assert not task.done()
+            await asyncio.sleep(0)
+        with pytest.raises(ExhaustedError, match=r"3 calls of ann .*limits\.calls_per_user"):
+            await read("ann")
+        assert [wanted.owner for wanted in reading] == ["ann", "bob"]
+        go_on.set()
+    assert sorted(str(wanted.owner) for wanted in reading) == sorted(users)
+
+
+async def test_a_list_of_one_user_is_not_lost_behind_the_jobs_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("koala.daemon.service.PAST_JOBS_MAX", 20)
+    async with served(tmp_path) as (daemon, client):
+        async with Client(daemon.address, user="bob") as bob:
+            own = await finished(bob, 3, begin=1_000)
+        await finished(client, JOBS)
+        listed = await client.list_jobs(past=True, owner="bob")
+        assert [job["job"] for job in listed] == own
+
+
+async def test_a_forgotten_job_is_over_for_whoever_cancels_it(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, client):
+        jobs = await finished(client, JOBS)
+        assert jobs[0] not in {job["job"] for job in await client.list_jobs()}
+        over, none = await client.cancel([jobs[0], "j9999"])
+        assert (over["phase"], over["error"]) == ("Finished", f"{jobs[0]} is Finished already")
+        assert none["error"] == "no job 'j9999'"
+
+
+def forgetting_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, method: str, client: Client, *, of: object, times: int
+) -> list[int]:
+    """So often jobs end and leave the state while the journal is asked about `of`; the numbers of
+    the times it was asked."""
+    original = getattr(Journal, method)
+    asked: list[int] = []
+
+    async def ask(journal: Journal, question: Any) -> Any:
+        if question == of or of is None:
+            asked.append(len(asked))
+            if len(asked) <= times:
+                monkeypatch.setattr("koala.daemon.service.KEY_TRIES", 99)
+                await finished(client, JOBS, begin=10_000 * len(asked))
+        return await original(journal, question)
+
+    monkeypatch.setattr(Journal, method, ask)
+    return asked
+
+
+async def test_a_report_ends_though_jobs_leave_the_state_while_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path) as (daemon, client):
+        await finished(client, JOBS)
+        asked = forgetting_meanwhile(monkeypatch, "jobs", client, of=None, times=2)
+        async with Client(daemon.address) as other:
+            total = (await other.report("user"))["total"]
+        assert len(asked) < 5
+        assert total["jobs_finished"] == JOBS  # as of its begin
+
+
+async def test_a_submission_is_put_off_when_keys_go_too_quickly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path) as (daemon, client), Client(daemon.address) as other:
+        await finished(client, JOBS)
+        user = (await other.hello())["user"]
+        keys = [f"{user}\0late"]
+        asked = forgetting_meanwhile(monkeypatch, "jobs_of_keys", client, of=keys, times=2)
+        monkeypatch.setattr("koala.daemon.service.KEY_TRIES", 2)
+        with pytest.raises(ExhaustedError, match="too quickly") as refused:
+            await other.submit(ONE, key="late")
+        assert refused.value.retry_after_s == 1.0
+        assert len(asked) == 2
+        assert (await other.submit(ONE, key="late")).job

@@ -15,7 +15,7 @@ from koala.core.values import JobId
 from koala.daemon.config import LimitsTable
 from koala.daemon.limits import Bucket, Quotas, Seats, Turnstile
 from koala.daemon.records import Notice
-from koala.errors import ExhaustedError, SpecError
+from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
 from koala.wire import PROTOCOL
 from koala.wire.status import PROTOCOL_KEY, RETRY_KEY
 from koala.wire.v1 import koala_pb2 as pb
@@ -263,6 +263,9 @@ async def test_watchers_have_a_number_of_seats(tmp_path: Path) -> None:
                 await anext(ann.watch(after=0))
             with pytest.raises(ExhaustedError, match=r"1 watchers of ann"):
                 await anext(ann.logs(job, follow=True))
+            for asked in (ann.watch(job="j999"), ann.logs("j999")):  # before anything is looked up
+                with pytest.raises(ExhaustedError, match=r"1 watchers of ann"):
+                    await anext(asked)
             async with aclosing(bob.watch(after=0)) as second:  # type: ignore[type-var]
                 await anext(second)
                 with pytest.raises(ExhaustedError, match=r"2 watchers .* 2 \(limits\.watchers\)"):
@@ -273,6 +276,37 @@ async def test_watchers_have_a_number_of_seats(tmp_path: Path) -> None:
                 pass
             async with aclosing(ann.watch(after=0)) as again:  # type: ignore[type-var]
                 await anext(again)
+
+
+@live
+async def test_who_watches_or_reads_logs_takes_a_turn_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*_: Any) -> None:
+        asked.set()
+        await go_on.wait()
+        raise UnknownJobError("no job")
+
+    monkeypatch.setattr("koala.daemon.service.Service._ask_about", slowly)
+    config = config_of(tmp_path, limits(calls_per_user=1))
+    async with running(config) as daemon, Client(daemon.address, user="ann") as ann:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(fails_of(ann.watch(job="j1")))
+            await asked.wait()
+            for again in (ann.watch(job="j1"), ann.logs("j1")):
+                refusal = await fails_of(again)
+                assert isinstance(refusal, ExhaustedError)
+                assert "1 (limits.calls_per_user)" in str(refusal)
+            go_on.set()
+        assert isinstance(first.result(), UnknownJobError)
+
+
+async def fails_of(stream: AsyncIterator[Any]) -> Exception:
+    with pytest.raises(KoalaError) as raised:
+        await anext(stream)
+    return raised.value
 
 
 @live

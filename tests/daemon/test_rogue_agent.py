@@ -14,7 +14,7 @@ import pytest
 
 from koala.client import Client
 from koala.core import events as ev
-from koala.core.accounting import By, Period, report
+from koala.core.accounting import By, Period, Report
 from koala.core.job import ClaimEnd, ClaimPhase, EndKind
 from koala.core.values import ClaimId, FileName, Instant, SiteName, TransferId
 from koala.daemon import reports
@@ -300,7 +300,7 @@ def test_nobody_is_charged_for_instants_that_a_site_makes_up(lie: Instant) -> No
     for said in (news, over):
         for event in reports.of_news(said, DELFT, scheduler, rtt_s=0.0, now=now):
             scheduler.handle(event, now)
-    rows = report(scheduler, By.CLAIM, Period(), now, (), lambda _: True)["rows"]
+    rows = Report(scheduler, By.CLAIM, Period(), now).document()["rows"]
     (row,) = [row for row in rows if row["claim"] == claim.id]
     longest_s = now + 2 * reports.CLOCK_ERROR_S
     assert row["run_s"] + row["held_s"] + row["wasted_s"] <= claim.processors * longest_s

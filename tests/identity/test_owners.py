@@ -14,6 +14,8 @@ import pytest
 
 from koala.client import Client
 from koala.daemon import clock, enrolments
+from koala.daemon.journal import Journal
+from koala.daemon.records import Batch
 from koala.errors import (
     DeniedError,
     RejectedError,
@@ -119,6 +121,45 @@ async def test_lists_reports_and_watches_have_only_what_is_ones_own(tmp_path: Pa
                     if notice["phase"] == "Cancelled":
                         break
         assert seen - {""} == {own}
+
+
+async def test_a_watcher_is_told_of_jobs_that_are_just_leaving_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While that is being committed they are in neither state nor archive."""
+    leaving: set[str] = set()
+    has_begun, go_on = asyncio.Event(), asyncio.Event()
+    commit = Journal.commit
+
+    async def slowly(journal: Journal, batch: Batch) -> None:
+        if batch.forgotten:
+            leaving.update(one.job.id for one in batch.forgotten)
+            has_begun.set()
+            await go_on.wait()
+        await commit(journal, batch)
+
+    monkeypatch.setattr(Journal, "commit", slowly)
+    config = config_of(tmp_path, "[journal]\nkeep_jobs = 0\n", is_plain=False)
+    async with running(config) as daemon, asyncio.timeout(60), asyncio.TaskGroup() as group:
+        stage = Secured(daemon, config)
+        token = await stage.user("ann")
+        async with stage.client(token) as ann:
+
+            async def work() -> None:
+                await ann.submit_many([ONE] * 120)
+                await ann.cancel([job["job"] for job in await ann.list_jobs()])
+                await ann.submit(ONE)
+
+            working = group.create_task(work())
+            await has_begun.wait()
+            assert not working.done()
+            seen: set[str] = set()
+            async with aclosing(ann.watch(after=0)) as notices:  # type: ignore[type-var]
+                async for notice in notices:
+                    seen |= {notice["job"]} if notice["phase"] == "Cancelled" else set()
+                    if seen >= leaving:
+                        break
+            go_on.set()
 
 
 async def test_who_submits_is_who_was_authenticated(tmp_path: Path) -> None:

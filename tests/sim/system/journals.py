@@ -67,7 +67,7 @@ def archived_job(disk: Disk, job: JobId) -> Job | None:
 
 def archived_key(disk: Disk, key: str) -> tuple[JobId, str] | None:
     """Job and digest of a submission whose job has left the state."""
-    return archive.read_key(disk.connection, PATH, key)
+    return archive.read_keys(disk.connection, PATH, [key]).get(key)
 
 
 def notices_of(disk: Disk) -> list[Notice]:

@@ -1,0 +1,44 @@
+"""Long reads of the journal's archive, for lists and reports: a part at a time, with all others'
+reads in between; one call of each user at a time, and few in all, so that neither memory nor others
+have to wait for who asks for much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+
+from koala.core.job import Job
+from koala.daemon.access import Caller
+from koala.daemon.archive import Place, Wanted
+from koala.daemon.journal import Journal
+from koala.daemon.limits import Turnstile
+
+READS_MAX = 2  # at a time
+
+
+class PastJobs:
+    """The jobs that have left the state."""
+
+    def __init__(self, journal: Journal, *, calls_per_user: int) -> None:
+        self._journal = journal
+        self._users = Turnstile(most=calls_per_user, at_once=1)
+        self._reads = asyncio.Semaphore(READS_MAX)
+
+    async def read(self, user: str, wanted: Wanted) -> AsyncGenerator[Sequence[Job], None]:
+        """All that are wanted, the last that ended first; who has enough closes it. What has left
+        the state before is among them if the pump was asked something first. Raises
+        ExhaustedError, JournalError."""
+        async with self._users.turn(user), self._reads:
+            before: Place | None = wanted.before
+            while before is not None:
+                part = await self._journal.jobs(replace(wanted, before=before))
+                before = part.before
+                yield part.jobs
+
+
+def owner_wanted(caller: Caller, owner: str) -> str | None:
+    """Whose jobs are to be read for a caller who asks for those of `owner` (empty: of all); None:
+    those of all."""
+    return (owner or None) if caller.sees(owner) else caller.name
