@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -107,14 +108,21 @@ def logs(
     async def question(client: Client) -> None:
         writers = _writers(await client.show(job), component=component, process=process)
         lines = LabelledLines(is_labelled=writers > 1)
+        texts = Texts()
         async for part in client.logs(
             job, component=component, stream=stream, process=process, follow=follow
         ):
-            if json:
-                show_json_line(part_document(part))
-            else:
-                sys.stdout.write(lines.take(part))
+            text = texts.take(part)
+            if json and text:
+                show_json_line(part_document(Writer.of(part), text))
+            elif not json:
+                sys.stdout.write(lines.take(Writer.of(part), text))
                 sys.stdout.flush()
+        for writer, text in texts.rest():
+            if json:
+                show_json_line(part_document(writer, text))
+            else:
+                sys.stdout.write(lines.take(writer, text))
         sys.stdout.write(lines.rest())
 
     ask(address, question)
@@ -171,28 +179,64 @@ class Progress:
             sys.stderr.write("\n")
 
 
+class Writer(NamedTuple):
+    """Who wrote a part of a log, and where."""
+
+    component: int
+    label: str
+    process: int
+    stream: str
+
+    @classmethod
+    def of(cls, part: LogPart) -> Writer:
+        """That of a part."""
+        return cls(part.component, part.label, part.process, part.stream)
+
+
+class Texts:
+    """The texts of logs whose parts may end within a character; bytes that are no UTF-8 are
+    replaced."""
+
+    def __init__(self) -> None:
+        self._decoders: dict[Writer, codecs.IncrementalDecoder] = {}
+
+    def take(self, part: LogPart) -> str:
+        """All whole characters up to the end of this part."""
+        writer = Writer.of(part)
+        if writer not in self._decoders:
+            self._decoders[writer] = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        return self._decoders[writer].decode(part.data)
+
+    def rest(self) -> list[tuple[Writer, str]]:
+        """Of those that ended within one."""
+        ends = [(writer, one.decode(b"", final=True)) for writer, one in self._decoders.items()]
+        return [(writer, text) for writer, text in ends if text]
+
+
 class LabelledLines:
     """Puts whole lines together from the parts of several programs, with a label before each."""
 
     def __init__(self, *, is_labelled: bool) -> None:
         self._is_labelled = is_labelled
-        self._open: dict[str, str] = {}
+        self._open: dict[Writer, str] = {}
 
-    def take(self, part: LogPart) -> str:
-        """The lines that this part completes."""
-        from koala.cli.table import clean
-
-        text = part.data.decode(errors="replace")
+    def take(self, writer: Writer, text: str) -> str:
+        """The lines that this text completes."""
         if not self._is_labelled:
             return text
-        mark = "!" if part.stream == "stderr" else "|"
-        label = f"{clean(part.label) or part.component}.{part.process} {mark} "
-        *whole, self._open[label] = (self._open.get(label, "") + text).split("\n")
-        return "".join(f"{label}{line}\n" for line in whole)
+        *whole, self._open[writer] = (self._open.get(writer, "") + text).split("\n")
+        return "".join(f"{_label(writer)}{line}\n" for line in whole)
 
     def rest(self) -> str:
         """Lines that nothing ended."""
-        return "".join(f"{label}{line}\n" for label, line in self._open.items() if line)
+        return "".join(f"{_label(writer)}{line}\n" for writer, line in self._open.items() if line)
+
+
+def _label(writer: Writer) -> str:
+    from koala.cli.table import clean
+
+    mark = "!" if writer.stream == "stderr" else "|"
+    return f"{clean(writer.label) or writer.component}.{writer.process} {mark} "
 
 
 def _writers(job: Mapping[str, Any], *, component: str, process: int) -> int:
@@ -203,15 +247,9 @@ def _writers(job: Mapping[str, Any], *, component: str, process: int) -> int:
     return len(chosen) if process >= 0 else sum(part["processes"] for part in chosen)
 
 
-def part_document(part: LogPart) -> dict[str, object]:
-    """A part of a log for `--json`; bytes that are no UTF-8 are replaced."""
-    return {
-        "component": part.component,
-        "label": part.label,
-        "process": part.process,
-        "stream": part.stream,
-        "text": part.data.decode(errors="replace"),
-    }
+def part_document(writer: Writer, text: str) -> dict[str, object]:
+    """A part of a log for `--json`."""
+    return {**writer._asdict(), "text": text}
 
 
 def _terminal_width() -> int:

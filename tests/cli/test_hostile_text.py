@@ -13,7 +13,7 @@ import pytest
 
 from koala.cli import render, render_access, summary
 from koala.cli.connection import say, show_json, show_json_line
-from koala.cli.follow import LabelledLines
+from koala.cli.follow import LabelledLines, Texts, Writer
 from koala.cli.main import main
 from koala.cli.report import csv_text
 from koala.wire.v1.koala_pb2 import LogPart
@@ -110,9 +110,26 @@ def test_json_says_the_same_and_obeys_nobody(
 def test_a_label_of_a_log_is_clean_and_its_content_is_the_programs_own() -> None:
     lines = LabelledLines(is_labelled=True)
     content = "\x1b[1mbold\x1b[0m"
-    shown = lines.take(LogPart(label=HOSTILE, stream="stdout", data=f"{content}\n".encode()))
+    shown = lines.take(Writer(0, HOSTILE, 0, "stdout"), f"{content}\n")
     assert is_shown(shown.replace(content, ""))
     assert shown.endswith(f" | {content}\n")
+
+
+def test_a_character_may_be_in_two_parts_of_a_log() -> None:
+    text = "koala \u2026 \U0001f428\n"
+    data = text.encode()
+    for cut in range(len(data)):
+        texts, lines = Texts(), LabelledLines(is_labelled=True)
+        shown = ""
+        for piece in (data[:cut], data[cut:]):
+            for stream in ("stdout", "stderr"):  # each has characters of its own
+                part = LogPart(label="a", stream=stream, data=piece)
+                shown += lines.take(Writer.of(part), texts.take(part))
+        assert shown == f"a.0 | {text}a.0 ! {text}"
+        assert texts.rest() == []
+    texts = Texts()
+    assert texts.take(LogPart(label="a", data=b"x\xf0\x9f")) == "x"
+    assert texts.rest() == [(Writer(0, "a", 0, ""), "\ufffd")]
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=cmd|"/c x"!A1'])
