@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from koala.cli.connection import ask, is_coloured, say, show_json, width
 from koala.cli.inputs import Address, JobName, Json
 from koala.errors import SpecError
+
+if TYPE_CHECKING:
+    from koala.client import Client
 
 PHASES = (
     "Delayed",
@@ -45,11 +47,12 @@ def list_jobs(
     from koala.cli.render import jobs_text
 
     phases = [_phase(name) for name in phase or ()]
-    owner = getpass.getuser() if mine else ""
-    jobs = ask(
-        address,
-        lambda client: client.list_jobs(phases=phases, owner=owner, last=last, past=past),
-    )
+
+    async def question(client: Client) -> list[dict[str, Any]]:
+        owner = (await client.hello())["user"] if mine else ""  # as the daemon knows us
+        return await client.list_jobs(phases=phases, owner=owner, last=last, past=past)
+
+    jobs = ask(address, question)
     if json:
         show_json(jobs)
     else:

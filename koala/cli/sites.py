@@ -37,6 +37,7 @@ def sites_commands(_words: Sequence[str] = ()) -> typer.Typer:
 def _list(context: typer.Context, json: Json = False, address: Address = None) -> None:
     """List the sites: state, processors, idle ones, errors in a row."""
     if context.invoked_subcommand is not None:
+        context.obj = (json, address)
         return
     from koala.cli.render import sites_text
 
@@ -47,13 +48,18 @@ def _list(context: typer.Context, json: Json = False, address: Address = None) -
         print(sites_text(sites, width=width(), coloured=is_coloured()))
 
 
-def lost(site: SiteArgument, json: Json = False, address: Address = None) -> None:
+def lost(
+    context: typer.Context, site: SiteArgument, json: Json = False, address: Address = None
+) -> None:
     """Vouch that nothing of ours lives there.
 
     Jobs that waited for the site may then start elsewhere. If programs do live there still, they
     run twice.
     """
-    _change(site, "lost", json, address)
+    json_before, address_before = context.obj  # given before `lost`
+    source = context.get_parameter_source("address")
+    is_own = source is not None and source.name == "COMMANDLINE"
+    _change(site, "lost", json or json_before, address if is_own else address_before)
 
 
 def site_commands(_words: Sequence[str] = ()) -> typer.Typer:

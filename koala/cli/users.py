@@ -89,16 +89,34 @@ def add(
 async def _certified(
     client: Client, name: str, role: str, expires_s: float, path: Path
 ) -> dict[str, Any]:
-    """The key is made here; only the request to sign its public part leaves this machine."""
+    """The key is made here, and is on disk before the daemon hears of it; only the request to sign
+    its public part leaves this machine."""
+    from koala.errors import ConfigError, SpecError
+    from koala.wire.private import write_private
     from koala.wire.tls import Identity
     from koala_agent.keys import make_request
 
     key, request = make_request(name)
-    made = await client.add_user(name, role=role, expires_s=expires_s, request=request)
+    try:
+        write_private(path, key)
+    except OSError as error:
+        text = f"--certificate {str(path)!r} cannot be written: {error.strerror}"
+        raise SpecError(f"{text}: allowed is the name of a new file") from error
+    try:
+        made = await client.add_user(name, role=role, expires_s=expires_s, request=request)
+    except BaseException:
+        path.unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else runs here
+        raise
     identity = Identity(
         key=key, certificate=made["certificate"].encode(), authority=made["ca"].encode()
     )
-    identity.write(path)
+    try:
+        identity.write(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}: the daemon knows {name} now, but there is"
+            f" no certificate; remove the file, and add {name} again"
+        ) from error
     return made
 
 

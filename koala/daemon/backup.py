@@ -16,13 +16,18 @@ import os
 import shutil
 import sqlite3
 import tarfile
+import zlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from gzip import BadGzipFile
+from lzma import LZMAError
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import msgspec
 
 from koala.core.values import Instant
 from koala.daemon.audit import note
@@ -41,6 +46,7 @@ ENDPOINT = "endpoint"
 VERSION = 1
 TAR = (".tar", ".tar.gz", ".tgz")
 _MADE_ANEW = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
+_NO_TAR = (tarfile.TarError, FileNotFoundError, EOFError, BadGzipFile, zlib.error, LZMAError)
 PAGES = 1_000  # copied at a time: the daemon commits in between
 
 
@@ -67,10 +73,27 @@ class Backup:
         }
 
 
+class _Version(msgspec.Struct):
+    version: int = msgspec.field(name="koala-backup")
+
+
+class _Manifest(_Version):
+    """What `backup.json` says: `chain` in hexadecimal, `spool` names with sizes."""
+
+    events: int
+    chain: str
+    last_at: Instant
+    files: list[str]
+    has_spool: bool
+    spool: list[tuple[str, int]]
+
+
 def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
     """Make a backup; `target` must not exist. Raises ConfigError, JournalError."""
     if not (state_dir / FILE).is_file():
         raise ConfigError(f"{state_dir}: no state directory of a daemon: {FILE} is missing")
+    if target.resolve().is_relative_to(state_dir.resolve()):
+        raise ConfigError(f"{target}: is in the state directory; allowed is a path outside of it")
     if os.path.lexists(target):
         raise ConfigError(f"{target}: is there already; allowed is a path where nothing is")
     try:
@@ -93,12 +116,12 @@ def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
 
 def restore(backup: Path, state_dir: Path) -> Backup:
     """Put a backup back; nothing may be at `state_dir`. Raises ConfigError, JournalError."""
-    if state_dir.exists() and any(state_dir.iterdir()):
-        raise ConfigError(
-            f"{state_dir}: is not empty; allowed is a directory that is, or none: move the damaged"
-            " one aside"
-        )
     try:
+        if not _is_free(state_dir):
+            raise ConfigError(
+                f"{state_dir}: is not empty; allowed is a directory that is, or none: move the"
+                " damaged one aside"
+            )
         with _private(), TemporaryDirectory(prefix=".koala-", dir=state_dir.parent) as scratch:
             folder = backup if backup.is_dir() else _unpacked(backup, Path(scratch))
             found = _read(folder, backup)
@@ -115,6 +138,13 @@ def restore(backup: Path, state_dir: Path) -> Backup:
         raise JournalError(f"{error.filename or state_dir}: {error.strerror or error}") from error
     note(state_dir, verb="Restore", subject=str(backup))
     return found
+
+
+def _is_free(path: Path) -> bool:
+    """Whether an empty directory or nothing is there."""
+    if path.is_dir():
+        return not any(path.iterdir())
+    return not os.path.lexists(path)
 
 
 # --- making ---------------------------------------------------------------------------------------
@@ -207,7 +237,7 @@ def _unpacked(backup: Path, scratch: Path) -> Path:
     try:
         with tarfile.open(backup) as archive:
             archive.extractall(scratch / "backup", filter="data")
-    except (tarfile.TarError, FileNotFoundError) as error:
+    except _NO_TAR as error:
         raise ConfigError(f"{backup}: no backup: {error}") from error
     inside = list((scratch / "backup").iterdir())
     if len(inside) != 1:
@@ -219,26 +249,29 @@ def _read(folder: Path, backup: Path) -> Backup:
     """What the backup is, read from its first to its last event. Raises ConfigError,
     JournalError."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        version, events, chain = (manifest[k] for k in ("koala-backup", "events", "chain"))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        text = (folder / MANIFEST).read_bytes()
+        version = msgspec.json.decode(text, type=_Version).version
+        if version != VERSION:
+            raise ConfigError(f"{backup}: a backup of version {version}: allowed is {VERSION}")
+        manifest = msgspec.json.decode(text, type=_Manifest)
+        chain = bytes.fromhex(manifest.chain)
+    except (OSError, ValueError, msgspec.DecodeError) as error:
         raise ConfigError(f"{backup}: no backup: {MANIFEST} cannot be read: {error}") from error
-    if version != VERSION:
-        raise ConfigError(f"{backup}: a backup of version {version}: allowed is {VERSION}")
+    events = manifest.events
     past = open_past(folder)
-    if past.mark != Mark(events, bytes.fromhex(chain)) or past.events != events:
+    if past.mark != Mark(events, chain) or past.events != events:
         raise JournalError(f"{backup}: damaged: {MANIFEST} and {MARK} name other events")
     deque(replay(past), maxlen=0)
-    missing = [name for name in manifest["files"] if not (folder / name).is_file()]
+    missing = [name for name in manifest.files if not (folder / name).is_file()]
     if missing:
         raise JournalError(f"{backup}: damaged: {', '.join(missing)} is missing")
     return Backup(
         path=backup,
         events=events,
         last_at=past.last_at,
-        files=len(manifest["files"]),
-        spooled=len(manifest["spool"]),
-        has_spool=bool(manifest["has_spool"]),
+        files=len(manifest.files),
+        spooled=len(manifest.spool),
+        has_spool=manifest.has_spool,
     )
 
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from koala.cli.inputs import read_duration
+from koala.cli.main import main
 from koala.errors import SpecError
 from koala.wire.private import write_private
 from tests.cli.command import LIMIT_S, environment, koala_here
@@ -102,7 +103,9 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
     assert submitted.returncode == 0, submitted.stderr
     job = submitted.stdout.split()[0]
     assert koala("logs", job).stdout == "hello\n"
-    assert [row["job"] for row in json.loads(koala("list", "--json").stdout)] == [job]
+    for mine_only in ((), ("--mine",)):  # as the daemon knows her, whatever her account is called
+        listed = json.loads(koala("list", "--json", *mine_only).stdout)
+        assert [row["job"] for row in listed] == [job]
     for words in (("show", mine), ("cancel", mine), ("logs", mine), ("why", mine)):
         refused = koala(*words)
         assert refused.returncode == 1
@@ -140,6 +143,45 @@ def test_a_user_with_a_certificate(grid: Up, tmp_path: Path) -> None:
     again = grid.koala("user", "add", "carl", "--certificate", str(pem))
     assert again.returncode == 2
     assert "exists" in again.stderr
+
+
+def test_a_user_whose_key_cannot_be_kept_is_not_added(grid: Up, tmp_path: Path) -> None:
+    nowhere, refused = tmp_path / "nowhere" / "x.pem", tmp_path / "y.pem"
+    for path, role, said in (
+        (nowhere, "user", "x.pem' cannot be written: No such file or directory: allowed is"),
+        (refused, "king", "role = 'king': allowed are user"),
+    ):
+        run = grid.koala("user", "add", "dora", "--role", role, "--certificate", str(path))
+        assert run.returncode == 2, run.stderr
+        assert said in run.stderr
+        assert "Traceback" not in run.stderr
+    assert list(tmp_path.iterdir()) == []
+    users = json.loads(grid.koala("user", "list", "--json").stdout)
+    assert "dora" not in {row["user"] for row in users}
+
+
+OTHER = "127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--address", OTHER, "lost", "a"), (False, OTHER)),
+        (("lost", "a", "--address", OTHER), (False, OTHER)),
+        (("--address", "1.2.3.4:5", "lost", "a", "--address", OTHER), (False, OTHER)),
+        (("--json", "lost", "a"), (True, "1.1.1.1:1")),
+        (("lost", "a", "--json"), (True, "1.1.1.1:1")),
+        (("lost", "a"), (False, "1.1.1.1:1")),
+    ],
+)
+def test_what_stands_before_a_subcommand_counts(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: tuple[bool, str]
+) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr("koala.cli.sites._change", lambda *what: asked.append(what))
+    monkeypatch.setenv("KOALA_ADDRESS", "1.1.1.1:1")
+    assert main(["sites", *words]) == 0
+    assert asked == [("a", "lost", *told)]
 
 
 @pytest.mark.parametrize(

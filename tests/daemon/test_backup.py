@@ -138,7 +138,25 @@ async def test_what_is_no_backup_and_what_is_damaged_is_refused(tmp_path: Path) 
     (backup / MANIFEST).write_text(json.dumps({**manifest, "koala-backup": 9}))
     with pytest.raises(ConfigError, match="a backup of version 9: allowed is 1"):
         restore(backup, target)
+    for wrong in ({"chain": "no hex"}, {"chain": 7}, {"files": None}, {"spool": [["a"]]}):
+        (backup / MANIFEST).write_text(json.dumps({**manifest, **wrong}))
+        with pytest.raises(ConfigError, match=r"no backup: backup\.json cannot be read"):
+            restore(backup, target)
     (backup / MANIFEST).write_text(json.dumps(manifest))
+    for name in (".tar", ".tar.gz"):
+        packed = tmp_path / f"packed{name}"
+        back_up(tmp_path / "state", packed, with_spool=False)
+        os.truncate(packed, packed.stat().st_size // 2)
+        with pytest.raises(ConfigError, match="no backup"):
+            restore(packed, target)
+    file = tmp_path / "file"
+    file.write_text("of somebody")
+    with pytest.raises(ConfigError, match="file: is not empty"):
+        restore(backup, file)
+    assert file.read_text() == "of somebody"
+    for inside in ("bk", "spool/bk.tar"):
+        with pytest.raises(ConfigError, match="is in the state directory"):
+            back_up(tmp_path / "state", tmp_path / "state" / inside, with_spool=True)
     (backup / SECRET).unlink()
     with pytest.raises(JournalError, match="secret is missing"):
         restore(backup, target)
