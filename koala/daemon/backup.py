@@ -31,12 +31,10 @@ import msgspec
 
 from koala.core.values import Instant
 from koala.daemon.audit import note
-from koala.daemon.folder import FILE, LOCK, MARK
+from koala.daemon.folder import DAMAGED, FILE, LOCK, MARK, RESTORED, SALVAGED
 from koala.daemon.journal import check_format
 from koala.daemon.past import connect, open_past, replay
 from koala.daemon.records import Mark, mark_text
-from koala.daemon.recovery import RESTORED
-from koala.daemon.salvage import DAMAGED
 from koala.disk import BALLAST
 from koala.errors import ConfigError, JournalError
 
@@ -45,7 +43,8 @@ SPOOL = "spool"
 ENDPOINT = "endpoint"
 VERSION = 1
 TAR = (".tar", ".tar.gz", ".tgz")
-_MADE_ANEW = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
+_JOURNAL = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, SALVAGED}
+_MADE_ANEW = {*_JOURNAL, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
 _NO_TAR = (tarfile.TarError, FileNotFoundError, EOFError, BadGzipFile, zlib.error, LZMAError)
 PAGES = 1_000  # copied at a time: the daemon commits in between
 
@@ -126,7 +125,9 @@ def restore(backup: Path, state_dir: Path) -> Backup:
             folder = backup if backup.is_dir() else _unpacked(backup, Path(scratch))
             found = _read(folder, backup)
             part = Path(scratch) / "state"
-            shutil.copytree(folder, part, ignore=shutil.ignore_patterns(MANIFEST))
+            part.mkdir()
+            _copy_tree(folder, part)
+            (part / MANIFEST).unlink()
             _close(part)
             (part / RESTORED).write_text(
                 json.dumps({"backup": str(backup), "events": found.events}) + "\n"
@@ -155,8 +156,8 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
     (folder / MARK).write_bytes(mark_text(mark))
     files = list(_copy_others(state_dir, folder))
     spooled = sorted(_spooled(state_dir / SPOOL))
-    if with_spool and (state_dir / SPOOL / "jobs").is_dir():
-        shutil.copytree(state_dir / SPOOL / "jobs", folder / SPOOL / "jobs")
+    if with_spool:
+        _copy_tree(state_dir / SPOOL / "jobs", folder / SPOOL / "jobs")
     past = open_past(folder)
     deque(replay(past), maxlen=0)  # a backup that cannot be read back is none
     manifest = {
@@ -203,7 +204,7 @@ def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             continue
         if path.is_dir():
-            shutil.copytree(path, folder / path.name, symlinks=True)
+            _copy_tree(path, folder / path.name)
             below = sorted((folder / path.name).rglob("*"))
             yield from (str(file.relative_to(folder)) for file in below if file.is_file())
         else:
@@ -211,15 +212,31 @@ def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
             yield path.name
 
 
+def _copy_tree(source: Path, target: Path) -> None:
+    """Folders and files; not links. What goes away meanwhile is not there: the daemon cleans up."""
+    for path in _below(source):
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(path, copy, follow_symlinks=False)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Its files, links left aside; of folders that go away meanwhile there are none."""
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent, name) for name in sorted(names)):
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
 def _is_damaged(path: Path) -> bool:
     return path.name.startswith(DAMAGED)
 
 
 def _spooled(spool: Path) -> Iterator[tuple[str, int]]:
-    for path in spool.glob("jobs/**/*"):
+    for path in _below(spool / "jobs"):
         with suppress(FileNotFoundError):
-            if path.is_file() and not path.is_symlink():
-                yield str(path.relative_to(spool)), path.stat().st_size
+            yield str(path.relative_to(spool)), path.stat().st_size
 
 
 def _pack(folder: Path, packed: Path, *, is_compressed: bool) -> None:
@@ -278,7 +295,8 @@ def _read(folder: Path, backup: Path) -> Backup:
 def _close(folder: Path) -> None:
     """For this user alone, whatever the modes were of what was copied."""
     for path in (folder, *folder.rglob("*")):
-        path.chmod(0o700 if path.is_dir() else 0o600)
+        if not path.is_symlink():  # that would be done to what it names, wherever that is
+            path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 @contextmanager

@@ -15,6 +15,12 @@ from koala.errors import DiskError, JournalError
 FILE = "journal.db"
 MARK = "journal.mark"
 LOCK = "lock"
+SALVAGED = f"{FILE}.salvaged"
+"""A new journal that is whole and takes the damaged one's place before anything else is done."""
+DAMAGED = "damaged-"
+"""Begins the name of a folder with a journal that was replaced."""
+RESTORED = "restored"
+"""A file that says that the journal may lack its end: it was restored, or salvaged."""
 
 
 class Place(Protocol):

@@ -27,7 +27,7 @@ from pathlib import Path
 from koala.core.job import Job
 from koala.core.values import FOREVER, Instant, JobId, Seconds
 from koala.daemon import archive
-from koala.daemon.folder import FILE, Place, StateFolder, take_lock
+from koala.daemon.folder import DAMAGED, FILE, Place, StateFolder, take_lock
 from koala.daemon.reader import Reader, connect_reader
 from koala.daemon.records import (
     ADVICE,
@@ -81,6 +81,7 @@ class Journal:
         self._connection = connection
         self._marked: Mark | None = None
         self._has_failed = False
+        self._is_cut = False  # rows after the mark are lost, and go with the next commit
         self.first_event = _first_event(connection, place.path)
         self.keep_s: Seconds = FOREVER  # how long events are kept that no start needs
         self.keep_jobs_s: Seconds = FOREVER  # how long jobs are kept that have left the state
@@ -113,6 +114,7 @@ class Journal:
         """Open or make the journal of a state directory. Raises JournalError."""
         lock = take_lock(state_dir)
         try:
+            _require_journal(state_dir)
             connection = _connect(state_dir / FILE)
             try:
                 place = StateFolder(state_dir, lock)
@@ -151,7 +153,7 @@ class Journal:
     ) -> Iterator[Record]:
         """The events after a snapshot that was taken at `last_at`, in order, checked row by row;
         then the journal is ready for commits. With `accept_loss` the first that cannot be trusted
-        is removed with all after it.
+        is removed with all after it, by the first commit: until then the journal is refused.
         """
         self.mark, self.last_at = after or Mark(), last_at
         if not accept_loss:
@@ -170,20 +172,21 @@ class Journal:
         except JournalError:
             if not accept_loss:
                 raise
-            self._cut()
+            self._is_cut = True
         if self._marked is not None and self._marked.seq > 0:
             raise cut_short(self.path, self._place.mark_path, self.seq, self._marked.seq)
-        self._write_mark()
+        if not accept_loss:
+            self._write_mark()
 
     def _cut(self) -> None:
-        """Remove what comes after the last row that was read. Raises JournalError."""
+        """Remove what comes after the last row that was read. Raises DamagedError, and
+        sqlite3.OperationalError on a full disk."""
         try:
-            with self._connection:
-                self._connection.execute("BEGIN IMMEDIATE")
-                self._connection.execute("DELETE FROM event WHERE seq > ?", (self.seq,))
-                self._connection.execute("DELETE FROM digest WHERE seq > ?", (self.seq,))
-                self._connection.execute("DELETE FROM snapshot WHERE seq > ?", (self.seq,))
+            for table in ("event", "digest", "snapshot"):
+                self._connection.execute(f"DELETE FROM {table} WHERE seq > ?", (self.seq,))
         except sqlite3.Error as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise
             raise damaged(self.path, f"beyond repair: {error}") from error
 
     def chain_at(self, seq: int) -> bytes | None:
@@ -237,6 +240,8 @@ class Journal:
         first_notice = self._first_kept(batch.notices)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
+            if self._is_cut:
+                self._cut()
             self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", rows)
             self._connection.executemany(
                 "INSERT INTO notice VALUES (?, ?, ?, ?, ?, ?)",
@@ -254,6 +259,7 @@ class Journal:
                 archive.write_snapshot(self._connection, mark, at, batch.snapshot)
                 self._forget_snapshots(at)
             first_event = self._remove()
+        self._is_cut = False
         self.first_event = first_event
         self.first_notice = first_notice
         if batch.notices:
@@ -369,6 +375,19 @@ def read_events(
             yield record, mark
     except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"after event {last}: {error}") from error
+
+
+def _require_journal(state_dir: Path) -> None:
+    """A journal that was moved aside and has no successor must not become an empty one. Raises
+    JournalError."""
+    if (state_dir / FILE).exists():
+        return
+    if aside := sorted(map(str, state_dir.glob(f"{DAMAGED}*/{FILE}"))):
+        raise JournalError(
+            f"{state_dir / FILE}: missing, and what was there is in {', '.join(aside)}. Move the"
+            " files of the newest of these folders back and start again, or put a backup back"
+            " (koala restore BACKUP STATE_DIR)"
+        )
 
 
 def _connect(path: Path) -> sqlite3.Connection:

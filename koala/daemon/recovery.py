@@ -29,6 +29,7 @@ from koala.daemon.archive import Kept
 from koala.daemon.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
 from koala.daemon.config import Config
+from koala.daemon.folder import RESTORED
 from koala.daemon.journal import Journal, cut_short
 from koala.daemon.past import repeat, require_digest
 from koala.daemon.records import (
@@ -41,14 +42,12 @@ from koala.daemon.records import (
     decode_event,
     encode_event,
 )
-from koala.daemon.salvage import salvage
+from koala.daemon.salvage import finish, salvage
 from koala.errors import DamagedError, JournalError
 from koala.wire.private import private_folder, read_private, write_private
 
 PUBLISHED_MAX = 10_000  # of the newest Finished jobs, looked at again after a start
 SECRET = "secret"
-RESTORED = "restored"
-"""A file that `koala restore` leaves in the state directory: the journal may lack its end."""
 LOST_EPOCHS_MAX = 1_000
 LOST_JOBS_MAX = 1_000_000
 log = structlog.get_logger()
@@ -117,6 +116,7 @@ def begin_life(
     be used at all is replaced by what can be read of it.
     """
     restored = config.state_dir / RESTORED
+    finish(config.state_dir)
     try:
         begun = _open_and_recover(
             config, make_room=make_room, accept_loss=accept_loss or restored.exists()

@@ -1,9 +1,12 @@
 """What can still be read of a damaged journal, in a new one: the last resort of an operator who has
 no backup and goes on with what there is (`koala daemon CONFIG --accept-loss`).
 
-The damaged files are moved aside, never written. Into the new journal go the newest snapshot that
-is as it was written and the events that follow it without a gap, those before it where all of them
-are good, and of archived jobs and notices what comes before the first that cannot be read.
+Into the new journal go the newest snapshot that is as it was written and the events that follow it
+without a gap, those before it where all of them are good, and of archived jobs and notices what
+comes before the first that cannot be read. It is made beside the damaged one, which is not written
+meanwhile. Whole and durable, it gets the name `SALVAGED`: that decides. Before, the damaged journal
+is still in its place, and refused; from then on every start first puts the new one in its place
+(`finish`), goes on as after a loss, and keeps the damaged files in a folder of their own.
 """
 
 from __future__ import annotations
@@ -18,64 +21,98 @@ from typing import Any
 import structlog
 
 from koala.daemon.archive import Kept, read_snapshots
-from koala.daemon.folder import FILE, MARK, take_lock
+from koala.daemon.folder import DAMAGED, FILE, MARK, RESTORED, SALVAGED, take_lock
 from koala.daemon.journal import prepare
 from koala.daemon.records import Mark, Row, read_rows
 from koala.errors import JournalError
+from koala.wire.private import sync_folder, write_private
 
-DAMAGED = "damaged-"
-"""Begins the name of a folder with a journal that was replaced."""
 _EVENTS = "SELECT seq, at, kind, body, answers, chain FROM event WHERE seq > ? ORDER BY seq"
+_BESIDE = ("-wal", "-shm")
 log = structlog.get_logger()
 
 
-def salvage(state_dir: Path) -> Path:
-    """Make a new journal of what can be read; the folder with the damaged one. Raises
-    JournalError when that is nothing."""
+def salvage(state_dir: Path) -> None:
+    """Replace the journal by a new one of what can be read. Raises JournalError, when that is
+    nothing, too; then all is as it was."""
     lock = take_lock(state_dir)
+    part = state_dir / f"{FILE}.new"
     try:
-        aside = _aside(state_dir)
-        with closing(_source(aside / FILE)) as source:
-            kept = next((k for k in _snapshots(source, aside) if isinstance(k, Kept)), None)
+        with closing(_source(state_dir / FILE)) as source:
+            kept = next((k for k in _snapshots(source, state_dir) if isinstance(k, Kept)), None)
             rows = _good_rows(source, Mark())
             if kept is not None and not any(row[0] == kept.mark.seq for row in rows):
                 rows = _good_rows(source, kept.mark)
             if kept is None and not rows:
                 raise JournalError(
-                    f"{aside / FILE}: nothing of it can be read. Put a backup back (koala restore"
-                    f" BACKUP STATE_DIR), or begin anew with an empty state directory"
+                    f"{state_dir / FILE}: nothing of it can be read. Put a backup back (koala"
+                    f" restore BACKUP STATE_DIR), or begin anew with an empty state directory"
                 )
-            part = state_dir / f"{FILE}.new"
-            part.unlink(missing_ok=True)
+            _remove(part)
             _write(part, source, kept, rows)
-            part.rename(state_dir / FILE)
+        part.rename(state_dir / SALVAGED)
+        sync_folder(state_dir)
         last = rows[-1][0] if rows else 0 if kept is None else kept.mark.seq
-        log.warning("journal.salvaged", damaged=str(aside), last_event=last)
-        return aside
+        log.warning("journal.salvaged", last_event=last)
+        _put_in_place(state_dir)
+    except (OSError, sqlite3.Error) as error:
+        raise JournalError(f"{state_dir}: cannot be salvaged: {error}") from error
+    finally:
+        with suppress(OSError):
+            _remove(part)
+        os.close(lock)
+
+
+def finish(state_dir: Path) -> None:
+    """Go on with a salvage that was cut short after it was decided. Raises JournalError."""
+    if not (state_dir / SALVAGED).exists():
+        return
+    lock = take_lock(state_dir)
+    try:
+        _put_in_place(state_dir)
     except OSError as error:
         raise JournalError(f"{state_dir}: {error.strerror or error}") from error
     finally:
         os.close(lock)
 
 
-def _aside(state_dir: Path) -> Path:
-    """The damaged files in a folder of their own."""
-    number = 1
-    while (folder := state_dir / f"{DAMAGED}{number}").exists():
-        number += 1
-    folder.mkdir(mode=0o700)
-    for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", MARK):
-        with suppress(FileNotFoundError):
+def _put_in_place(state_dir: Path) -> None:
+    """The new journal in the place of the old one. May be cut short anywhere and done again."""
+    write_private(state_dir / RESTORED, b'{"salvaged": true}\n')
+    # The database goes last: a folder without it is that of a move which was cut short.
+    names = (*(f"{FILE}{more}" for more in _BESIDE), MARK, FILE)
+    found = [name for name in names if (state_dir / name).exists()]
+    if found:
+        folder = _aside(state_dir)
+        for name in found:
             (state_dir / name).rename(folder / name)
+        sync_folder(folder)
+        sync_folder(state_dir)
+        log.warning("journal.set_aside", damaged=str(folder))
+    (state_dir / SALVAGED).rename(state_dir / FILE)
+    sync_folder(state_dir)
+
+
+def _aside(state_dir: Path) -> Path:
+    """The folder that the damaged files go to."""
+    number = 1
+    while ((folder := state_dir / f"{DAMAGED}{number}") / FILE).exists():
+        number += 1
+    folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def _remove(database: Path) -> None:
+    for more in ("", *_BESIDE):
+        database.with_name(database.name + more).unlink(missing_ok=True)
 
 
 def _source(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
 
 
-def _snapshots(source: sqlite3.Connection, aside: Path) -> Iterator[Kept | JournalError]:
-    return read_snapshots(source, aside / FILE)
+def _snapshots(source: sqlite3.Connection, state_dir: Path) -> Iterator[Kept | JournalError]:
+    return read_snapshots(source, state_dir / FILE)
 
 
 def _good_rows(source: sqlite3.Connection, after: Mark) -> list[Row]:
@@ -111,7 +148,7 @@ def _write(path: Path, source: sqlite3.Connection, kept: Kept | None, rows: list
                 target.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
         target.execute("COMMIT")
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    for more in ("-wal", "-shm"):
+    for more in _BESIDE:
         path.with_name(path.name + more).unlink(missing_ok=True)
 
 

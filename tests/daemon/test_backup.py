@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import stat
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from koala.client import Client
 from koala.daemon.audit import FILE as AUDIT
 from koala.daemon.audit import account
 from koala.daemon.backup import MANIFEST, Backup, back_up, restore
-from koala.daemon.folder import FILE
+from koala.daemon.folder import FILE, RESTORED
 from koala.daemon.past import open_past, records
-from koala.daemon.recovery import LOST_JOBS_MAX, RESTORED
+from koala.daemon.recovery import LOST_JOBS_MAX
 from koala.errors import ConfigError, JournalError, KoalaError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -204,3 +205,55 @@ async def test_what_cannot_be_read_back_is_no_backup(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="is not as it was written"):
         back_up(tmp_path / "state", tmp_path / "second", with_spool=False)
     assert not (tmp_path / "second").exists()
+
+
+async def test_links_are_left_aside_and_what_they_name_is_left_alone(tmp_path: Path) -> None:
+    await backed_up(tmp_path, "first", FakeAgent(""), jobs=1)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("of somebody else")
+    (outside / "file").chmod(0o644)
+    outside.chmod(0o755)
+    for folder in (tmp_path / "state" / "more", tmp_path / "state" / "spool" / "jobs" / "j1"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "file").symlink_to(outside / "file")
+        (folder / "folder").symlink_to(outside)
+        (folder / "dangling").symlink_to(tmp_path / "nothing")
+        (folder / "own").write_text("own")
+    back_up(tmp_path / "state", tmp_path / "second", with_spool=True)
+    for name in ("file", "folder", "dangling"):  # as a backup of an earlier release may have it
+        (tmp_path / "second" / "more" / name).symlink_to(outside / name)
+    restore(tmp_path / "second", tmp_path / "back")
+    for folder in (tmp_path / "second" / "spool", tmp_path / "back"):
+        assert not [path for path in folder.rglob("*") if path.is_symlink()]
+    for name in ("more", "spool/jobs/j1"):
+        assert (tmp_path / "back" / name / "own").read_text() == "own"
+    assert modes(outside) == {(True, 0o755), (False, 0o644)}
+
+
+@pytest.mark.parametrize("with_spool", [False, True])
+async def test_what_goes_away_meanwhile_spoils_no_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_spool: bool
+) -> None:
+    """Each file is seen, and is gone when it is looked at or copied."""
+    await backed_up(tmp_path, "first", FakeAgent(""), jobs=1)
+    for number in range(4):
+        folder = tmp_path / "state" / "spool" / "jobs" / f"j{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("a", "b"):
+            (folder / name).write_text(name)
+    seen: list[str] = []
+
+    def walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        for parent, folders, files in list(walked(top)):
+            if "jobs" in parent and not seen:
+                shutil.rmtree(tmp_path / "state" / "spool" / "jobs" / "j1")
+            seen.extend(files)
+            yield parent, folders, files
+            if "jobs" in parent:
+                shutil.rmtree(tmp_path / "state" / "spool" / "jobs" / "j2", ignore_errors=True)
+
+    walked = os.walk
+    monkeypatch.setattr(os, "walk", walk)
+    back_up(tmp_path / "state", tmp_path / "second", with_spool=with_spool)
+    assert seen

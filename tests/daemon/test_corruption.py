@@ -74,4 +74,21 @@ def test_nothing_is_made_of_nothing(state: State, tmp_path: Path) -> None:
     (folder / "state" / FILE).write_bytes(b"x" * 9999)
     with pytest.raises(JournalError, match="nothing of it can be read"):
         begin_life(config_of(folder), accept_loss=True)
-    assert (folder / "state" / "damaged-1" / FILE).exists()
+    assert (folder / "state" / FILE).read_bytes() == b"x" * 9999
+    assert not list((folder / "state").glob("damaged-*")), "nothing is moved in vain"
+    with pytest.raises(JournalError, match="damaged"):
+        begin_life(config_of(folder))
+
+
+def test_a_journal_that_was_moved_aside_does_not_become_an_empty_one(
+    state: State, tmp_path: Path
+) -> None:
+    """As earlier releases left it when they were killed while they salvaged."""
+    folder = tmp_path / "aside"
+    shutil.copytree(state.folder, folder)
+    (folder / "state" / "damaged-1").mkdir(mode=0o700)
+    for name in (FILE, WAL, MARK):
+        (folder / "state" / name).rename(folder / "state" / "damaged-1" / name)
+    for accept_loss in (False, True):
+        with pytest.raises(JournalError, match=r"missing, and what was there is in .*damaged-1"):
+            begin_life(config_of(folder), accept_loss=accept_loss)
