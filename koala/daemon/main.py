@@ -175,7 +175,7 @@ class Daemon:
             journal, recovered = await asyncio.to_thread(begin)
         set_aside()
         try:
-            doors = Doors(self._config)
+            doors = Doors(self._config, self._disk.write_surely)
             if self._accept_loss:
                 note(state_dir, verb="AcceptLoss", subject=f"epoch {recovered.scheduler.epoch}")
             await self._serve(journal, recovered, doors, stop)
@@ -358,6 +358,7 @@ class Daemon:
             spool=str(config.spool),
             bytes_per_s=config.relay_bytes_per_s,
             free_bytes_min=config.low_disk_bytes + config.ballast_bytes,
+            kept_bytes=config.ballast_bytes,
         )
         await RelayProcess(settings, started).run()
 

@@ -86,6 +86,8 @@ class RelaySettings:
     log_bytes_max: int = LOG_BYTES_MAX
     free_bytes_min: int = 0
     """What a large file must leave of the spool's disk: the journal may be on it, too."""
+    kept_bytes: int = 0
+    """What every file must leave: so much the journal's ballast gives up, for the journal alone."""
 
 
 class PipeClosedError(Exception):
@@ -342,6 +344,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             raise RefusalError(grpc.StatusCode.OUT_OF_RANGE, reason)
         if start.size_bytes > _LARGE_BYTES:
             self._require_room(start)
+        self._require_left(start.size_bytes)
         if self._stores >= self._settings.stores_max:
             raise _busy(f"{self._stores} others are storing")
         self._stores += 1
@@ -379,6 +382,13 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             reason = f"{shown(start.name)} has {start.size_bytes} bytes; {room}"
             raise RefusalError(grpc.StatusCode.OUT_OF_RANGE, reason)
 
+    def _require_left(self, size_bytes: int) -> None:
+        """Raises RefusalError, after which another try is worth it."""
+        kept_bytes = self._settings.kept_bytes
+        if kept_bytes and self._spool.free_bytes() - size_bytes < kept_bytes:
+            reason = f"the spool's disk is full but for {kept_bytes} bytes of the journal's"
+            raise RefusalError(grpc.StatusCode.UNAVAILABLE, reason)
+
     async def _receive(
         self,
         start: files_pb2.StoreStart,
@@ -396,6 +406,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
                     limit.reschedule(None)
                     if digest.size_bytes + len(message.data) > start.size_bytes:
                         raise SpecError(f"more came than the announced {start.size_bytes} bytes")
+                    self._require_left(len(message.data))  # others store meanwhile
                     await in_thread(_append, descriptor, digest, message.data)
                     await self._hold_back(len(message.data))
                     limit.reschedule(_now() + self._settings.stalled_s)

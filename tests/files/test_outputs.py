@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -32,7 +33,7 @@ from tests.files.stage import (
     sha256,
     some_bytes,
 )
-from tests.harness.small_disk import small_disk
+from tests.harness.small_disk import enlarge, small_disk
 from tests.live.proxied import filled
 
 pytestmark = pytest.mark.live
@@ -201,6 +202,27 @@ async def test_an_output_that_is_mostly_holes_does_not_fill_the_daemons_disk(
         (refused,) = await delft.files.upload(replace(order, outputs=named("holes"), logs={}))
     assert "has 134217728 bytes; the spool has room for 0" in refused.error
     assert list(Spool(tmp_path / "spool").incoming.iterdir()) == []
+
+
+@pytest.mark.root
+async def test_outputs_leave_the_room_that_the_ballast_gave_up(tmp_path: Path) -> None:
+    """However small they are; another try is worth it when there is room again."""
+    mega = 2**20
+    with small_disk(tmp_path / "spool", megabytes=8):
+        async with a_finished_claim(tmp_path, limits=IMPATIENT, kept_bytes=5 * mega) as (
+            delft,
+            order,
+        ):
+            names = tuple(f"out{number}" for number in range(5))
+            for name in names:
+                order.folder.joinpath(name).write_bytes(os.urandom(mega))
+            of_all = replace(order, outputs=names, logs={})
+            errors = [each.error for each in await delft.files.upload(of_all)]
+            assert errors.count("") == 2, errors
+            assert "the spool's disk is full but for 5242880 bytes" in "".join(errors)
+            assert shutil.disk_usage(tmp_path / "spool").free >= 5 * mega
+            enlarge(tmp_path / "spool", megabytes=32)
+            assert [each.error for each in await delft.files.upload(of_all)] == [""] * 5
 
 
 @pytest.mark.root
