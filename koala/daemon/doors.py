@@ -38,7 +38,11 @@ log = structlog.get_logger()
 class Doors:
     """Opened once, before anything is served. Raises ConfigError."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(
+        self,
+        config: Config,
+        write_surely: Callable[[Callable[[], None]], None] = lambda write: write(),
+    ) -> None:
         self.authority: Authority | None = None
         self.enrolments: Enrolments | None = None
         self.audit = Audit(config.state_dir)
@@ -55,7 +59,7 @@ class Doors:
             )
             return
         self.authority = Authority.open(config.state_dir)
-        self.enrolments = Enrolments(self.authority.folder)
+        self.enrolments = Enrolments(self.authority.folder, write_surely)
         self._identity = IdentityFile(self.authority.serving())
         self._enrolling = Enrolling(
             self.authority, self.enrolments, lifetime_s=config.certificate_s
@@ -118,11 +122,12 @@ class Doors:
         self.audit.close()
 
     def _write_administrator(self, address: str) -> Path:
-        """Credentials of the account that runs the daemon. Without the file they are made anew."""
+        """Credentials of the account that runs the daemon. Without the file they are made anew, and
+        where nobody is left whom the daemon would let in as an administrator."""
         assert self.authority is not None
         assert self.enrolments is not None
         path = self.authority.folder / ADMINISTRATOR_FILE
-        if path.exists():
+        if path.exists() and self.enrolments.has_administrator:
             known = read_credentials(path)
             trusted = self.authority.certificate
             if (known.address, known.authority) == (address, trusted):

@@ -57,7 +57,7 @@ class Enrolling(EnrolmentServicer):
             )
             self._enrolments.take_join(request.site, made.serial, made.expires_at)
         except KoalaError as error:
-            log.warning(
+            log.debug(  # anybody may try; the audit log has it, and a bound
                 "site.not_joined",
                 site=request.site[:64],
                 peer=context.peer(),

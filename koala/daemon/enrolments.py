@@ -4,25 +4,36 @@ A site has at most one good certificate, and during its renewal two: the old one
 new one was used for the first time, so that a crash between the two costs nothing; from then on the
 old one is refused, and whoever still shows it is told of (a copy of a key shows itself that way).
 Secrets are kept as SHA-256: they are 256 random bits, which no dictionary has and no slow hash is
-needed for. The file is written whole at each change; there are few.
+needed for. The file is written whole at each change; there are few. A change is written first and
+believed then: one that cannot be written is refused, and has changed nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
+from msgspec.structs import replace
 
 from koala.core.values import SiteName, UserName
 from koala.daemon.access import Caller, Role
 from koala.daemon.clock import wall_s
-from koala.errors import ConfigError, SpecError, UnauthenticatedError, UnknownNameError
+from koala.errors import (
+    ConfigError,
+    ExhaustedError,
+    RejectedError,
+    SpecError,
+    UnauthenticatedError,
+    UnknownNameError,
+)
 from koala.wire.private import read_private, write_private
 from koala.wire.tls import Kind
 
@@ -32,6 +43,10 @@ USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
 JOIN_S = 86_400.0
 JOIN_S_MAX = 30 * 86_400.0
 TOKEN = "koala"
+WRITE_AGAIN_S = 10.0
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+log = structlog.get_logger()
 
 
 class SiteRecord(msgspec.Struct, kw_only=True):
@@ -56,8 +71,15 @@ class SiteRecord(msgspec.Struct, kw_only=True):
         return bool(self.join_hash) and self.join_expires_at > wall_s()
 
     @property
+    def may_come(self) -> bool:
+        """Whether it can register, now or when it has joined."""
+        return self.state in ("enrolled", "awaited")
+
+    @property
     def state(self) -> str:
         """A word for people."""
+        if self.serial and self.is_awaited and self.expires_at <= wall_s():
+            return "awaited"
         if self.serial:
             return "enrolled" if self.expires_at > wall_s() else "expired"
         if self.is_awaited:
@@ -79,6 +101,11 @@ class UserRecord(msgspec.Struct, kw_only=True):
     revoked_at: float = 0.0
 
     @property
+    def is_good_administrator(self) -> bool:
+        """Whether what it shows lets an administrator in."""
+        return self.role is Role.ADMINISTRATOR and self.state == "good"
+
+    @property
     def state(self) -> str:
         """A word for people."""
         if self.revoked_at:
@@ -89,7 +116,7 @@ class UserRecord(msgspec.Struct, kw_only=True):
 
 class Owners(Mapping[SiteName, UserName | None]):
     """The sites that may register, with their owners: those that the configuration lists, and
-    those that are enrolled. What the configuration says of a site wins."""
+    those that are enrolled or awaited. What the configuration says of a site wins."""
 
     def __init__(
         self, listed: Mapping[SiteName, UserName | None], enrolled: Mapping[str, SiteRecord]
@@ -100,15 +127,19 @@ class Owners(Mapping[SiteName, UserName | None]):
     def __getitem__(self, site: SiteName) -> UserName | None:
         if site in self._listed:
             return self._listed[site]
-        owner = self._enrolled[site].owner
-        return UserName(owner) if owner else None
+        record = self._enrolled[site]
+        if not record.may_come:
+            raise KeyError(site)
+        return UserName(record.owner) if record.owner else None
 
     def __iter__(self) -> Iterator[SiteName]:
         yield from self._listed
-        yield from (SiteName(name) for name in self._enrolled if name not in self._listed)
+        for name, record in self._enrolled.items():
+            if name not in self._listed and record.may_come:
+                yield SiteName(name)
 
     def __len__(self) -> int:
-        return len({*self._listed, *self._enrolled})
+        return sum(1 for _ in self)
 
 
 class _File(msgspec.Struct, kw_only=True):
@@ -120,11 +151,19 @@ class _File(msgspec.Struct, kw_only=True):
 
 
 class Enrolments:
-    """Sites and users. Every change is durable when it returns."""
+    """Sites and users. Every change is durable when it returns; one that finds no room raises
+    ExhaustedError, one that cannot be written for another reason RejectedError. `changed` is called
+    after each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        write_surely: Callable[[Callable[[], None]], None] = lambda write: write(),
+    ) -> None:
         """Raises ConfigError."""
+        self.changed: Callable[[], None] = lambda: None
         self._path = folder / FILE
+        self._write_surely = write_surely
         try:
             self._file = msgspec.json.decode(read_private(self._path), type=_File)
         except FileNotFoundError:
@@ -153,10 +192,15 @@ class Enrolments:
             raise SpecError(f"ttl = {ttl_s:g} s: allowed are 0 to {JOIN_S_MAX:g} (0: a day)")
         secret = secrets.token_urlsafe(32)
         record = self.sites.get(name) or SiteRecord(name=name, by=by, added_at=wall_s())
-        record.owner, record.by = owner, by
-        record.join_hash, record.join_expires_at = _hash(secret), wall_s() + (ttl_s or JOIN_S)
-        self.sites[name] = record
-        self._save()
+        self._put_site(
+            replace(
+                record,
+                owner=owner,
+                by=by,
+                join_hash=_hash(secret),
+                join_expires_at=wall_s() + (ttl_s or JOIN_S),
+            )
+        )
         return secret
 
     def check_join(self, name: str, secret: str) -> SiteRecord:
@@ -180,25 +224,18 @@ class Enrolments:
 
     def take_join(self, name: str, serial: str, expires_at: float) -> None:
         """The site has joined: its token is used up, an older certificate of it is good no more."""
-        record = self.sites[name]
-        record.join_hash, record.join_expires_at = "", 0.0
-        record.serial, record.next_serial, record.expires_at = serial, "", expires_at
-        record.joined_at = record.issued_at = wall_s()
-        record.revoked_at = 0.0
-        self._save()
+        self._join(self.sites[name], serial, expires_at)
 
     def enrol(self, name: str, *, serial: str, expires_at: float) -> None:
         """A site that has its certificate without a token: its account is the daemon's."""
-        if name not in self.sites:
-            self.sites[name] = SiteRecord(name=name, by="", added_at=wall_s())
-        self.take_join(name, serial, expires_at)
+        record = self.sites.get(name) or SiteRecord(name=name, by="", added_at=wall_s())
+        self._join(record, serial, expires_at)
 
     def take_renewal(self, name: str, serial: str, expires_at: float) -> None:
         """A second certificate, which replaces the first when it is first used."""
-        record = self.sites[name]
-        record.next_serial, record.expires_at = serial, expires_at
-        record.issued_at = wall_s()
-        self._save()
+        self._put_site(
+            replace(self.sites[name], next_serial=serial, expires_at=expires_at, issued_at=wall_s())
+        )
 
     def check_site(self, name: str, serial: str) -> SiteRecord:
         """The site, if this is a good certificate of it. Raises UnauthenticatedError."""
@@ -206,8 +243,7 @@ class Enrolments:
         if record is None:
             raise UnauthenticatedError(f"site {name[:64]!r} is not enrolled here")
         if serial == record.next_serial and serial:
-            record.serial, record.next_serial = serial, ""
-            self._save()
+            return self._promoted(record)
         if serial != record.serial:
             what = "was revoked" if record.revoked_at else "was replaced by a newer one"
             raise UnauthenticatedError(
@@ -221,10 +257,16 @@ class Enrolments:
         record = self.sites.get(name)
         if record is None:
             raise UnknownNameError(f"no site {name[:64]!r} was ever added")
-        record.serial = record.next_serial = record.join_hash = ""
-        record.join_expires_at, record.revoked_at = 0.0, wall_s()
-        self._save()
-        return record
+        revoked = replace(
+            record,
+            serial="",
+            next_serial="",
+            join_hash="",
+            join_expires_at=0.0,
+            revoked_at=wall_s(),
+        )
+        self._put_site(revoked)
+        return revoked
 
     # --- users ------------------------------------------------------------------------------------
 
@@ -280,18 +322,14 @@ class Enrolments:
         record = self.users.get(name)
         if record is None:
             raise UnknownNameError(f"no user {name[:64]!r} was ever added")
-        others = [
-            user
-            for user in self.users.values()
-            if user.role is Role.ADMINISTRATOR and user.state == "good" and user.name != name
-        ]
-        if record.role is Role.ADMINISTRATOR and record.state == "good" and not others:
-            raise SpecError(f"{name} is the last administrator: add another one first")
-        self._by_token.pop(record.token_id, None)
-        record.token_id = record.token_hash = record.serial = ""
-        record.revoked_at = wall_s()
-        self._save()
-        return record
+        revoked = replace(record, token_id="", token_hash="", serial="", revoked_at=wall_s())
+        self._put_user(revoked)
+        return revoked
+
+    @property
+    def has_administrator(self) -> bool:
+        """Whether what somebody shows lets an administrator in."""
+        return any(user.is_good_administrator for user in self.users.values())
 
     # --- parts ------------------------------------------------------------------------------------
 
@@ -299,13 +337,51 @@ class Enrolments:
         _check_name(USER, "user", name)
         return UserRecord(name=name, role=role, by=by, added_at=wall_s())
 
+    def _join(self, record: SiteRecord, serial: str, expires_at: float) -> None:
+        now = wall_s()
+        self._put_site(
+            replace(
+                record,
+                join_hash="",
+                join_expires_at=0.0,
+                serial=serial,
+                next_serial="",
+                expires_at=expires_at,
+                joined_at=now,
+                issued_at=now,
+                revoked_at=0.0,
+            )
+        )
+
+    def _promoted(self, record: SiteRecord) -> SiteRecord:
+        """The site with its second certificate as the only one. Where that cannot be written both
+        stay good: no site is shut out by a full disk of ours."""
+        promoted = replace(record, serial=record.next_serial, next_serial="")
+        try:
+            self._put_site(promoted)
+        except RejectedError as error:
+            log.warning("site.old_certificate_stays", site=record.name, reason=str(error))
+            return record
+        return promoted
+
+    def _put_site(self, record: SiteRecord) -> None:
+        self._write(self.sites | {record.name: record}, self.users)
+        self.sites[record.name] = record
+        self.changed()
+
     def _put_user(self, record: UserRecord) -> None:
-        if (before := self.users.get(record.name)) is not None:
+        """Raises SpecError when nobody was left who may do this."""
+        before, users = self.users.get(record.name), self.users | {record.name: record}
+        was_good = before is not None and before.is_good_administrator
+        if was_good and not any(user.is_good_administrator for user in users.values()):
+            raise SpecError(f"{record.name} is the last administrator: add another one first")
+        self._write(self.sites, users)
+        if before is not None:
             self._by_token.pop(before.token_id, None)
         self.users[record.name] = record
         if record.token_id:
             self._by_token[record.token_id] = record.name
-        self._save()
+        self.changed()
 
     def _caller(self, record: UserRecord, kind: str) -> Caller:
         if record.expires_at is not None and record.expires_at <= wall_s():
@@ -314,10 +390,21 @@ class Enrolments:
                 f"the {kind} of {record.name} expired {late_s:.0f} s ago; an administrator makes a"
                 " new one: koala user add"
             )
-        return Caller(name=record.name, role=record.role, kind=Kind.USER)
+        return Caller(
+            name=record.name, role=record.role, kind=Kind.USER, expires_at=record.expires_at
+        )
 
-    def _save(self) -> None:
-        write_private(self._path, msgspec.json.format(msgspec.json.encode(self._file), indent=1))
+    def _write(self, sites: dict[str, SiteRecord], users: dict[str, UserRecord]) -> None:
+        content = msgspec.json.format(
+            msgspec.json.encode(_File(sites=sites, users=users)), indent=1
+        )
+        try:
+            self._write_surely(lambda: write_private(self._path, content))
+        except OSError as error:
+            reason = f"{self._path} cannot be written ({error.strerror}): nothing was changed"
+            if error.errno in NO_ROOM:
+                raise ExhaustedError(reason, retry_after_s=WRITE_AGAIN_S) from error
+            raise RejectedError(reason) from error
 
 
 def site_picture(record: SiteRecord) -> dict[str, Any]:

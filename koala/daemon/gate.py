@@ -6,7 +6,8 @@ that answers the call; the methods behind it only ask that. Errors are made stat
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -54,6 +55,9 @@ class Gate(grpc.aio.ServerInterceptor):
         self._enrolments = enrolments
         self._audit = audit
         self._turnstile = turnstile
+        self._streams: dict[asyncio.Timeout, Callable[[], None]] = {}
+        if enrolments is not None:
+            enrolments.changed = self._look_again
 
     async def intercept_service(
         self,
@@ -71,13 +75,13 @@ class Gate(grpc.aio.ServerInterceptor):
             if not str(key).endswith("-bin")
         }
         behaviour = behaviour_of(handler)
-        is_question = call.startswith(_CLIENTS) and not handler.response_streaming
+        is_clients = call.startswith(_CLIENTS)
 
         async def guarded(request: Any, context: Context) -> Any:  # noqa: ANN401 - any call
             caller = replace(NOBODY, peer=str(context.peer()))
             rule = RULES.get(call)
             try:
-                if call.startswith(_CLIENTS):
+                if is_clients:
                     _check_protocol(metadata)
                 caller = self._identify(metadata, context, rule)
                 _check(rule, caller, call)
@@ -87,8 +91,15 @@ class Gate(grpc.aio.ServerInterceptor):
             set_caller(caller)
             assert rule is not None
             what = (call, rule, caller)
-            if not is_question:
+            if not is_clients:
                 return await self._answer(behaviour, request, context, what)
+            if handler.response_streaming:
+
+                def believe() -> None:
+                    self._identify(metadata, context, rule)
+
+                answer = self._answer(behaviour, request, context, what)
+                return await self._while_believed(answer, context, caller, believe)
             try:
                 async with self._turnstile.turn(caller.name):
                     return await self._answer(behaviour, request, context, what)
@@ -121,16 +132,55 @@ class Gate(grpc.aio.ServerInterceptor):
             self._note(call, caller, rule.names(request, reply), outcome)
         return reply
 
+    async def _while_believed(
+        self,
+        answer: Coroutine[Any, Any, Any],
+        context: Context,
+        caller: Caller,
+        believe: Callable[[], None],
+    ) -> None:
+        """A stream lasts no longer than what its caller has shown is good. Another role comes with
+        another token or certificate, so that is seen, too."""
+        left_s = None if caller.expires_at is None else max(0.0, caller.expires_at - wall_s())
+        limit = asyncio.timeout(left_s)
+        try:
+            async with limit:
+                self._streams[limit] = believe
+                try:
+                    await answer
+                finally:
+                    self._streams.pop(limit, None)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            try:
+                believe()
+                error: KoalaError = UnauthenticatedError(f"what {caller.name} shows has expired")
+            except KoalaError as found:
+                error = found
+            await abort(context, error)
+
+    def _look_again(self) -> None:
+        """Somebody is believed no more, or as somebody else: end such streams."""
+        for limit, believe in tuple(self._streams.items()):
+            try:
+                believe()
+            except KoalaError:
+                del self._streams[limit]
+                if not limit.expired():
+                    limit.reschedule(asyncio.get_running_loop().time())
+
     def _refuse(self, call: str, caller: Caller, error: KoalaError) -> None:
         if isinstance(error, UnauthenticatedError | DeniedError):
-            log.warning(
-                "call.refused", call=call, who=caller.name, peer=caller.peer, reason=str(error)
-            )
-            self._note(call, caller, "", f"refused: {error}")
+            is_told = self._note(call, caller, "", f"refused: {error}")
+            say = log.warning if is_told else log.debug
+            say("call.refused", call=call, who=caller.name, peer=caller.peer, reason=str(error))
 
-    def _note(self, call: str, caller: Caller, subject: str, outcome: str) -> None:
+    def _note(self, call: str, caller: Caller, subject: str, outcome: str) -> bool:
         role = "" if caller.kind is None else caller.kind.value
-        self._audit.write(
+        is_strange = caller.kind is None and outcome not in ("done", "accepted")
+        return self._audit.write(
+            is_strange=is_strange,
             who=caller.name,
             role=caller.role.value if caller.kind is Kind.USER else role,
             peer=caller.peer,

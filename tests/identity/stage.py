@@ -6,6 +6,7 @@ daemon would make: too old, too young, of another authority, for another purpose
 
 from __future__ import annotations
 
+import json
 import ssl
 import time
 import warnings
@@ -23,6 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from koala.client import Client
 from koala.credentials import Credentials, read_credentials
+from koala.daemon.audit import FILE
 from koala.daemon.authority import Authority
 from koala.daemon.config import Config
 from koala.daemon.main import Daemon
@@ -93,11 +95,9 @@ class Secured:
         async with channel:
             yield channel
 
-    def log(self) -> list[dict[str, str]]:
-        """The audit log, from its file."""
-        import json
-
-        text = (self.config.state_dir / "audit.jsonl").read_text()
+    def log(self, name: str = FILE) -> list[dict[str, str]]:
+        """The audit log, from its file; or that of strangers."""
+        text = (self.config.state_dir / name).read_text()
         return [json.loads(line) for line in text.splitlines()]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +14,18 @@ from typing import Any
 import grpc
 import pytest
 
+from koala.core.values import SiteName
 from koala.daemon import clock, enrolments, gate, streams
 from koala.daemon.access import Role
-from koala.daemon.enrolments import Enrolments
-from koala.errors import ConfigError, UnauthenticatedError, UnknownNameError
+from koala.daemon.enrolments import Enrolments, Owners
+from koala.errors import (
+    ConfigError,
+    ExhaustedError,
+    RejectedError,
+    SpecError,
+    UnauthenticatedError,
+    UnknownNameError,
+)
 from koala.wire.tls import Identity, IdentityFile, JoinToken
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.identity_pb2 import RenewRequest
@@ -277,3 +287,116 @@ def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:
     text = (tmp_path / "enrolments.json").read_text()
     assert token not in text
     assert token.rpartition("_")[2] not in text
+
+
+# --- changes that are refused ---------------------------------------------------------------------
+
+
+CHANGES: list[Callable[[Enrolments], object]] = [
+    lambda known: known.add_site("delft", owner="", by="root"),
+    lambda known: known.add_site("leiden", owner="eve", by="root"),
+    lambda known: known.take_join("leiden", "cd", 9e9),
+    lambda known: known.enrol("delft", serial="cd", expires_at=9e9),
+    lambda known: known.take_renewal("leiden", "cd", 9e9),
+    lambda known: known.revoke_site("leiden"),
+    lambda known: known.add_user("ann", Role.OPERATOR, by="root"),
+    lambda known: known.add_user("bob", Role.USER, by="root"),
+    lambda known: known.revoke_user("ann"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_cannot_be_written_is_not_believed(
+    tmp_path: Path, change: Callable[[Enrolments], object]
+) -> None:
+    tmp_path.chmod(0o700)
+    wrong = [errno.ENOSPC, errno.EIO]
+
+    def failing(_: Callable[[], None]) -> None:
+        number = wrong.pop(0)
+        raise OSError(number, os.strerror(number))
+
+    one = Enrolments(tmp_path)
+    one.enrol("leiden", serial="ab", expires_at=9e9)
+    token = one.add_user("ann", Role.USER, by="root")
+    two = Enrolments(tmp_path, failing)
+    with pytest.raises(ExhaustedError, match=r"No space left on device\): nothing was changed"):
+        change(two)
+    with pytest.raises(RejectedError, match="nothing was changed"):
+        change(two)
+    assert (two.sites, two.users) == (one.sites, one.users)
+    assert two.user_of_token(token).role is Role.USER
+    assert two.check_site("leiden", "ab").owner == ""
+
+
+def test_a_full_disk_shuts_no_site_out(tmp_path: Path) -> None:
+    def full(_: Callable[[], None]) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    tmp_path.chmod(0o700)
+    one = Enrolments(tmp_path)
+    one.enrol("leiden", serial="ab", expires_at=9e9)
+    one.take_renewal("leiden", "cd", 9e9)
+    two = Enrolments(tmp_path, full)
+    for serial in ("cd", "ab", "cd"):
+        assert two.check_site("leiden", serial).name == "leiden"
+    one.check_site("leiden", "cd")
+    with pytest.raises(UnauthenticatedError, match="was replaced"):
+        one.check_site("leiden", "ab")
+
+
+async def test_a_join_that_finds_no_room_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path, __: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with secured(tmp_path) as stage:
+        token = await stage.token("delft")
+        with monkeypatch.context() as patched:
+            patched.setattr(enrolments, "write_private", full)
+            with pytest.raises(grpc.aio.AioRpcError, match="nothing was changed") as refused:
+                await stage.joined(token)
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await stage.joined(token)
+
+
+def test_only_sites_that_may_come_are_counted_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    known = Enrolments(tmp_path)
+    owners = Owners({SiteName("amsterdam"): None}, known.sites)
+    known.add_site("delft", owner="ann", by="root", ttl_s=60)
+    known.enrol("leiden", serial="ab", expires_at=clock.wall_s() + 3600)
+    known.enrol("vu", serial="cd", expires_at=9e9)
+    assert dict(owners) == {"amsterdam": None, "delft": "ann", "leiden": None, "vu": None}
+    known.revoke_site("vu")
+    monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 61)
+    assert dict(owners) == {"amsterdam": None, "leiden": None}
+    assert len(owners) == 2
+    assert "delft" not in owners
+    monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 3601)
+    assert list(owners) == ["amsterdam"]
+    known.add_site("leiden", owner="bob", by="root")
+    assert dict(owners) == {"amsterdam": None, "leiden": "bob"}
+
+
+def test_the_last_administrator_stays_one(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    known = Enrolments(tmp_path)
+    token = known.add_user("root", Role.ADMINISTRATOR, by="root")
+    for refused in (
+        lambda: known.add_user("root", Role.USER, by="root"),
+        lambda: known.add_user("root", Role.OPERATOR, by="root"),
+        lambda: known.add_user_certificate(
+            "root", Role.USER, by="root", serial="ab", expires_at=9e9
+        ),
+        lambda: known.revoke_user("root"),
+    ):
+        with pytest.raises(SpecError, match="root is the last administrator"):
+            refused()
+        assert known.user_of_token(token).role is Role.ADMINISTRATOR
+    known.add_user("second", Role.ADMINISTRATOR, by="root")
+    known.add_user("root", Role.USER, by="second")
+    assert known.has_administrator

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from koala.client import Client
-from koala.daemon import clock, enrolments
+from koala.daemon import clock, enrolments, gate
 from koala.daemon.journal import Journal
 from koala.daemon.records import Batch
 from koala.errors import (
@@ -237,6 +237,54 @@ async def test_the_last_administrator_cannot_be_revoked(tmp_path: Path) -> None:
         assert (await client.revoke_user(name))["state"] == "revoked"
         with pytest.raises(UnauthenticatedError):
             await client.users()
+
+
+async def test_where_no_administrator_is_left_the_next_start_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with secured(tmp_path) as stage:
+        await stage.user(stage.administrator.user, "administrator", expires_s=60)
+    monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 61)
+    async with secured(tmp_path) as stage, stage.client() as client:
+        (user,) = await client.users()
+        assert (user["role"], user["state"]) == ("administrator", "good")
+
+
+@pytest.mark.parametrize("change", ["revoked", "renewed", "lowered", "expired"])
+async def test_a_stream_ends_when_its_caller_is_not_believed_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    async with cast(tmp_path) as them, them.stage.channel(None) as channel:
+        stub = koala_pb2_grpc.KoalaStub(channel)
+
+        def shown(token: str) -> tuple[tuple[str, str], ...]:
+            return ((PROTOCOL_KEY, "1"), (TOKEN_KEY, TOKEN_SCHEME + token))
+
+        otto = shown((await them.stage.user("otto", "operator", expires_s=60.0)).token)
+        if change == "expired":
+            monkeypatch.setattr(gate, "wall_s", lambda: clock.wall_s() + 59.0)
+        following = koala_pb2.LogsRequest(job=them.job, follow=True)
+        logs, watch, other = (
+            stub.Logs(following, metadata=otto),
+            stub.Watch(koala_pb2.WatchRequest(after=0), metadata=otto),
+            stub.Watch(
+                koala_pb2.WatchRequest(after=0), metadata=shown(them.stage.administrator.token)
+            ),
+        )
+        for watching in (watch, other):
+            assert await watching.read() is not grpc.aio.EOF
+        async with them.stage.client() as administrator, asyncio.timeout(60):
+            if change == "revoked":
+                await administrator.revoke_user("otto")
+            elif change == "renewed":
+                await administrator.add_user("otto", role="operator")
+            elif change == "lowered":
+                await administrator.add_user("otto", role="user")
+            for call in (logs, watch):
+                assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
+            await administrator.add_user("eve")
+        assert not other.done()
+        other.cancel()
 
 
 @pytest.mark.parametrize(
