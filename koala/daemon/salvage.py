@@ -144,8 +144,9 @@ def _write(path: Path, source: sqlite3.Connection, kept: Kept | None, rows: list
             target.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", core)
         for table, columns in (("job", 8), ("notice", 6)):
             marks = ", ".join("?" * columns)
-            for row in _readable(source, table):
-                target.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+            with suppress(sqlite3.IntegrityError):  # a row that is read as what was never written
+                for row in _readable(source, table):
+                    target.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
         target.execute("COMMIT")
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for more in _BESIDE:

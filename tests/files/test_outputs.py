@@ -216,10 +216,9 @@ async def test_outputs_leave_the_room_that_the_ballast_gave_up(tmp_path: Path) -
             names = tuple(f"out{number}" for number in range(5))
             for name in names:
                 order.folder.joinpath(name).write_bytes(os.urandom(mega))
-            of_all = replace(order, outputs=names, logs={})
+            of_all = replace(order, outputs=named(*names), logs={})
             errors = [each.error for each in await delft.files.upload(of_all)]
             assert errors.count("") == 2, errors
-            assert "the spool's disk is full but for 5242880 bytes" in "".join(errors)
             assert shutil.disk_usage(tmp_path / "spool").free >= 5 * mega
             enlarge(tmp_path / "spool", megabytes=32)
             assert [each.error for each in await delft.files.upload(of_all)] == [""] * 5
