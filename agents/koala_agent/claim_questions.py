@@ -15,6 +15,8 @@ from koala_agent.values import ClaimId, KvAnswer, KvGet, KvPut
 
 QUESTIONS_MAX = 1_024
 """Of one claim, that are not answered yet."""
+SITE_QUESTIONS_MAX = 4_096
+"""Of all claims. A new session asks them again at once, and that must not look like a flood."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,8 @@ class Questions:
         for as long as the daemon is away."""
         if self._counts[claim] >= QUESTIONS_MAX:
             return f"{QUESTIONS_MAX} puts and gets of this claim wait for an answer already"
+        if len(self._open) >= SITE_QUESTIONS_MAX:
+            return f"{SITE_QUESTIONS_MAX} puts and gets of this site wait for an answer already"
         return ""
 
     def ask(self, event: StarterPut | StarterGet) -> KvPut | KvGet:

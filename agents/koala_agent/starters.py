@@ -36,8 +36,14 @@ STRANGERS_MAX = 128
 COURIERS_SPARE = 2
 """Of a claim, beyond one for each machine: a courier dials anew before its old line is missed."""
 HELLO_LIMIT_S = 10.0
-LINES_PER_S, LINES_BURST = 200, 2_000
-"""Of one starter: what a program says in its place must not crowd out the site's other claims."""
+PROGRAMS = ("put", "get", "progress")
+"""What programs cause, of what starters say."""
+PROGRAMS_PER_S, PROGRAMS_BURST = 250, 2_000
+"""Of all starters together. The daemon takes twice as much of an agent by default, and cuts the
+link of one that says more: what is left is for pings and reports."""
+OWN_PER_S, OWN_BURST = 1, 60
+"""Other lines of one claim's starter that go on at once. Above that they come from a program that
+speaks in its place, and take their turn with what programs cause."""
 
 log = structlog.get_logger()
 
@@ -84,6 +90,8 @@ class Starters:
         self._ask = ask
         self._machines = machines
         self._connections: dict[tuple[str, str], Connection] = {}
+        self._programs = TokenBucket(PROGRAMS_PER_S, burst_bytes=PROGRAMS_BURST, now=now())
+        self._own: dict[ClaimId, TokenBucket] = {}
         self._couriers: dict[ClaimId, list[Connection]] = {}
         self._open: dict[int, Connection] = {}
         self._strangers: dict[int, Connection] = {}
@@ -151,6 +159,11 @@ class Starters:
             log.warning("starter.refused", claim=event.claim, reason="wrong secret")
             connection.abort()
             return None
+        if self.turn(event.claim, message) > 0:
+            self.give_back()
+            log.warning("starter.refused", claim=event.claim, reason="it dials too often")
+            connection.abort()
+            return None
         key = (event.claim, event.nonce)
         earlier = self._connections.pop(key, None)
         if earlier is not None:
@@ -194,6 +207,24 @@ class Starters:
         else:
             self._ask(*bringer, question, answer)
 
+    def turn(self, claim: ClaimId, message: Message) -> float:
+        """Seconds until this message of a starter may be heard; its turn is taken then."""
+        now = self.now()
+        if message.get("kind") not in PROGRAMS:
+            fresh = TokenBucket(OWN_PER_S, burst_bytes=OWN_BURST, now=now)
+            own = self._own.setdefault(claim, fresh)
+            while len(self._own) > CONNECTIONS_MAX:
+                del self._own[next(iter(self._own))]
+            if own.take(1, now) == 0:
+                return 0.0
+            own.take(-1, now)
+        return self._programs.take(1, now)
+
+    def give_back(self) -> None:
+        """A turn that nobody waits for any more. Else who dials again and again would leave debts
+        for the others to wait out."""
+        self._programs.take(-1, self.now())
+
     def heard(self, claim: ClaimId, nonce: str, message: Message) -> None:
         """A message of a starter that has said hello. Raises ValueError."""
         self._tell(decode(claim, nonce, message))
@@ -225,8 +256,8 @@ class Starters:
 class Connection(asyncio.Protocol):
     """One connection of a starter, or of whoever found the port.
 
-    A starter's lines are taken as they come, but not more of them than one may say; a courier's
-    when the one before is answered. What has to wait is bounded: then nothing more is read.
+    A starter's lines are taken in their turn, a courier's when the one before is answered. One
+    waits at a time, and nothing more is read meanwhile.
     """
 
     def __init__(self, starters: Starters) -> None:
@@ -237,10 +268,9 @@ class Connection(asyncio.Protocol):
         self._unread = b""
         self._lines: deque[bytes] = deque()
         self._is_asking = False  # a courier's question is being answered
-        self._is_resting = False  # it has said too much
+        self._held: Message | None = None  # waits for its turn
         self._is_taking = False
         self._is_paused = False
-        self._allowed = TokenBucket(LINES_PER_S, burst_bytes=LINES_BURST, now=starters.now())
         self._transport: asyncio.Transport | None = None
         self._limit: Timer | None = None
 
@@ -256,6 +286,9 @@ class Connection(asyncio.Protocol):
             self._limit.cancel()
         self._transport = None
         self._lines.clear()
+        if self._held is not None:
+            self._held = None
+            self._starters.give_back()
         self._starters.lost(self, self._identity, self._bringer)
 
     def data_received(self, data: bytes) -> None:
@@ -270,14 +303,13 @@ class Connection(asyncio.Protocol):
         if self._is_taking:
             return
         self._is_taking = True
-        while self._lines and self._is_open and not (self._is_asking or self._is_resting):
+        while self._lines and self._is_open and not self._is_waiting:
             try:
                 self._take(self._lines.popleft())
             except (ValueError, RecursionError) as error:
                 self._refuse(str(error))
-            self._rest()
         self._is_taking = False
-        self._set_paused(self._is_asking or self._is_resting)
+        self._set_paused(self._is_waiting)
 
     def _set_paused(self, is_paused: bool) -> None:  # noqa: FBT001 - it is what it sets
         if self._transport is None or not self._is_open or is_paused == self._is_paused:
@@ -288,16 +320,29 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    def _rest(self) -> None:
-        """After more than a starter may say."""
-        wait_s = self._allowed.take(1, self._starters.now()) if self._bringer is None else 0.0
-        if wait_s > 0 and self._is_open:
-            self._is_resting = True
-            self._starters.later(wait_s, self._end_rest)
+    def _hold(self, identity: tuple[ClaimId, str], message: Message) -> None:
+        """Has the message heard in its turn."""
+        wait_s = self._starters.turn(identity[0], message)
+        if wait_s > 0:
+            self._held = message
+            self._starters.later(wait_s, self._let_go)
+        else:
+            self._starters.heard(*identity, message)
 
-    def _end_rest(self) -> None:
-        self._is_resting = False
+    def _let_go(self) -> None:
+        """It is the turn of what was held, if it still is."""
+        message, self._held = self._held, None
+        if message is None or self._identity is None or not self._is_open:
+            return
+        try:
+            self._starters.heard(*self._identity, message)
+        except (ValueError, RecursionError) as error:
+            self._refuse(str(error))
         self._go_on()
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._is_asking or self._held is not None
 
     @property
     def _is_open(self) -> bool:
@@ -341,7 +386,7 @@ class Connection(asyncio.Protocol):
         if not isinstance(message, dict):
             raise ValueError("no JSON object")  # noqa: TRY004 - whatever comes, one kind
         if self._identity is not None:
-            self._starters.heard(*self._identity, message)
+            self._hold(self._identity, message)
             return
         if self._bringer is not None:
             self._is_asking = True

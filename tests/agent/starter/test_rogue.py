@@ -13,13 +13,24 @@ from typing import Any
 import pytest
 
 from koala_agent import starter_codec
-from koala_agent.claim_events import Event, StarterGet, StarterPinged, StarterPut, TellStarter
+from koala_agent.claim_events import (
+    CheckedIn,
+    Event,
+    StarterGet,
+    StarterPinged,
+    StarterProgressed,
+    StarterPut,
+    TellStarter,
+)
+from koala_agent.claim_questions import SITE_QUESTIONS_MAX, Questions
 from koala_agent.starter.proof import AGENT, STARTER, is_proof, proof
 from koala_agent.starter_codec import Message, record_of
 from koala_agent.starters import (
     COURIERS_SPARE,
     LINE_MAX_BYTES,
-    LINES_BURST,
+    OWN_BURST,
+    PROGRAMS_BURST,
+    PROGRAMS_PER_S,
     STRANGERS_MAX,
     Starters,
 )
@@ -27,8 +38,8 @@ from koala_agent.values import ClaimId, KvAnswer
 from tests.agent.claims.test_table import Script
 from tests.agent.starter.test_proof import LIMIT_S, closed
 
-ROGUE, HONEST = ClaimId("j1/1/0/1"), ClaimId("j2/1/0/1")
-SECRETS = {ROGUE: "0" * 32, HONEST: "1" * 32}
+ROGUE, HONEST, BUSY = ClaimId("j1/1/0/1"), ClaimId("j2/1/0/1"), ClaimId("j3/1/0/1")
+SECRETS = {ROGUE: "0" * 32, HONEST: "1" * 32, BUSY: "2" * 32}
 END = {"kind": "exited", "reason": "", "statuses": [0], "cpu_s": 1.0, "memory_bytes": 5}
 
 
@@ -132,19 +143,81 @@ async def test_hosts_are_words() -> None:
     assert starter_codec.checked_in({**hello, "hosts": [["n-1.example", 4]]}).hosts
 
 
-async def test_a_starter_that_floods_delays_no_other() -> None:
-    """No more of it is read than one starter may say; the rest waits in its own socket."""
-    async with Port() as port:
+class Stopped:
+    """A clock that stands still: whatever has to wait waits for ever."""
+
+    def now(self) -> float:
+        return 0.0
+
+    def later(self, _delay_s: float, _call: Callable[[], None]) -> Stopped:
+        return self
+
+    def cancel(self) -> None:
+        pass
+
+
+async def test_what_all_programs_of_a_site_cause_is_bounded_and_pings_do_not_wait_for_it() -> None:
+    """Else a few programs that poll would look like an agent that floods, and cost it its link."""
+    clock = Stopped()
+    async with Port(now=clock.now, later=clock.later) as port:
+
+        def gets() -> int:
+            return sum(port.count(claim, StarterGet) for claim in SECRETS)
+
+        get = line({"kind": "get", "request": 1, "name": "a", "wait_s": 0.0})
+        programs = [(await port.greeted(claim))[1] for claim in (ROGUE, BUSY)]
+        for writer in programs:
+            writer.write(get * PROGRAMS_BURST)
+        await port.until(lambda: gets() == PROGRAMS_BURST)
+        _, honest = await port.greeted(HONEST)
+        honest.write(line({"kind": "ping", "sent_at": 2.0}) + get)
+        await port.until(lambda: port.count(HONEST, StarterPinged) == 1)
+        assert gets() == PROGRAMS_BURST
+        # Nobody waits for turns of connections that are gone.
+        again = [(await port.greeted(claim))[1] for claim in SECRETS]
+        await port.until(lambda: all(port.count(claim, CheckedIn) == 2 for claim in SECRETS))
+        assert port.starters.turn(HONEST, {"kind": "get"}) == pytest.approx(1 / PROGRAMS_PER_S)
+        for writer in (*programs, honest, *again):
+            writer.close()
+
+
+async def test_pings_beyond_a_starters_own_take_their_turn_with_what_programs_cause() -> None:
+    clock = Stopped()
+    async with Port(now=clock.now, later=clock.later) as port:
         _, rogue = await port.greeted(ROGUE)
-        flood = 20 * LINES_BURST
-        rogue.write(line({"kind": "ping", "sent_at": 1.0}) * flood)
-        await port.until(lambda: port.count(ROGUE, StarterPinged) >= LINES_BURST // 2)
+        flood = OWN_BURST + PROGRAMS_BURST
+        rogue.write(line({"kind": "ping", "sent_at": 1.0}) * 2 * flood)
+        await port.until(lambda: port.count(ROGUE, StarterPinged) == flood - 1)  # and its hello
+        again, another = await port.greeted(ROGUE)
+        async with asyncio.timeout(LIMIT_S):
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await again.readexactly(1)
         _, honest = await port.greeted(HONEST)
         honest.write(line({"kind": "ping", "sent_at": 2.0}))
         await port.until(lambda: port.count(HONEST, StarterPinged) == 1)
-        assert port.count(ROGUE, StarterPinged) < flood // 4
-        rogue.close()
-        honest.close()
+        assert port.count(ROGUE, StarterPinged) == flood - 1
+        for writer in (rogue, another, honest):
+            writer.close()
+
+
+async def test_what_had_to_wait_is_heard_in_its_turn() -> None:
+    async with Port() as port:
+        _, busy = await port.greeted(BUSY)
+        busy.write(line({"kind": "progress", "cycle": 1, "work": 1.0}) * (PROGRAMS_BURST + 100))
+        await port.until(lambda: port.count(BUSY, StarterProgressed) == PROGRAMS_BURST + 100)
+        busy.close()
+
+
+def test_a_site_has_so_many_open_questions_and_no_more() -> None:
+    """A new session asks them all again."""
+    questions = Questions()
+    claims = [ClaimId(f"j{number}/1/0/1") for number in range(SITE_QUESTIONS_MAX)]
+    for claim in claims:
+        assert questions.refusal(claim) == ""
+        questions.ask(StarterGet(claim=claim, nonce="n", request=1, name="x", wait_s=1.0))
+    assert f"{SITE_QUESTIONS_MAX} puts and gets of this site" in questions.refusal(ROGUE)
+    questions.drop(claims[0])
+    assert questions.refusal(ROGUE) == ""
 
 
 async def test_a_line_without_an_end_is_cut_and_disturbs_nobody() -> None:
@@ -168,7 +241,9 @@ async def test_strangers_who_say_nothing_take_no_ones_place() -> None:
         _, late = await port.greeted(ROGUE)
         for writer in (honest, late):
             writer.write(line({"kind": "ping", "sent_at": 2.0}))
-        await port.until(lambda: all(port.count(claim, StarterPinged) == 1 for claim in SECRETS))
+        await port.until(
+            lambda: all(port.count(claim, StarterPinged) == 1 for claim in (HONEST, ROGUE))
+        )
         assert len(port.starters._strangers) <= STRANGERS_MAX
         for _, writer in (*strangers, (None, honest), (None, late)):
             writer.close()
