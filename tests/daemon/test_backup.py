@@ -6,7 +6,6 @@ import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -231,29 +230,54 @@ async def test_links_are_left_aside_and_what_they_name_is_left_alone(tmp_path: P
     assert modes(outside) == {(True, 0o755), (False, 0o644)}
 
 
-@pytest.mark.parametrize("with_spool", [False, True])
+class Listing:
+    """What `os.scandir` answers, of entries that are known."""
+
+    def __init__(self, entries: list[os.DirEntry[str]]) -> None:
+        self._entries = iter(entries)
+
+    def __enter__(self) -> "Listing":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def __iter__(self) -> "Listing":
+        return self
+
+    def __next__(self) -> os.DirEntry[str]:
+        return next(self._entries)
+
+    def close(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("listing", [1, 2])
 async def test_what_goes_away_meanwhile_spoils_no_backup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_spool: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: int
 ) -> None:
-    """Each file is seen, and is gone when it is looked at or copied."""
+    """A folder and a file have been listed, and are gone when they are looked at."""
     await backed_up(tmp_path, "first", FakeAgent(""), jobs=1)
-    for number in range(4):
-        folder = tmp_path / "state" / "spool" / "jobs" / f"j{number}"
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("a", "b"):
-            (folder / name).write_text(name)
-    seen: list[str] = []
+    jobs = tmp_path / "state" / "spool" / "jobs"
+    for name in ("j1", "j2"):
+        (jobs / name).mkdir(parents=True, exist_ok=True)
+        (jobs / name / "a").write_text("a")
+        (jobs / name / "b").write_text("b")
+    listed = os.scandir
+    seen = 0
 
-    def walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-        for parent, folders, files in list(walked(top)):
-            if "jobs" in parent and not seen:
-                shutil.rmtree(tmp_path / "state" / "spool" / "jobs" / "j1")
-            seen.extend(files)
-            yield parent, folders, files
-            if "jobs" in parent:
-                shutil.rmtree(tmp_path / "state" / "spool" / "jobs" / "j2", ignore_errors=True)
+    def scandir(path: str) -> Listing:
+        nonlocal seen
+        with listed(path) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        seen += Path(path) == jobs
+        if seen == listing:
+            monkeypatch.setattr(os, "scandir", listed)
+            shutil.rmtree(jobs / "j1")
+            (jobs / "j2" / "a").unlink()
+        return Listing(entries)
 
-    walked = os.walk
-    monkeypatch.setattr(os, "walk", walk)
-    back_up(tmp_path / "state", tmp_path / "second", with_spool=with_spool)
-    assert seen
+    monkeypatch.setattr(os, "scandir", scandir)
+    back_up(tmp_path / "state", tmp_path / "second", with_spool=True)
+    assert not (jobs / "j1").exists()
+    assert (tmp_path / "second" / "spool" / "jobs" / "j2" / "b").read_text() == "b"
