@@ -80,6 +80,7 @@ class Carrier:
         """Until nothing is left to do."""
         self._ground.catch_signals()
         problem = self._program.problem()
+        self._line.look_up()  # now: nothing runs yet, and afterwards nothing may hang
         driver = Driver(self._machine, self)
         driver.drive(Unexecutable(reason=problem) if problem else Woken())
         self._line.close()

@@ -15,8 +15,12 @@ from koala_agent.starter.proof import Prover
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, TypeAlias
 
     from koala_agent.starter.events import Event
+
+    _Found: TypeAlias = "tuple[int, tuple[Any, ...]]"
+    """A family of addresses and one of them."""
 
 LINE_MAX_BYTES = 4 * 1024 * 1024
 OUTBOX_MAX_BYTES = 4 * 1024 * 1024
@@ -149,6 +153,8 @@ class Line:
     """The connection to who gives orders: one at a time, addresses in turn, nothing ever blocks.
 
     With `identity` (claim and secret) both ends prove themselves before it counts as connected.
+    Names are looked up until a first order came, and never again: before it nothing runs, and
+    afterwards a look-up that hangs would keep leases waiting that are to end programs.
     """
 
     def __init__(
@@ -163,28 +169,39 @@ class Line:
         self._addresses = addresses
         self._identity = identity
         self._prover: Prover | None = None
+        self._found: dict[tuple[str, int], _Found] = {}
+        self._has_orders = False
         self._next = 0
         self._watch = watch
         self._dialled: socket.socket | None = None
         self._wire: Wire | None = None
+
+    def look_up(self) -> None:
+        """Looks up all names, which may take long; those that are not found are tried again when
+        they are dialled, until an order came."""
+        for host, port in self._addresses:
+            self._look_up(host, port)
 
     def dial(self) -> None:
         """Gives up what there is and connects to the next address."""
         self.close()
         host, port = self._addresses[self._next % len(self._addresses)]
         self._next += 1
+        found = self._found.get((host, port))
+        if found is None and not self._has_orders:
+            found = self._look_up(host, port)
+        if found is None:
+            self.events.append(Disconnected())
+            return
         try:
-            family, kind, _proto, _name, address = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )[0]
-            dialled = socket.socket(family, kind)
+            dialled = socket.socket(found[0], socket.SOCK_STREAM)
         except OSError as error:
             log(f"{host}:{port}: {error}")
             self.events.append(Disconnected())
             return
         dialled.settimeout(0)
         dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        dialled.connect_ex(address)
+        dialled.connect_ex(found[1])
         self._dialled = dialled
         self._watch.add(dialled.fileno(), select.POLLOUT, self._connected)
 
@@ -204,6 +221,17 @@ class Line:
         if self._wire is not None:
             self._wire.close()
         self._dialled = self._wire = None
+
+    def _look_up(self, host: str, port: int) -> _Found | None:
+        try:
+            family, _kind, _proto, _name, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )[0]
+        except OSError as error:
+            log(f"{host}:{port}: {error}")
+            return None
+        self._found[host, port] = found = (family, address)
+        return found
 
     def _connected(self, _events: int) -> None:
         dialled = self._dialled
@@ -225,6 +253,7 @@ class Line:
     def _heard(self, message: dict[str, object]) -> None:
         prover = self._prover
         if prover is None or prover.is_trusted:
+            self._has_orders = True
             self.events.append(Received(message=message))
         elif prover.hear(message):
             if not prover.is_trusted:

@@ -1,0 +1,92 @@
+"""The line of a starter over real sockets: when names are looked up."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from koala_agent.starter.events import Connected, Disconnected, Received
+from koala_agent.starter.line import Line, Watch
+
+LIMIT_S = 20.0
+
+
+class Names:
+    """The resolver: what it knows, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+        self.asked: list[str] = []
+        self._real = socket.getaddrinfo
+
+    def __call__(self, host: str, port: int, **how: int) -> object:
+        self.asked.append(host)
+        if host not in self.known:
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return self._real(self.known[host], port, **how)
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    names = Names()
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    return names
+
+
+@pytest.fixture
+def agent() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(LIMIT_S)
+        yield server
+
+
+def events_of(line: Line, watch: Watch, kind: type) -> None:
+    """Waits for an event of this kind, and forgets it with all before."""
+    until = time.monotonic() + LIMIT_S
+    while not any(isinstance(event, kind) for event in line.events):
+        assert time.monotonic() < until, line.events
+        watch.wait(0.05)
+    line.events.clear()
+
+
+def test_no_name_is_looked_up_after_an_order_came(names: Names, agent: socket.socket) -> None:
+    port = agent.getsockname()[1]
+    names.known = {"login": "127.0.0.1"}
+    watch = Watch()
+    line = Line([("login", port), ("away", port)], watch)
+    line.look_up()
+    assert names.asked == ["login", "away"]
+    line.dial()
+    events_of(line, watch, Connected)
+    connection, _address = agent.accept()
+    connection.sendall(json.dumps({"kind": "adopted"}).encode() + b"\n")
+    events_of(line, watch, Received)
+    connection.close()
+    events_of(line, watch, Disconnected)
+
+    names.asked.clear()
+    names.known.clear()
+    line.dial()  # the turn of the name that was never found
+    events_of(line, watch, Disconnected)
+    line.dial()
+    events_of(line, watch, Connected)
+    line.close()
+    assert names.asked == []
+
+
+def test_a_name_that_is_not_found_at_first_is_looked_up_again(
+    names: Names, agent: socket.socket
+) -> None:
+    watch = Watch()
+    line = Line([("login", agent.getsockname()[1])], watch)
+    line.look_up()
+    line.dial()
+    events_of(line, watch, Disconnected)
+    names.known = {"login": "127.0.0.1"}
+    line.dial()
+    events_of(line, watch, Connected)
+    line.close()
