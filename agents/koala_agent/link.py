@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol, TypeAlias
 
 import grpc
@@ -58,7 +59,7 @@ from koala_agent.session import (
 )
 
 SEND_QUEUE_MAX = 10_000
-"""Messages that wait for the writer: ten thousand claims' inventory fits."""
+"""What may wait for the writer; all that is said at once, an inventory for one, counts as one."""
 
 MESSAGE_MAX_BYTES = 4 * 1024 * 1024
 
@@ -205,8 +206,13 @@ class Link:
             pass
 
     def _handle(self, event: Event) -> None:
-        for output in self._session.handle(event, self._clock()):
-            self._carry_out(output)
+        outputs = self._session.handle(event, self._clock())
+        for is_said, together in groupby(outputs, lambda output: isinstance(output, Send)):
+            if is_said:
+                self._send([output.message for output in together if isinstance(output, Send)])
+            else:
+                for output in together:
+                    self._carry_out(output)
         self._changed.set()
 
     def _carry_out(self, output: Output) -> None:
@@ -218,8 +224,6 @@ class Link:
                 self._taking = [task for task in self._taking if not task.done()]
                 taking = self._group.create_task(self._take_inventory(connection))
                 self._taking.append(taking)
-            case Send(message):
-                self._send(message)
             case HangUp():
                 self._hang_up(output)
             case Finish():
@@ -250,9 +254,9 @@ class Link:
         if stream := self._streams.get(output.connection):
             stream.hang_up(is_orderly=output.is_orderly)
 
-    def _send(self, message: object) -> None:
+    def _send(self, lot: Sequence[object]) -> None:
         stream = self._streams[self._session.connection]
-        if not stream.send(message):
+        if not stream.send(lot):
             # Not from within the machine's own outputs: the event must find them carried out.
             cut = Cut(connection=stream.connection, reason="the daemon does not read")
             asyncio.get_running_loop().call_soon(self._handle, cut)
@@ -282,15 +286,15 @@ class _Stream:
         self.connection = connection
         self._wire = wire
         self._handle = handle
-        self._outbox: asyncio.Queue[object] = asyncio.Queue(wire.queue_max)
+        self._outbox: asyncio.Queue[Sequence[object]] = asyncio.Queue(wire.queue_max)
         self._ended = asyncio.Event()
         self._is_orderly = False
         self._reason = "hung up"
 
-    def send(self, message: object) -> bool:
-        """Queues a message; False, and the end of the stream, when the queue is full."""
+    def send(self, lot: Sequence[object]) -> bool:
+        """Queues these together; False, and the end of the stream, when the queue is full."""
         try:
-            self._outbox.put_nowait(message)
+            self._outbox.put_nowait(lot)
         except asyncio.QueueFull:
             self.hang_up(is_orderly=False)
             return False
@@ -408,7 +412,8 @@ class _Stream:
     async def _write(self, call: Call) -> None:
         try:
             while True:
-                await call.write(self._wire.encode(await self._outbox.get()))
+                for message in await self._outbox.get():
+                    await call.write(self._wire.encode(message))
                 self._outbox.task_done()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the reader has the reason

@@ -244,6 +244,18 @@ async def test_a_daemon_that_does_not_read_is_left_before_memory_is() -> None:
         await agent.until(lambda: link.is_live)
 
 
+async def test_an_inventory_longer_than_the_queue_is_told() -> None:
+    agent = NotedAgent()
+    held = values.ReportState.GRANTED
+    agent.reports = tuple(
+        values.Report(claim=values.ClaimId(f"j{number}/1/0/1"), state=held, nonce="n")
+        for number in range(300)
+    )
+    async with fake_daemon() as daemon, linked(daemon, agent, queue_max=100):
+        session = await daemon.session()
+        assert len(await session.inventory()) == 300
+
+
 async def test_an_agent_that_says_goodbye_to_a_daemon_that_ends_too_ends() -> None:
     """Its last words are read by nobody; it must not wait until they are."""
     async with fake_daemon() as daemon:
