@@ -94,6 +94,8 @@ CALLS_MAX = 32
 """Calls into the local manager at one time."""
 COLLECTS_MAX = 32
 """Of `collect`: files of a program may take long, and must not keep others from being ended."""
+LISTING_S = 5.0
+"""How long an inventory waits for the first listing: well below the silence that ends a session."""
 RECONCILE_AGAIN_S = 2.0
 SWEEP_S = 60.0
 MARK_S = 10.0
@@ -187,6 +189,7 @@ class Claims:
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._collects = asyncio.Semaphore(COLLECTS_MAX)
         self._turns: dict[ClaimId, asyncio.Lock] = {}
+        self._withdrawing: set[ClaimId] = set()
         self._command: tuple[str, ...] = ()
 
     # What the assembly calls ---------------------------------------------------------------------
@@ -218,8 +221,14 @@ class Claims:
         await self._listening.wait()
 
     async def prepared(self) -> None:
-        """Returns when what the local manager lists is part of the inventory."""
-        await self._reconciled.wait()
+        """Returns when what the local manager lists is part of the inventory; when that takes long,
+        without it. What is stored is then told, and a difference when it is found: programs must not
+        lose their leases because a batch system is silent."""
+        try:
+            async with asyncio.timeout(LISTING_S):
+                await self._reconciled.wait()
+        except TimeoutError:
+            log.warning("claims.told_unreconciled")
 
     def order(self, order: Order, *, shortage: str = "") -> None:
         """Begins to do what the daemon orders. `shortage` is why a new claim is refused now."""
@@ -332,8 +341,11 @@ class Claims:
                 self._starters.send(claim_id, nonce, to_starter)
             case Submit(claim=claim):
                 self._group.create_task(self._submit(claim))
-            case Withdraw(claim=claim_id):
+            case Withdraw(claim=claim_id) if claim_id not in self._withdrawing:
+                self._withdrawing.add(claim_id)
                 self._group.create_task(self._withdraw(claim_id))
+            case Withdraw():
+                pass  # it waits for the batch system, and is ordered again if it fails
             case Collect(claim=claim):
                 self._group.create_task(self._collect(claim))
 
@@ -396,6 +408,8 @@ class Claims:
                 # The table orders it again.
                 log.warning("claim.withdrawal_failed", claim=claim, reason=str(error))
                 return
+            finally:
+                self._withdrawing.discard(claim)
         found = [entry for entry in listed if entry.claim == claim]
         if not found:
             nothing = Ended(claim=claim, cause=EndCause.WITHDRAWN)

@@ -230,6 +230,8 @@ class Link:
                 self._finish = output
             case StoreEpoch() | KeepMark() | TakeWelcome() | Apply() | StopOthers():
                 self._instruct(output)
+            case Send():
+                raise AssertionError("what is said goes together, see _handle")
 
     def _instruct(self, output: StoreEpoch | KeepMark | TakeWelcome | Apply | StopOthers) -> None:
         """What the agent is to do."""

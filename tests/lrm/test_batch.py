@@ -131,7 +131,7 @@ class Cluster(Listener):
 
     def _list(self) -> Answer:
         lines = [
-            row(COLUMNS, number, job.name, job.state, str(job.code), str(job.restarts), job.reason)
+            row(COLUMNS, number, job.state, str(job.code), str(job.restarts), job.name, job.reason)
             for number, job in self.jobs.items()
             if job.is_listed
         ]

@@ -37,8 +37,10 @@ def placeholder(**changes: object) -> Placeholder:
 
 
 def slurm_row(number: str, name: str, state: str, code: str, reason: str) -> str:
-    fields = zip((number, name, state, code, "0", reason), COLUMNS, strict=True)
-    return "".join(text.ljust(width) for text, (_, width) in fields)
+    """Padded by bytes, as Slurm does."""
+    fields = zip((number, state, code, "0", name, reason), COLUMNS, strict=True)
+    row = b"".join(text.encode().ljust(width) for text, (_, width) in fields)
+    return row.decode()
 
 
 def row(number: str, state: JobState, **more: object) -> BatchJob:
@@ -321,6 +323,19 @@ def test_a_controller_that_is_away_is_no_empty_listing() -> None:
         SLURM.read_jobs(said(status=1, err=err))
     assert caught.value.transient
     assert SLURM.read_jobs(said()) == []
+
+
+@pytest.mark.parametrize("name", ["Übung-3", "a\nb", "\n", "\u2028", "\x85koala", "é" * 100])
+def test_the_name_of_another_job_hides_no_row(name: str) -> None:
+    others = slurm_row("8", name, "FAILED", "256", "NonZeroExitCode")
+    ours = slurm_row("9", "koala-ab-j1.1.0.1", "RUNNING", "0", "None")
+    jobs = SLURM.read_jobs(said(f"{others}\n{ours}\n"))
+    assert [(job.number, job.state) for job in jobs] == [
+        ("8", JobState.ENDED),
+        ("9", JobState.RUNNING),
+    ]
+    assert jobs[0].exit_status == 1
+    assert jobs[1].name == "koala-ab-j1.1.0.1"
 
 
 def test_what_left_the_listing_of_slurm_has_a_record_or_none() -> None:

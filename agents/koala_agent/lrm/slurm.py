@@ -3,7 +3,9 @@
 - `sbatch` with the script on standard input: nothing on the login node has to live as long as the
   claim. `--no-requeue`, because after a node failure Slurm starts a job again by itself, under the
   same number.
-- Listings have fixed columns, because reasons hold blanks. `exit_code` is the wait status.
+- Listings have fixed columns, because reasons hold blanks. `exit_code` is the wait status. Names
+  are chosen by users and padded by bytes, so they come after all that is read of others' jobs; what
+  a name with a line break leaves behind is no row, and is passed over.
 - A state that this version does not know counts as running: a job that is believed to live too
   long costs less than one whose next attempt begins beside it.
 - `sbatch --test-only` says whether a request could be met as things are. When it would start is an
@@ -29,10 +31,10 @@ from koala_agent.lrm.shell import Answer, Command
 
 COLUMNS = (
     ("JobID", 24),
-    ("Name", 200),
     ("State", 24),
     ("exit_code", 16),
     ("RestartCnt", 12),
+    ("Name", 200),
     ("Reason", 400),
 )
 NODE_COLUMNS = (
@@ -213,7 +215,16 @@ class Slurm:
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         """See Dialect."""
         _check(answer, "squeue")
-        rows = [_row(_fields(line, COLUMNS)) for line in answer.out.splitlines()]
+        rows = []
+        trouble: LocalManagerError | None = None
+        for line in answer.out.split("\n"):
+            try:
+                if line.strip():
+                    rows.append(_row(_fields(line, COLUMNS)))
+            except LocalManagerError as error:
+                trouble = error
+        if trouble is not None and not rows:
+            raise trouble
         return sorted(rows, key=lambda job: int(job.number))
 
     def withdraw(self, number: str) -> Command:
@@ -387,7 +398,7 @@ def _fields(line: str, columns: tuple[tuple[str, int], ...]) -> list[str]:
 
 
 def _row(fields: list[str]) -> BatchJob:
-    number, name, state, code, restarts, reason = fields
+    number, state, code, restarts, name, reason = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
     if plain is None or not is_count(code.removeprefix("-")):

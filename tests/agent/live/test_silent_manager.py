@@ -1,0 +1,121 @@
+"""An agent in front of a batch system that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koala.errors import LocalManagerError
+from koala_agent import carrier
+from koala_agent.carrier import Claims, Ports, no_input
+from koala_agent.claim_events import Record, Withdraw
+from koala_agent.claim_states import Asked, Claim
+from koala_agent.lrm.port import Idle, Listed, Placeholder, Queued
+from koala_agent.placeholders import Place
+from koala_agent.store import Store
+from koala_agent.values import ClaimId, Limits
+from tests.agent.site import Daemon, a_hold, boot_now
+
+CLAIM = ClaimId("j1/1/0/1")
+LIMIT_S = 20.0
+
+
+class SilentManager:
+    """A batch system that is away until it is told to answer, with one job in its queue."""
+
+    def __init__(self) -> None:
+        self.starts_after_stop = False
+        self.honours: tuple[str, ...] = ()
+        self.answers = asyncio.Event()
+        self.withdrawn: list[str] = []
+
+    async def run(self) -> None:
+        """See LocalManager."""
+
+    async def opened(self) -> None:
+        """See LocalManager."""
+
+    async def close(self, *, kill: bool = False) -> None:
+        """See LocalManager."""
+
+    def number(self, claim: str) -> str:
+        """See LocalManager."""
+        return ""
+
+    async def submit(self, placeholder: Placeholder) -> None:
+        """See LocalManager."""
+
+    async def withdraw(self, claim: str) -> None:
+        """See LocalManager: it takes until the batch system answers."""
+        self.withdrawn.append(claim)
+        await self.answers.wait()
+
+    async def listing(self) -> tuple[Listed, ...]:
+        """See LocalManager."""
+        if not self.answers.is_set():
+            raise LocalManagerError("squeue gave no answer in 15 s", transient=True)
+        return (Queued(claim=CLAIM),)
+
+    async def idle(self) -> Idle:
+        """See LocalManager."""
+        return Idle(processors=4, idle=4, startable=4, queued_jobs=0, local_processors=0)
+
+
+@asynccontextmanager
+async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[Claims]:
+    """An agent that had a claim in its queue when it ended, started again."""
+    store = Store(folder / "state")
+    hold = a_hold(CLAIM)
+    claim = Claim(hold=hold, secret="s" * 32, state=Asked(grace_until=boot_now() + 600.0))
+    store.commit([Record(claim=claim)])
+    claims = Claims(
+        store=store,
+        manager=manager,
+        place=Place(root=folder / "claims", site="here"),
+        ports=Ports(tell=Daemon().hear, clock=boot_now, unix_clock=time.time, input_path=no_input),
+        limits=Limits(),
+    )
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(claims.run())
+            await claims.opened()
+            yield claims
+            running.cancel()
+    finally:
+        store.close()
+
+
+async def test_what_is_stored_is_told_when_the_batch_system_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrier, "LISTING_S", 0.05)
+    manager = SilentManager()
+    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
+        await claims.prepared()
+        (report,) = claims.inventory()
+        assert report.claim == CLAIM
+
+
+async def test_a_withdrawal_that_is_ordered_again_while_it_waits_is_one(tmp_path: Path) -> None:
+    manager = SilentManager()
+    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
+        for _ in range(10):  # the table orders it every few seconds
+            claims._carry_out(Withdraw(claim=CLAIM))
+            await asyncio.sleep(0)
+        manager.answers.set()
+        await withdrawn()
+        assert manager.withdrawn == [CLAIM]
+        claims._carry_out(Withdraw(claim=CLAIM))
+        await withdrawn()
+        assert manager.withdrawn == [CLAIM, CLAIM], "it may fail, and is tried again"
+
+
+async def withdrawn() -> None:
+    """Returns when no withdrawal is under way."""
+    tasks = [task for task in asyncio.all_tasks() if "Claims._withdraw" in str(task.get_coro())]
+    await asyncio.gather(*tasks)
