@@ -18,6 +18,7 @@ from pathlib import Path
 import structlog
 
 BALLAST = "ballast"
+START_BYTES = 1_000_000  # indexes and first pages of databases, and a few small files
 LOOK_S = 1.0
 MB = 1_000_000
 log = structlog.get_logger()
@@ -64,6 +65,12 @@ class Disk:
             return False
         log.error("disk.ballast_given_up", state_dir=str(self._state_dir))
         return True
+
+    def make_room_to_start(self) -> None:
+        """Give the ballast up when less is free than it takes to open what is in the directory."""
+        with suppress(FileNotFoundError):  # it is the first start
+            if self.free_bytes < START_BYTES:
+                self.give_up_ballast()
 
     def write_surely(self, write: Callable[[], None]) -> None:
         """Write what is small and must be written, if need be where the ballast was. Raises

@@ -84,12 +84,13 @@ class Site:
         check_state(state)
         self._identity = None if config.agent.plain else find_identity(state, config.agent.site)
         self._spool = state / "transfers" / "incoming"
-        self._store = Store(state)
         self._disk = Disk(
             state,
             low_bytes=int(config.agent.low_disk_mb * MB),
             ballast_bytes=int(config.agent.ballast_mb * MB),
         )
+        self._disk.make_room_to_start()
+        self._store = Store(state)
         self._store.make_room = self._disk.give_up_ballast
         self._files = Files(_files_settings(config, self._identity), self._take_file_report)
         place = Place(

@@ -98,8 +98,9 @@ class Store:
         (found,) = run("PRAGMA user_version").fetchone()
         if found not in (0, FORMAT):
             raise JournalError(f"{self._path}: format {found}: this agent reads {FORMAT}")
-        self._connection.executescript(_TABLES)
-        run(f"PRAGMA user_version = {FORMAT}")
+        if found == 0:
+            self._connection.executescript(_TABLES)
+            run(f"PRAGMA user_version = {FORMAT}")
 
     def close(self) -> None:
         """Gives the folder back."""
@@ -256,6 +257,8 @@ class Store:
             yield
         except (sqlite3.Error, OSError) as error:
             message = f"{self._path}: {error}"
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise DiskError(message) from error
             raise JournalError(message) from error
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.wire.v1 import link_pb2
-from tests.agent.live.agent_process import AgentProcess, a_job, agent_process
+from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, until
 from tests.agent.live.fake_daemon import (
     ARMED,
     GONE,
@@ -100,6 +100,24 @@ async def test_what_runs_ends_on_a_full_disk_and_new_claims_come_when_there_is_r
         assert agent.process is not None
         assert agent.process.pid == pid
         assert agent.process.returncode is None, "it was never restarted"
+
+
+@pytest.mark.root
+async def test_an_agent_starts_on_a_full_disk_where_its_ballast_was(
+    tmp_path: Path, small: Path
+) -> None:
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=a_job(), agent=LIMITS) as agent,
+    ):
+        session = await daemon.live()
+        await until((small / "ballast").exists)
+        await agent.terminate()
+        fill(small, 0)
+        await agent.start()
+        session = await daemon.live()
+        assert session.register.idle == 0
+        assert not (small / "ballast").exists()
 
 
 async def test_a_write_that_fails_ends_the_agent_before_anything_is_told(tmp_path: Path) -> None:
