@@ -221,8 +221,8 @@ class Claims:
         await self._listening.wait()
 
     async def prepared(self) -> None:
-        """Returns when what the local manager lists is part of the inventory; when that takes long,
-        without it. What is stored is then told, and a difference when it is found: programs must not
+        """Returns when what the local manager lists is part of the inventory, or when that takes
+        too long: then what is stored is told, and a difference when it is found. Programs must not
         lose their leases because a batch system is silent."""
         try:
             async with asyncio.timeout(LISTING_S):

@@ -1,7 +1,8 @@
 """The starters' questions: puts and gets of values that the daemon has not answered yet.
 
 Starters number their questions each for itself; the daemon sees one series of numbers, that of this
-book. It is not stored: a starter whose agent was away asks again.
+book. It is not stored: a starter whose agent was away asks again. One that only lost its line does,
+too, and is then not counted twice.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ class Questions:
     def __init__(self) -> None:
         self._open: dict[int, Question] = {}
         self._counts: Counter[ClaimId] = Counter()
+        self._askers: set[tuple[ClaimId, str, int]] = set()
         self._asked = 0
 
     def __iter__(self) -> Iterator[KvPut | KvGet]:
         """What the daemon was asked and has not answered; in a new session it is asked again."""
         return (question.message for question in self._open.values())
+
+    def waits(self, event: StarterPut | StarterGet) -> bool:
+        """Whether this very question of a starter is under way."""
+        return (event.claim, event.nonce, event.request) in self._askers
 
     def refusal(self, claim: ClaimId) -> str:
         """Why the claim may not ask one more; empty when it may. What nobody bounds would be kept
@@ -56,6 +62,7 @@ class Questions:
         question = Question(nonce=event.nonce, request=event.request, message=message)
         self._open[message.request] = question
         self._counts[event.claim] += 1
+        self._askers.add((event.claim, event.nonce, event.request))
         return message
 
     def answered(self, answer: KvAnswer) -> Question | None:
@@ -66,6 +73,7 @@ class Questions:
             return None
         del self._open[answer.request]
         self._counts[answer.claim] -= 1
+        self._askers.discard((answer.claim, question.nonce, question.request))
         return question
 
     def drop(self, claim: ClaimId) -> None:
@@ -73,6 +81,7 @@ class Questions:
         if self._counts.pop(claim, 0):
             kept = {n: q for n, q in self._open.items() if q.message.claim != claim}
             self._open = kept
+            self._askers = {asker for asker in self._askers if asker[0] != claim}
 
 
 def _numbered(event: StarterPut | StarterGet, number: int) -> KvPut | KvGet:

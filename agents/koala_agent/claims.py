@@ -503,6 +503,8 @@ class ClaimTable:
                 self._ask(claim, event)
 
     def _ask(self, claim: Claim, event: StarterPut | StarterGet) -> None:
+        if self._questions.waits(event):
+            return
         new: dict[str, str] = {}
         if isinstance(event, StarterPut) and event.name not in claim.values:
             new = {event.name: event.value}

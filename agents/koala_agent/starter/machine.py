@@ -76,7 +76,8 @@ PING_MAX_S = 60.0
 """The longest time between two pings, whatever the lease."""
 PINGS_A_LEASE = 8
 ALONE_PINGS = 3
-"""After so many unanswered pings a program that is slowed down runs freely again."""
+"""After so many unanswered pings a program that is slowed down runs freely again, and the line is
+dialled anew: a half-open one looks as if the daemon were away."""
 BURST = 5
 """Pings one after the other when it is adopted, to measure the daemon's clock."""
 DIAL_MIN_S, DIAL_MAX_S = 0.1, 2.0
@@ -132,6 +133,7 @@ class StarterMachine:
         self._failures = 0
         self._pinged_at = self._ping_at = now
         self._burst = 0
+        self._unanswered = 0  # pings on this line since the last answer
         self._promised_until: float | None = None
         self._is_listening = False
         self._tried: str | None = None
@@ -194,6 +196,7 @@ class StarterMachine:
         elif isinstance(event, Connected):
             self._is_connected = True
             self._failures = 0
+            self._unanswered = 0
             self._say(Send(message=self._hello()))
             self._ping()
         else:
@@ -248,6 +251,7 @@ class StarterMachine:
             return  # not a ping of ours
         self._answered_at = max(self._answered_at, sent_at)
         self._is_wanted = True
+        self._unanswered = 0
         self._open_without_barrier()
         self.clock.sample(sent_at=sent_at, answered_at=answered_at, now=self._now)
         if self.arming is not None and self._open_at is not None:
@@ -672,8 +676,12 @@ class StarterMachine:
         for number in [n for n, q in self._questions.items() if q.until <= self._now]:
             self._give_up(number)
         if self._is_connected and self._now >= self._ping_at:
-            self._ping()
-        elif not self._is_connected and self._now >= self._dial_at:
+            if self._unanswered < ALONE_PINGS:
+                self._ping()
+                return
+            self._is_connected = False
+            self._dial_at = self._now
+        if not self._is_connected and self._now >= self._dial_at:
             self._dial_at = self._now + DIAL_LIMIT_S
             self._say(Dial())
 
@@ -728,6 +736,7 @@ class StarterMachine:
         self._pinged_at = self._now
         self._ping_at = self._now + min(PING_MAX_S, lease_s / PINGS_A_LEASE)
         if self._is_connected:
+            self._unanswered += 1
             self._say(Send(message={"kind": "ping", "sent_at": self._now}))
 
     def _tell(self, message: dict[str, object]) -> None:

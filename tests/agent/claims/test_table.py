@@ -41,6 +41,7 @@ from koala_agent.claim_events import (
     Withdraw,
     Woken,
 )
+from koala_agent.claim_questions import QUESTIONS_MAX
 from koala_agent.claim_states import Claim
 from koala_agent.claims import PAUSE_MAX_S, ClaimTable
 from koala_agent.lrm.port import EndCause
@@ -742,6 +743,17 @@ def test_questions_are_asked_again_in_the_next_session(script: Script) -> None:
     (asked,) = script.tell(StarterGet(claim=CLAIM, nonce="n", request=1, name="a", wait_s=5.0))
     assert asked == TellDaemon(message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
     assert script.tell(LeasesSet(leases=Leases())) == [asked]
+
+
+def test_a_question_that_a_starter_repeats_is_asked_and_counted_once(script: Script) -> None:
+    """It does after each loss of its line; a few losses must not use up what a claim may ask."""
+    script.held()
+    get = StarterGet(claim=CLAIM, nonce="n", request=1, name="a", wait_s=5.0)
+    (asked,) = script.tell(get)
+    assert [script.tell(get) for _ in range(QUESTIONS_MAX)] == [[]] * QUESTIONS_MAX
+    assert script.tell(LeasesSet(leases=Leases())) == [asked]
+    script.tell(KvAnswer(claim=CLAIM, request=1, ok=True))
+    assert len(script.tell(get)) == 1, "the answer may have been lost"
 
 
 def test_a_value_that_was_refused_is_not_said_again(script: Script) -> None:

@@ -155,7 +155,11 @@ def test_it_pings_at_least_six_times_a_lease() -> None:
     at, pings = 0.0, 0
     while (wake_at := script.machine.wake_at) is not None and wake_at <= 60.0:
         at = wake_at
-        pings += sum(isinstance(action, Send) for action in script.woken(at))
+        actions = script.woken(at)
+        if Dial() in actions:
+            actions = script.tell(Connected(), at)
+        sent = [action.message["kind"] for action in actions if isinstance(action, Send)]
+        pings += sent.count("ping")
         if at >= 60.0:
             break
     assert pings >= 6
@@ -712,3 +716,28 @@ def test_a_delivery_ends_with_the_lease() -> None:
     script.tell(Looked(left=0), 3.0)
     due = script.machine.lease_until()
     assert any(isinstance(action, WriteEnd) for action in script.woken(due))
+
+
+def test_a_line_on_which_nothing_is_answered_is_dialled_anew() -> None:
+    """It may be half-open, while daemon and agent live."""
+    script = Script()
+    script.running()
+    script.pong(2.1, 2.0)
+    done = [pinged(script) for _ in range(3)]  # a burst had begun: one more is unanswered
+    assert [Dial() in actions for actions in done] == [False, False, True]
+    at = script.machine.wake_at
+    assert at is not None
+    assert at < script.machine.lease_until() - 300.0
+    script.tell(Connected(), at)
+    assert not [actions for actions in (pinged(script), pinged(script)) if Dial() in actions]
+    assert Dial() in pinged(script), "the daemon may be away"
+
+
+def pinged(script: Script) -> list[Action]:
+    """What is done at the next ping that is due."""
+    while True:
+        at = script.machine.wake_at
+        assert at is not None
+        actions = script.woken(at)
+        if any(isinstance(action, (Dial, Send)) for action in actions):
+            return actions

@@ -324,9 +324,9 @@ def test_a_claim_puts_and_asks_so_much_and_no_more() -> None:
     assert isinstance(told, TellStarter)
     assert isinstance(told.message, KvAnswer)
     assert "has put 1000 values" in told.message.error
-    for number in range(24):
+    for number in (*range(2_000, 2_024), 2_000):  # who lost its line asks again
         script.tell(StarterGet(claim=ROGUE, nonce="n", request=number, name="x", wait_s=1.0))
-    (told,) = script.tell(StarterGet(claim=ROGUE, nonce="n", request=99, name="x", wait_s=1.0))
+    (told,) = script.tell(StarterGet(claim=ROGUE, nonce="n", request=2_999, name="x", wait_s=1.0))
     assert isinstance(told, TellStarter)
     assert isinstance(told.message, KvAnswer)
     assert "1024 puts and gets of this claim wait" in told.message.error
