@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ def leftovers(grid: Grid) -> list[str]:
     for site in grid.sites:
         found += [f"{site}: {what}" for what in _at_site(grid.state / site)]
     found += [f"daemon: {what}" for what in _at_daemon(grid.state / "daemon")]
+    found += [f"socket {path} of a starter" for path in _sockets(grid)]
     return sorted(found)
 
 
@@ -44,6 +45,15 @@ def _at_site(state: Path) -> Iterator[str]:
             yield f"folder {path.name} of a claim"
     for path in sorted((state / "transfers" / "incoming").iterdir()):
         yield f"copy {path.name}"
+
+
+def _sockets(grid: Grid) -> Iterator[Path]:
+    """Those that starters made outside of their claims' folders since the grid began."""
+    began_at = grid.config("daemon").stat().st_mtime
+    for path in sorted(Path("/tmp").glob("koala-*/kv*")):
+        with suppress(FileNotFoundError):
+            if path.lstat().st_mtime >= began_at:
+                yield path
 
 
 def _at_daemon(state: Path) -> Iterator[str]:

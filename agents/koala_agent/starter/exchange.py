@@ -23,10 +23,11 @@ WAIT_MAX_S = 3600.0
 class Exchange:
     """The UNIX socket on which processes put and get values: one JSON line a request and answer."""
 
-    def __init__(self, folder: str, nonce: str, watch: Watch, *, name: str = "kv") -> None:
-        self._folder = ""
+    def __init__(self, folder: str, nonce: str, watch: Watch) -> None:
+        self._temporary = ""
+        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.path = self._bind(folder, nonce, name)
+        self.path = self._bind(folder, nonce)
         self.said: list[Asked | RankEnded] = []
         self._watch = watch
         self._callers: dict[int, _Caller] = {}
@@ -36,19 +37,23 @@ class Exchange:
         self._socket.settimeout(0)
         watch.add(self._socket.fileno(), select.POLLIN, self._accept)
 
-    def _bind(self, folder: str, nonce: str, name: str) -> str:
-        """In the claim's folder if that is possible: the path has 107 bytes at most, and some file
-        systems have no sockets. Raises OSError."""
+    def _bind(self, folder: str, nonce: str) -> str:
+        """In the claim's folder, so that it goes with it whatever ends this process: by its path,
+        or where that has more than 107 bytes through this process's descriptor of the folder. Only
+        where the file system has no sockets in a folder below /tmp. Raises OSError."""
+        name = f"kv.{nonce[-8:]}"  # no other starter's, whom this claim or this number had before
         path = os.path.join(folder, name)
-        if len(os.fsencode(path)) <= SOCKET_PATH_MAX_BYTES:
-            try:
-                self._socket.bind(path)
-                return path
-            except OSError as error:
-                log(f"{path}: {error.strerror}; a socket in /tmp instead")
-        self._folder = f"/tmp/koala-{nonce}"
-        os.mkdir(self._folder, 0o700)
-        path = os.path.join(self._folder, "kv")
+        if len(os.fsencode(path)) > SOCKET_PATH_MAX_BYTES:
+            path = f"/proc/{os.getpid()}/fd/{self._folder}/{name}"
+        try:
+            self._socket.bind(path)
+        except OSError as error:
+            log(f"{path}: {error.strerror}; a socket in /tmp instead")
+        else:
+            return path
+        self._temporary = f"/tmp/koala-{nonce}"
+        os.mkdir(self._temporary, 0o700)
+        path = os.path.join(self._temporary, name)
         self._socket.bind(path)
         return path
 
@@ -61,14 +66,15 @@ class Exchange:
             self._next(caller)
 
     def close(self) -> None:
-        """Removes the socket and its folder."""
+        """Removes the socket."""
         self._socket.close()
         try:
             os.unlink(self.path)
-            if self._folder:
-                os.rmdir(self._folder)
+            if self._temporary:
+                os.rmdir(self._temporary)
         except OSError as error:
             log(f"{self.path} cannot be removed: {error.strerror}")
+        os.close(self._folder)
 
     def _accept(self, _events: int) -> None:
         try:

@@ -129,7 +129,7 @@ def errand(
 
 
 class Ground:
-    """The processes of this computer. `name` is that of their socket for values."""
+    """The processes of this computer."""
 
     def __init__(
         self,
@@ -137,7 +137,6 @@ class Ground:
         nonce: str,
         watch: Watch,
         *,
-        name: str = "kv",
         errand: Errand | None = None,
     ) -> None:
         self.program = program
@@ -146,7 +145,6 @@ class Ground:
         self.exchange: Exchange | None = None
         self._nonce = nonce
         self._watch = watch
-        self._name = name
         self._errand = errand
         self._courier: Courier | None = None
         self._is_forked = False
@@ -238,8 +236,7 @@ class Ground:
         """Forks what is missing."""
         try:
             if self.exchange is None:
-                folder = self.program.state_folder
-                self.exchange = Exchange(folder, self._nonce, self._watch, name=self._name)
+                self.exchange = Exchange(self.program.state_folder, self._nonce, self._watch)
                 self._watch.add(self.processes.trouble, select.POLLIN, self._troubled)
             self.processes.fork()
             self._is_forked = True
@@ -274,7 +271,7 @@ class Ground:
     def write(self, name: str, content: dict[str, object]) -> str:
         """A small file, whole or not at all; answers its path. Raises OSError."""
         path = os.path.join(self.program.state_folder, name)
-        new = f"{path}.{self._name}.new"
+        new = f"{path}.{self._nonce}.new"
         with open(new, "w", encoding="utf-8") as file:
             json.dump(content, file)
             file.flush()

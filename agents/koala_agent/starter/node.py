@@ -142,7 +142,7 @@ class NodeCarrier:
             environment={**given, **own, MARK: mark},
         )
         carried = errand(spec, program, str(order["nonce"]))
-        self._ground = Ground(program, mark, self.watch, name=f"kv.{machine}", errand=carried)
+        self._ground = Ground(program, mark, self.watch, errand=carried)
         if self._folder:
             self._ground.write("spec.json", spec)
         self._ground.catch_signals()

@@ -193,6 +193,21 @@ async def test_a_killed_starter_is_told_as_vanished(tmp_path: Path, ear: Ear) ->
     assert not find_by_claim(OWN_CLAIM)
 
 
+@pytest.mark.parametrize("below", ["", "x" * 110])
+async def test_a_killed_starter_leaves_nothing_but_the_claims_folder(
+    tmp_path: Path, ear: Ear, below: str
+) -> None:
+    """However long its path is: nobody but us would ever clean up /tmp."""
+    script = f"echo $PPID $KOALA_KV > {ear.path}; exec sleep 600"
+    async with a_site(tmp_path / below) as site:
+        await site.passed(a_shell_hold(script))
+        starter, exchange = (await ear.line()).split()
+        lies_in = await asyncio.to_thread(Path(exchange).parent.resolve)
+        os.kill(int(starter), signal.SIGKILL)
+        await end_of(site)
+    assert lies_in == folder(tmp_path / below) / ".koala"
+
+
 async def test_the_notice_of_a_suspension_kills_nobody(tmp_path: Path, ear: Ear) -> None:
     """Grid Engine sends USR1 to a job that is about to be suspended."""
     script = f"echo $PPID > {ear.path}; exec sleep 600"
@@ -249,8 +264,12 @@ print(ask(op="fetch"))
 """
 
 
-async def test_two_components_exchange_values(tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", ["", "x" * 110])
+async def test_two_components_exchange_values(tmp_path: Path, below: str) -> None:
+    """Also where the path of the claim's folder is too long for a socket's."""
     import sys
+
+    tmp_path = tmp_path / below
 
     def a_caller(claim: str, *names: str) -> object:
         arguments = ("-I", "-S", "-c", KV, *names)
