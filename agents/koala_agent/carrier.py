@@ -12,6 +12,7 @@ import asyncio
 import math
 import secrets
 import shutil
+import stat
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -425,7 +426,7 @@ class Claims:
                 claim=claim,
                 cause=entry.cause,
                 exit_status=entry.exit_status,
-                reason=entry.reason,
+                reason=entry.reason or placeholders.why_unstarted(entry, self._place),
                 record=record,
             )
         )
@@ -504,18 +505,28 @@ class Claims:
             await asyncio.sleep(min(SWEEP_S, max(1.0, self._keep_s)))
 
     def _remove_old(self, known: Iterable[str]) -> None:
+        """Programs can rename their claims' folders and put links and files beside them: all that
+        is no known claim's goes, and no link is followed."""
         kept = {*known, placeholders.STARTERS}
         before = self._ports.unix_clock() - self._keep_s
-        for folder in sorted(self._place.root.iterdir()):
+        for path in sorted(self._place.root.iterdir()):
+            if path.name in kept:
+                continue
             try:
-                is_old = folder.is_dir() and _touched_at(folder) < before
+                if _touched_at(path) >= before:
+                    continue
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
             except OSError:
                 continue  # going away by itself
-            if is_old and folder.name not in kept:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
-def _touched_at(folder: Path) -> float:
-    """When the starter last wrote, in wall-clock time."""
-    state = folder / placeholders.STATE_FOLDER
-    return max(folder.stat().st_mtime, state.stat().st_mtime if state.is_dir() else 0.0)
+def _touched_at(path: Path) -> float:
+    """When the starter last wrote, in wall-clock time; of what is no folder, when it was made."""
+    status = path.lstat()
+    state = path / placeholders.STATE_FOLDER
+    if stat.S_ISDIR(status.st_mode) and state.is_dir():
+        return max(status.st_mtime, state.lstat().st_mtime)
+    return status.st_mtime

@@ -116,7 +116,7 @@ def _open(folder: Path, name: PurePosixPath) -> int | None:
     if not parts or ".." in parts:
         return None
     try:
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         for part in parts[:-1]:
             place = _step(place, part, os.O_DIRECTORY)
         # O_NONBLOCK: opening a FIFO would wait for its writer.

@@ -25,8 +25,9 @@ from pathlib import Path
 from koala_agent import values
 from koala_agent.bodies import archive, body
 from koala_agent.claim_states import Claim
+from koala_agent.files.folders import Folder, UnusableFileError
 from koala_agent.logs import LogSource
-from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Placeholder
 from koala_agent.programs import NotAllowedError, permitted
 from koala_agent.starter_codec import record_of
 from koala_agent.values import (
@@ -250,10 +251,20 @@ def specification(
     }
 
 
+def why_unstarted(ended: Ended, place: Place) -> str:
+    """What shells, and commands that become other accounts, mean by two statuses; else nothing."""
+    if ended.cause is not EndCause.EXITED or ended.exit_status not in (126, 127):
+        return ""
+    return (
+        f"the starter ended with status {ended.exit_status} before it checked in, as when the"
+        f" claim's account cannot execute {place.python or sys.executable} (starter.python)"
+    )
+
+
 def log_source(claim: ClaimId, place: Place, *, is_ended: bool) -> LogSource | None:
     """Where the claim's output is; None when its folder is gone."""
     folder = place.folder(claim)
-    spec = _read(folder / STATE_FOLDER / "spec.json")
+    spec = _read(folder, "spec.json")
     if spec is None:
         return None
     directory = str(spec.get("directory", ""))
@@ -268,16 +279,18 @@ def log_source(claim: ClaimId, place: Place, *, is_ended: bool) -> LogSource | N
 
 def read_record(claim: ClaimId, place: Place) -> StarterRecord | None:
     """What the claim's starter wrote down; None when it wrote nothing that can be read."""
-    state = place.folder(claim) / STATE_FOLDER
-    return record_of(_read(state / "passed.json"), _read(state / "end.json"))
+    folder = place.folder(claim)
+    return record_of(_read(folder, "passed.json"), _read(folder, "end.json"))
 
 
-def _read(path: Path) -> dict[str, object] | None:
+def _read(folder: Path, name: str) -> dict[str, object] | None:
     """A small JSON object; links are not followed, because the program can write here, too."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            content = json.loads(file.read(RECORD_MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+        file = Folder(folder, is_followed=False).open(f"{STATE_FOLDER}/{name}")
+        try:
+            content = json.loads(file.read(RECORD_MAX_BYTES, 0))
+        finally:
+            file.close()
+    except (OSError, UnusableFileError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

@@ -190,6 +190,7 @@ async def a_site(
     processors: int = 8,
     keep_s: float = float("inf"),
     scratch: Path | None = None,
+    python: Path | None = None,
     input_path: Callable[[Hold], str] = no_input,
 ) -> AsyncIterator[Site]:
     """A site in a folder; a second one in the same folder is the agent started again. With
@@ -211,6 +212,7 @@ async def a_site(
             site="here",
             shared=scratch is None,
             scratch="" if scratch is None else str(scratch),
+            python=None if python is None else str(python),
         ),
         ports=Ports(tell=daemon.hear, clock=boot_now, unix_clock=time.time, input_path=input_path),
         limits=limits or Limits(grace_s=20.0),

@@ -106,10 +106,12 @@ class Descriptor:
 
 
 class Folder:
-    """A folder; names are logical names (see names.py), relative to it."""
+    """A folder; names are logical names (see names.py), relative to it. It may itself be a link to
+    where there is room, unless others can replace it: then it is not `is_followed`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_followed: bool = True) -> None:
         self.path = path
+        self._flags = _FOLDER_FLAGS & ~os.O_NOFOLLOW if is_followed else _FOLDER_FLAGS
 
     def open(self, name: str) -> Descriptor:
         """A regular file below the folder, to be read. Raises SpecError, UnusableFileError."""
@@ -141,7 +143,7 @@ class Folder:
         """The regular files below the folder in order of name; others, and names that no logical
         name can have, are left out. A folder that is not there has no files."""
         with suppress(FileNotFoundError):
-            root = os.open(self.path, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+            root = os.open(self.path, self._flags)
             try:
                 left = FILES_MAX
                 for found in _walk(root, "", 1):
@@ -156,7 +158,7 @@ class Folder:
     def _parent(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """A descriptor of the folder that holds `name`, and the last part of the name."""
         *folders, last = check_name(name)
-        number = os.open(self.path, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+        number = os.open(self.path, self._flags)
         try:
             for part in folders:
                 if make:
@@ -177,13 +179,14 @@ class Folder:
 
 
 def kept_in(folder: Path, path: str, *, may_leave: bool) -> tuple[Folder, str]:
-    """The folder that is not left on the way to a file, and its name below that. Where a path leads
+    """The folder that is not left on the way to a file, and its name below that. A claim's `folder`
+    may have become a link: its program can replace it. Where a path leads
     out of `folder`, that is the folder of the file itself if it `may_leave`; else its opening
     fails."""
     if may_leave and (path.startswith("/") or ".." in path.split("/")):
         whole = folder / path
         return Folder(whole.parent), whole.name
-    return Folder(folder), path
+    return Folder(folder, is_followed=False), path
 
 
 def stamp_of(status: os.stat_result) -> FileStamp:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from koala_agent.logs import LogRequest, LogSource, read_log
+from koala_agent.placeholders import STARTERS
 from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop, folder_name
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended
@@ -346,6 +348,45 @@ async def test_folders_of_forgotten_claims_are_removed_and_no_others(tmp_path: P
         assert folder(tmp_path, "j2/1/0/1").exists()
         site.claims.order(Stop(claim=ClaimId("j2/1/0/1")))
         await site.gone("j2/1/0/1")
+
+
+async def test_a_claims_folder_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Neither for outputs and logs nor by the sweep, which takes what the program left there."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("first", "stdout.0"):
+        (elsewhere / name).write_text("of somebody else")
+    script = f'cd /; mv "$0" "$0.old"; ln -s {elsewhere} "$0"'
+    claims = tmp_path / "claims"
+    script = f"{script}; ln -s {elsewhere} {claims}/link; ln -s /none {claims}/none; >{claims}/file"
+    async with a_site(tmp_path, keep_s=0.0) as site:
+        arguments = ("-c", script, str(folder(tmp_path)))
+        await site.passed(a_shell_hold("", arguments=arguments, output_files=("first",)))
+        end = await end_of(site)
+        source = LogSource(folder=folder(tmp_path), starter_log="", is_ended=True)
+        wanted = LogRequest(
+            request=1, claim="j1/1/0/1", stream="stdout", process=0, offset=0, size_max=0
+        )
+        assert not (await asyncio.to_thread(read_log, wanted, source)).data
+        await asyncio.to_thread(site.claims._remove_old, ())
+        left = [path.name for path in await asyncio.to_thread(lambda: list(claims.iterdir()))]
+    assert end.kind is EndKind.OUTPUT
+    assert "is a symbolic link" in end.reason
+    assert left == [STARTERS]
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["first", "stdout.0"]
+
+
+async def test_an_interpreter_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
+    """By the status that a shell, sudo or setpriv ends with then."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 126\n")
+    python.chmod(0o700)
+    async with a_site(tmp_path, python=python) as site:
+        site.claims.order(a_hold())
+        end = await end_of(site)
+    assert end.kind is EndKind.FAILED
+    assert "status 126" in end.reason
+    assert f"{python} (starter.python)" in end.reason
 
 
 async def test_sixty_four_processes_pass_together(tmp_path: Path) -> None:
