@@ -75,10 +75,11 @@ class Wanted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """Some jobs, the last that ended first. What stands `before` was not looked at; None: that is
-    all."""
+    all. Of those that are `damaged` only their names are told, as far as these can be read."""
 
     jobs: Sequence[Job]
     before: Place | None
+    damaged: Sequence[str] = ()
 
 
 # --- snapshots ------------------------------------------------------------------------------------
@@ -146,6 +147,26 @@ def remove_jobs(connection: sqlite3.Connection, *, before: Instant) -> None:
     connection.execute(f"DELETE FROM job WHERE id IN ({chosen})", (before, REMOVED_MAX))
 
 
+def check_jobs(connection: sqlite3.Connection, path: Path) -> None:
+    """Whether each is as it was archived. That none is missing, and that the indexes agree, is for
+    SQLite to say: each row stands in at least two of them. Raises JournalError."""
+    with _trusted(path):
+        for row in connection.execute("SELECT * FROM job"):
+            if not is_good(row):
+                raise not_as_archived(path, str(row[0]))
+
+
+def is_good(row: Sequence[Any]) -> bool:
+    """Whether a row of the table is as it was written."""
+    *facts, body, checksum = row
+    return bool(_sum(*facts, body) == checksum)
+
+
+def not_as_archived(path: Path, job: str) -> JournalError:
+    """The error of a job whose row was changed."""
+    return damaged(path, f"job {job} is not as it was archived")
+
+
 def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None:
     """An archived job. Raises JournalError."""
     with _trusted(path):
@@ -154,7 +175,7 @@ def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None
 
 
 def read_jobs(connection: sqlite3.Connection, path: Path, wanted: Wanted) -> Part:
-    """Some archived jobs. Raises JournalError."""
+    """Some archived jobs; a damaged one does not hide the others. Raises JournalError."""
     of_owner = "" if wanted.owner is None else "AND owner = ?"
     question = (
         "SELECT rowid, * FROM job WHERE (ended_at, rowid) < (?, ?) AND ended_at >= ?"
@@ -164,9 +185,17 @@ def read_jobs(connection: sqlite3.Connection, path: Path, wanted: Wanted) -> Par
     values = (*wanted.before, wanted.since, *owner, wanted.most)
     with _trusted(path):
         rows = connection.execute(question, values).fetchall()
-        jobs = [_job(path, row) for _, *row in rows if row[2] < wanted.until]
-    last = rows[-1] if len(rows) == wanted.most else None
-    return Part(jobs=jobs, before=None if last is None else (last[4], last[0]))
+        before: Place | None = None
+        if len(rows) == wanted.most:
+            while not is_good(rows[-1][1:]):  # its place is not to be trusted; the next part has it
+                if len(rows) == 1:
+                    raise not_as_archived(path, str(rows[0][1]))
+                rows.pop()
+            before = (rows[-1][4], rows[-1][0])
+        good = [row for _, *row in rows if is_good(row)]
+        bad = [str(row[0]) for _, *row in rows if not is_good(row)]
+        jobs = [_job(path, row) for row in good if row[2] < wanted.until]
+    return Part(jobs=jobs, before=before, damaged=bad)
 
 
 def read_keys(
@@ -177,10 +206,10 @@ def read_keys(
     found = {}
     with _trusted(path):
         for key in keys:
-            question = "SELECT id, digest FROM job WHERE key = ?"
-            row = connection.execute(question, (key,)).fetchone()
+            row = connection.execute("SELECT * FROM job WHERE key = ?", (key,)).fetchone()
             if row is not None:
-                found[key] = (JobId(row[0]), str(row[1]))
+                _check(path, row)
+                found[key] = (JobId(row[0]), str(row[5]))
     return found
 
 
@@ -197,9 +226,8 @@ def read_owners(connection: sqlite3.Connection, path: Path, jobs: Sequence[str])
 
 
 def _check(path: Path, row: Sequence[Any]) -> None:
-    *facts, body, checksum = row
-    if _sum(*facts, body) != checksum:
-        raise damaged(path, f"job {facts[0]} is not as it was archived")
+    if not is_good(row):
+        raise not_as_archived(path, str(row[0]))
 
 
 def _job(path: Path, row: Sequence[Any]) -> Job:

@@ -418,9 +418,10 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
             )
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
             raise damaged(path, f"{found}")
+        archive.check_jobs(connection, path)
         _add_index(connection)
     except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"unreadable, or no journal: {error}") from error

@@ -97,6 +97,22 @@ class Listing:
         )
 
 
+def damaged_picture(job: str) -> dict[str, Any]:
+    """The place in a list of an archived job that cannot be read any longer."""
+    return {
+        "job": job,
+        "owner": "",
+        "phase": "Damaged",
+        "priority": "",
+        "processors": 0,
+        "components": 0,
+        "sites": [],
+        "submitted_at": 0.0,
+        "attempts": 0,
+        "reason": "it is not as it was archived: the journal is damaged",
+    }
+
+
 def _number(job: str) -> int:
     """The number of a job's id. Raises SpecError."""
     found = _ID.fullmatch(job)

@@ -6,12 +6,11 @@ have to wait for who asks for much.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from koala.core.job import Job
 from koala.daemon.access import Caller
-from koala.daemon.archive import Place, Wanted
+from koala.daemon.archive import Part, Place, Wanted
 from koala.daemon.journal import Journal
 from koala.daemon.limits import Turnstile
 
@@ -26,7 +25,7 @@ class PastJobs:
         self._users = Turnstile(most=calls_per_user, at_once=1)
         self._reads = asyncio.Semaphore(READS_MAX)
 
-    async def read(self, user: str, wanted: Wanted) -> AsyncGenerator[Sequence[Job], None]:
+    async def read(self, user: str, wanted: Wanted) -> AsyncGenerator[Part, None]:
         """All that are wanted, the last that ended first; who has enough closes it. What has left
         the state before is among them if the pump was asked something first. Raises
         ExhaustedError, JournalError."""
@@ -35,7 +34,7 @@ class PastJobs:
             while before is not None:
                 part = await self._journal.jobs(replace(wanted, before=before))
                 before = part.before
-                yield part.jobs
+                yield part
 
 
 def owner_wanted(caller: Caller, owner: str) -> str | None:

@@ -7,6 +7,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,5 +43,8 @@ class Reader:
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that only reads."""
-    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+    """A connection that only reads. Text that is damaged so that it is no UTF-8 is read as another
+    text: it must not hide the rows beside it, and does not pass for what was written."""
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    return connection

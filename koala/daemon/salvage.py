@@ -2,11 +2,12 @@
 no backup and goes on with what there is (`koala daemon CONFIG --accept-loss`).
 
 Into the new journal go the newest snapshot that is as it was written and the events that follow it
-without a gap, those before it where all of them are good, and of archived jobs and notices what
-comes before the first that cannot be read. It is made beside the damaged one, which is not written
-meanwhile. Whole and durable, it gets the name `SALVAGED`: that decides. Before, the damaged journal
-is still in its place, and refused; from then on every start first puts the new one in its place
-(`finish`), goes on as after a loss, and keeps the damaged files in a folder of their own.
+without a gap, those before it where all of them are good, and of archived jobs (those that are as
+they were written) and notices what comes before the first that cannot be read. It is made beside
+the damaged one, which is not written meanwhile. Whole and durable, it gets the name `SALVAGED`:
+that decides. Before, the damaged journal is still in its place, and refused; from then on every
+start first puts the new one in its place (`finish`), goes on as after a loss, and keeps the damaged
+files in a folder of their own.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from typing import Any
 
 import structlog
 
-from koala.daemon.archive import Kept, read_snapshots
+from koala.daemon.archive import Kept, is_good, read_snapshots
 from koala.daemon.folder import DAMAGED, FILE, MARK, RESTORED, SALVAGED, take_lock
 from koala.daemon.journal import prepare
+from koala.daemon.reader import connect_reader
 from koala.daemon.records import Mark, Row, read_rows
 from koala.errors import JournalError
 from koala.wire.private import sync_folder, write_private
@@ -38,7 +40,7 @@ def salvage(state_dir: Path) -> None:
     lock = take_lock(state_dir)
     part = state_dir / f"{FILE}.new"
     try:
-        with closing(_source(state_dir / FILE)) as source:
+        with closing(connect_reader(state_dir / FILE)) as source:
             kept = next((k for k in _snapshots(source, state_dir) if isinstance(k, Kept)), None)
             rows = _good_rows(source, Mark())
             if kept is not None and not any(row[0] == kept.mark.seq for row in rows):
@@ -107,10 +109,6 @@ def _remove(database: Path) -> None:
         database.with_name(database.name + more).unlink(missing_ok=True)
 
 
-def _source(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-
-
 def _snapshots(source: sqlite3.Connection, state_dir: Path) -> Iterator[Kept | JournalError]:
     return read_snapshots(source, state_dir / FILE)
 
@@ -155,4 +153,8 @@ def _write(path: Path, source: sqlite3.Connection, kept: Kept | None, rows: list
 
 def _readable(source: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:
     with suppress(sqlite3.Error, UnicodeError):
-        yield from source.execute(f"SELECT * FROM {table}")
+        for row in source.execute(f"SELECT * FROM {table}"):
+            if table == "job" and not is_good(row):
+                log.warning("job.lost", job=str(row[0]))
+            else:
+                yield row

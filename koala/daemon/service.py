@@ -42,12 +42,12 @@ from koala.daemon.admission import (
     warnings,
     with_progress,
 )
-from koala.daemon.archive import Wanted
+from koala.daemon.archive import Wanted, not_as_archived
 from koala.daemon.enrolling import Registrar
 from koala.daemon.gate import abort
 from koala.daemon.journal import Journal
 from koala.daemon.limits import Quotas, Seats, Turnstile, would_be_delayed
-from koala.daemon.listing import Listing
+from koala.daemon.listing import Listing, damaged_picture
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
 from koala.daemon.past_jobs import PastJobs, owner_wanted
@@ -326,9 +326,10 @@ class Service(KoalaServicer):
         older: list[dict[str, Any]] = []
         looked_at = 0
         async with aclosing(self._past.read(caller.name, wanted)) as parts:
-            async for jobs in parts:
-                looked_at += len(jobs)
-                older += listing.pictures(job for job in jobs if job.id not in known)
+            async for part in parts:
+                looked_at += len(part.jobs) + len(part.damaged)
+                older += map(damaged_picture, part.damaged)
+                older += listing.pictures(job for job in part.jobs if job.id not in known)
                 has_enough = 0 < listing.last <= len(found) + len(older)
                 if has_enough or looked_at >= PAST_JOBS_MAX:
                     break
@@ -430,14 +431,16 @@ class Service(KoalaServicer):
         wanted = Wanted(since=period.since, until=min(period.until, report.now), owner=owner)
         count = 0
         async with aclosing(self._past.read(caller.name, wanted)) as parts:
-            async for jobs in parts:
-                count += len(jobs)
+            async for part in parts:
+                if part.damaged:  # figures without it would be wrong
+                    raise not_as_archived(self._journal.path, part.damaged[0])
+                count += len(part.jobs)
                 if count > REPORT_JOBS_MAX:
                     raise RejectedError(
                         f"more than {REPORT_JOBS_MAX} jobs of that period are over: allowed are"
                         " shorter periods (since, until)"
                     )
-                report.add(jobs)
+                report.add(part.jobs)
         return _document(report.document())
 
     # --- sites and users --------------------------------------------------------------------------

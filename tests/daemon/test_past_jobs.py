@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -20,11 +22,13 @@ from koala.core.values import JobId, UserName
 from koala.daemon import archive
 from koala.daemon.access import Caller, Role
 from koala.daemon.archive import Wanted
-from koala.daemon.folder import FILE
+from koala.daemon.folder import FILE, MARK
 from koala.daemon.journal import Journal
 from koala.daemon.main import Daemon
 from koala.daemon.past_jobs import PastJobs, owner_wanted
-from koala.errors import ExhaustedError, JournalError, RejectedError, UnknownJobError
+from koala.daemon.records import ADVICE, Batch
+from koala.daemon.recovery import begin_life
+from koala.errors import DamagedError, ExhaustedError, JournalError, RejectedError, UnknownJobError
 from koala.wire.tls import Kind
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -102,15 +106,68 @@ async def test_the_key_of_a_forgotten_job_still_gives_that_job(tmp_path: Path) -
         assert (await client.submit(ONE, key="k1")).job == jobs[1]
 
 
-async def test_a_damaged_row_of_the_archive_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["ended_at = ended_at + 1", "owner = CAST(x'ff' AS TEXT)"])
+async def test_a_row_of_the_archive_that_is_damaged_meanwhile_hides_no_other(
+    tmp_path: Path, change: str
+) -> None:
     async with served(tmp_path) as (_, client):
         jobs = await finished(client, JOBS)
-    with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
-        connection.execute("UPDATE job SET ended_at = ended_at + 1 WHERE id = ?", (jobs[0],))
-    async with served(tmp_path) as (_, client):
+        with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
+            connection.execute(f"UPDATE job SET {change} WHERE id = ?", (jobs[0],))
         with pytest.raises(JournalError, match=f"job {jobs[0]} is not as it was archived"):
             await client.show(jobs[0])
+        with pytest.raises(JournalError, match=f"job {jobs[0]} is not as it was archived"):
+            await client.submit(ONE, key="k0")
+        with pytest.raises(JournalError, match=f"job {jobs[0]} is not as it was archived"):
+            await client.report("job")
         assert (await client.show(jobs[1]))["phase"] == "Finished"
+        listed = {job["job"]: job["phase"] for job in await client.list_jobs(past=True)}
+        assert listed == dict.fromkeys(jobs, "Finished") | {jobs[0]: "Damaged"}
+    with pytest.raises(DamagedError, match="archived"):
+        Journal.open(tmp_path / "state")
+
+
+def test_no_flipped_bit_in_the_archive_gives_a_key_a_second_job(tmp_path: Path) -> None:
+    """In a page of its table or of an index: it is refused, or all is as it was; and an operator
+    can go on with the rest."""
+    config = config_of(tmp_path)
+    journal, _ = begin_life(config)
+    journal.append(Batch(records=[], forgotten=ended_jobs(40)))
+    journal.close()
+    file, random = config.state_dir / FILE, Random(1)
+    with closing(sqlite3.connect(file)) as connection:
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        names = "SELECT rootpage FROM sqlite_master WHERE tbl_name = 'job'"
+        pages = [page for (page,) in connection.execute(names)]
+        keys = [key for (key,) in connection.execute("SELECT key FROM job")]
+    whole, mark = file.read_bytes(), (config.state_dir / MARK).read_bytes()
+    assert len(keys) == 40
+    places = [whole.find(key.encode()) for key in keys]
+    places += [whole.rfind(key.encode()) for key in keys]
+    places += [(page - 1) * size + random.randrange(size) for page in pages * 10]
+    refused = 0
+    for place in places:
+        bits = bytearray(whole)
+        bits[place] ^= 1 << random.randrange(7)
+        file.write_bytes(bits)
+        (config.state_dir / MARK).write_bytes(mark)
+        try:
+            journal, _ = begin_life(config)
+        except DamagedError:
+            refused += 1
+        else:
+            found = archive.read_keys(journal._connection, file, keys)
+            assert set(found) == set(keys)
+            journal.close()
+    assert refused >= 2 * len(keys)
+    file.write_bytes(whole.replace(b"ann\x0039", b"ANN\x0039"))
+    with pytest.raises(DamagedError, match=re.escape(ADVICE)):
+        begin_life(config)
+    journal, _ = begin_life(config, accept_loss=True)
+    found = archive.read_keys(journal._connection, file, keys)
+    assert set(found) == set(keys) - {"ann\x0039"}
+    journal.close()
+    begin_life(config)[0].close()
 
 
 async def test_old_events_go_when_there_are_snapshots(
