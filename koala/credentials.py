@@ -9,7 +9,8 @@ in a file that only its user can read. They are looked for in this order, for th
 address that was asked for: the file that KOALA_CREDENTIALS names (or `plain`); KOALA_TOKEN, with
 the authority's certificate in the file that KOALA_CA names; the user's own file; what a daemon on
 this machine, run by the same user, has left for its own user (`announce`). A daemon that speaks
-plain text says so there, too.
+plain text says so there, too. A variable that is set and says nothing, or not enough, is an error:
+whoever set it meant somebody else than who would act without it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -34,6 +36,7 @@ AUTHORITY_VARIABLE = "KOALA_CA"
 RUNTIME_VARIABLE = "KOALA_RUNTIME_DIR"
 PLAIN_WORD = "plain"
 KEYS = ("address", "user", "token", "certificate", "ca")
+_TOKEN = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,30 +62,38 @@ PLAIN = Credentials(source="plain text")
 def find_credentials(address: str | None) -> Credentials | None:
     """Those for the daemon at `address` (None: the daemon of the user's own file, if there is one).
     None when there are none. Raises ConfigError."""
-    named = os.environ.get(FILE_VARIABLE)
+    named, token, authority = map(_variable, (FILE_VARIABLE, TOKEN_VARIABLE, AUTHORITY_VARIABLE))
+    if token is not None:
+        _check_token(token, TOKEN_VARIABLE)
     if named == PLAIN_WORD:
         return replace(PLAIN, address=address or "")
-    if named:
-        return _with_token(read_credentials(Path(named).expanduser()))
-    token, authority = os.environ.get(TOKEN_VARIABLE), os.environ.get(AUTHORITY_VARIABLE)
-    if token and authority:
+    if named is not None:
+        return _with_token(read_credentials(Path(named).expanduser()), token)
+    if token is not None and authority is not None:
         return Credentials(
             token=token, authority=_read_authority(Path(authority)), source=authority
         )
+    if authority is not None:
+        raise ConfigError(f"{AUTHORITY_VARIABLE} is set, and {TOKEN_VARIABLE} is not: set both")
     own = _own_file()
     if own.exists():
         found = read_credentials(own)
         if address is None or found.address == address:
-            return _with_token(found)
+            return _with_token(found, token)
+    if token is not None:
+        raise ConfigError(
+            f"{TOKEN_VARIABLE} is set, and {AUTHORITY_VARIABLE} is not: it must name the file with"
+            f" the daemon's authority, unless {own} or {FILE_VARIABLE} has it"
+        )
     return None if address is None else _of_this_machine(address)
 
 
 def default_address() -> str | None:
     """The address in the file that would be used, when nobody says another one."""
-    named = os.environ.get(FILE_VARIABLE)
+    named = _variable(FILE_VARIABLE)
     if named == PLAIN_WORD:
         return None
-    path = Path(named).expanduser() if named else _own_file()
+    path = _own_file() if named is None else Path(named).expanduser()
     return (read_credentials(path).address or None) if named or path.exists() else None
 
 
@@ -178,16 +189,44 @@ def _own_file() -> Path:
     return folder / "koala" / "credentials.toml"
 
 
-def _with_token(found: Credentials) -> Credentials:
-    token = os.environ.get(TOKEN_VARIABLE)
-    return replace(found, token=token, identity=None) if token else found
+def _variable(name: str) -> str | None:
+    """What it says, without the blanks around it that `$(cat FILE)` and editors leave; None when it
+    is not set. Raises ConfigError."""
+    said = os.environ.get(name)
+    if said is not None and not (said := said.strip()):
+        raise ConfigError(f"{name} is set, and empty: set it to something, or unset it")
+    return said
+
+
+def _check_token(token: str, source: str) -> None:
+    """Whether it can be sent at all. Raises ConfigError, which does not show it."""
+    if not _TOKEN.fullmatch(token):
+        raise ConfigError(
+            f"{source} is no token: allowed are letters, digits and signs of ASCII without blanks,"
+            " as `koala user add` prints it"
+        )
+
+
+def _with_token(found: Credentials, token: str | None) -> Credentials:
+    return found if token is None else replace(found, token=token, identity=None)
 
 
 def _read_authority(path: Path) -> bytes:
     try:
-        return path.expanduser().read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{AUTHORITY_VARIABLE} = {str(path)!r}: {error.strerror}") from error
+        authority = path.expanduser().read_bytes()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{AUTHORITY_VARIABLE} = {str(path)!r}: {why}") from error
+    if not _is_certificate(authority):
+        raise ConfigError(
+            f"{AUTHORITY_VARIABLE} = {str(path)!r}: allowed is the daemon's authority, a"
+            " certificate in PEM"
+        )
+    return authority
+
+
+def _is_certificate(text: bytes) -> bool:
+    return text.strip().startswith(b"-----BEGIN CERTIFICATE-----")
 
 
 def _of_tree(tree: Mapping[str, Any], path: Path) -> Credentials:
@@ -195,7 +234,7 @@ def _of_tree(tree: Mapping[str, Any], path: Path) -> Credentials:
         if key not in KEYS or not isinstance(value, str):
             raise ConfigError(f"{path}: {key}: allowed are texts, and the keys {', '.join(KEYS)}")
     authority = tree.get("ca", "").encode()
-    if not authority.strip().startswith(b"-----BEGIN CERTIFICATE-----"):
+    if not _is_certificate(authority):
         raise ConfigError(f"{path}: ca: allowed is the daemon's authority, a certificate in PEM")
     identity = None
     if certificate := tree.get("certificate"):
@@ -204,12 +243,15 @@ def _of_tree(tree: Mapping[str, Any], path: Path) -> Credentials:
             identity = Identity.read(place)
         except OSError as error:
             raise ConfigError(f"{path}: certificate = {certificate!r}: {error.strerror}") from error
-    if not tree.get("token") and identity is None:
+    token = tree.get("token", "").strip()
+    if token:
+        _check_token(token, f"{path}: token")
+    elif identity is None:
         raise ConfigError(f"{path}: there is neither a token nor a certificate in it")
     return Credentials(
         address=tree.get("address", ""),
         user=tree.get("user", ""),
-        token=tree.get("token", ""),
+        token=token,
         identity=identity,
         authority=authority,
         source=str(path),

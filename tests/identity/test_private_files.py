@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.cli.main import main
 from koala.client import Client
 from koala.credentials import (
     Credentials,
@@ -198,6 +199,7 @@ def test_credentials_are_what_is_printed(tmp_path: Path) -> None:
         ('token = 3\nca = "x"', "token: allowed are texts"),
         ('tokne = "t"', "tokne: allowed are texts, and the keys address"),
         ('ca = "-----BEGIN CERTIFICATE-----"', "neither a token nor a certificate"),
+        ('ca = "-----BEGIN CERTIFICATE-----"\ntoken = "a b"', "token is no token"),
     ],
 )
 def test_what_is_no_credentials_is_told(tmp_path: Path, text: str, told: str) -> None:
@@ -238,7 +240,7 @@ def test_credentials_are_looked_for_in_order(
     assert found is not None
     assert found.source == str(left), "the file is for another daemon"
 
-    monkeypatch.setenv("KOALA_TOKEN", "t-2")
+    monkeypatch.setenv("KOALA_TOKEN", " t-2\n")  # as `$(cat FILE; echo)` and editors leave it
     monkeypatch.setenv("KOALA_CA", str(tmp_path / "ca.pem"))
     (tmp_path / "ca.pem").write_bytes(here.authority)
     found = find_credentials("127.0.0.1:7740")
@@ -253,6 +255,44 @@ def test_credentials_are_looked_for_in_order(
     monkeypatch.setenv("KOALA_CREDENTIALS", str(left))
     with pytest.raises(ConfigError, match="mode 0644"):
         find_credentials("127.0.0.1:7740")
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"KOALA_TOKEN": "secret"}, "KOALA_TOKEN is set, and KOALA_CA is not"),
+        ({"KOALA_CA": "CA"}, "KOALA_CA is set, and KOALA_TOKEN is not"),
+        ({"KOALA_TOKEN": "", "KOALA_CA": "CA"}, "KOALA_TOKEN is set, and empty"),
+        ({"KOALA_TOKEN": "secret", "KOALA_CA": ""}, "KOALA_CA is set, and empty"),
+        ({"KOALA_CREDENTIALS": " "}, "KOALA_CREDENTIALS is set, and empty"),
+        ({"KOALA_TOKEN": "sec\nret", "KOALA_CA": "CA"}, "KOALA_TOKEN is no token"),
+        ({"KOALA_TOKEN": "secret\u00e9", "KOALA_CA": "CA"}, "KOALA_TOKEN is no token"),
+        ({"KOALA_TOKEN": "secret", "KOALA_CA": "/dev/null"}, "KOALA_CA = '/dev/null': allowed"),
+    ],
+)
+def test_who_says_who_calls_and_says_too_little_is_nobody_else(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variables: dict[str, str],
+    told: str,
+) -> None:
+    """Least of all the administrator whose daemon runs on this machine."""
+    here = some(tmp_path / "daemon", "127.0.0.1:7740")
+    monkeypatch.setenv("KOALA_RUNTIME_DIR", str(private_folder(tmp_path / "run")))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    left = tmp_path / "administrator.toml"
+    write_private(left, credentials_text(here).encode())
+    assert announce("127.0.0.1:7740", credentials=left) is not None
+    (tmp_path / "ca.pem").write_bytes(here.authority)
+    for name in ("KOALA_CREDENTIALS", "KOALA_TOKEN", "KOALA_CA", "KOALA_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.replace("CA", str(tmp_path / "ca.pem")))
+    assert main(["list", "--address", "127.0.0.1:7740"]) == 2
+    shown = capsys.readouterr().err
+    assert told in shown
+    assert "sec" not in shown
 
 
 def test_word_is_left_where_clients_look_whatever_their_folder_for_temporary_files(
