@@ -13,6 +13,8 @@ Events in, outputs out; no I/O, clock or randomness. What it promises (design: a
 - Gone is told only when the local manager confirmed that nothing is left, again and again until it
   is acknowledged, and then the claim is forgotten but for its name.
 - The agent ends nothing by itself but by its site's rules.
+- While files of a program that ended are on their way, no starter is there that pings: the agent
+  does, so that a large output is no silence (Ended, Collecting).
 
 Arms are not kept: one that finds no starter is lost, and the daemon arms again. Releases are, and
 so is what a Stop said, because both hold for ever. Instants are of this machine's CLOCK_BOOTTIME;
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeGuard
 
 import msgspec
 
@@ -116,6 +119,10 @@ CLOCK_RATE_ERROR = 0.001
 PAUSE_MAX_S = 5.0
 """What a lease's end allows for: clocks that run apart, and a machine that stood still."""
 
+PINGS_A_LEASE = 8
+PING_MAX_S = 60.0
+"""How often the agent pings for claims whose starters are gone: as often as these did."""
+
 VALUES_MAX = 1_000
 """That one claim has put."""
 
@@ -141,6 +148,7 @@ class ClaimTable:
         self._now = now
         self._questions = Questions()
         self._connected: dict[ClaimId, str] = {}
+        self._ping_at = now
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon says them again
         self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; said again, too
         self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
@@ -159,6 +167,8 @@ class ClaimTable:
         dues = [
             due for claim in self.claims.values() if (due := due_at_of(claim.state)) is not None
         ]
+        if any(_is_collected(claim.state) for claim in self.claims.values()):
+            dues.append(self._ping_at)
         return min(dues, default=None)
 
     def inventory(self) -> list[Report | KvPut]:
@@ -191,8 +201,7 @@ class ClaimTable:
             case SubmitFailed() | BatchUnlisted() | BatchFound() | BatchEnded() | Collected():
                 self._on_site(event)
             case Woken():
-                for claim in list(self.claims.values()):
-                    self._wake(claim)
+                self._on_time()
 
     def _on_session(self, event: WantedComplete | LeasesSet) -> None:
         match event:
@@ -340,7 +349,21 @@ class ClaimTable:
             del self._forgotten[next(iter(self._forgotten))]
         self._say(Forget(claim=claim.id))
 
+    @property
+    def _ping_s(self) -> float:
+        return min(PING_MAX_S, self._leases.run_lease_s / PINGS_A_LEASE)
+
+    def _ping(self) -> None:
+        """In the place of starters that are gone: nothing of theirs runs, and their claims are not
+        over yet."""
+        self._ping_at = self._now + self._ping_s
+        for claim in self.claims.values():
+            if _is_collected(claim.state):
+                ping = Ping(claim=claim.id, nonce=claim.state.nonce, sent_at=self._now)
+                self._say(TellDaemon(message=ping))
+
     def _set_leases(self, leases: Leases) -> None:
+        self._ping_at = self._now
         for question in self._questions:
             self._say(TellDaemon(message=question))
         if leases == self._leases:
@@ -464,6 +487,8 @@ class ClaimTable:
                 self._put(claim, state)
             case _:
                 pass
+        if self._ping_at <= self._now:
+            self._ping_at = self._now + self._ping_s  # its starter has just done so
         self._say(TellStarter(claim=claim.id, nonce=nonce, message=EndNoted()))
 
     def _dismiss(self, claim: ClaimId, nonce: str, reason: str) -> None:
@@ -673,6 +698,12 @@ class ClaimTable:
 
     # Time ------------------------------------------------------------------------------------
 
+    def _on_time(self) -> None:
+        for claim in list(self.claims.values()):
+            self._wake(claim)
+        if self._now >= self._ping_at:
+            self._ping()
+
     def _wake(self, claim: Claim) -> None:
         due_at = due_at_of(claim.state)
         if due_at is None or self._now < due_at:
@@ -757,6 +788,11 @@ class ClaimTable:
 
     def _say(self, output: Output) -> None:
         self._out.append(output)
+
+
+def _is_collected(state: State) -> TypeGuard[Ended | Collecting]:
+    """Whether files of a program that has ended are on their way, or will be."""
+    return isinstance(state, Collecting) or (isinstance(state, Ended) and state.collects)
 
 
 def _stranger(owner: str, users: tuple[str, ...], key: str) -> str:

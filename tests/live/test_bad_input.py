@@ -37,6 +37,7 @@ async def picture(client: Client) -> dict[str, Any]:
     metrics = await client.metrics()
     sites = [{**site, "rtt_s": None} for site in await client.sites()]
     counted = {name: metrics[name] for name in COUNTED}
+    counted["queues"] = {**counted["queues"], "inbox": None}  # what agents tell of themselves comes
     counted["submitted"] = metrics["events_by_kind"].get("JobSubmitted", 0)
     return {
         "jobs": await client.list_jobs(),

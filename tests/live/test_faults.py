@@ -19,6 +19,8 @@ from tests.live.grid import CALM, HASTY, Grid, live_grid, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
+OUTPUT_BYTES = 4_000_000
+
 
 async def running_job(grid: Grid, client: Client, *sites: str, seconds: float = 600) -> str:
     """A job with two processes at each of these sites that has begun."""
@@ -51,6 +53,24 @@ async def ends_well(grid: Grid, client: Client, job: str, *, attempt: int = 1) -
 
 
 # --- within the lease -----------------------------------------------------------------------------
+
+
+async def test_an_output_that_takes_longer_than_the_lease_is_waited_for(tmp_path: Path) -> None:
+    """Its program is over, and its starter too: the agent says that the claim is not."""
+    slow = {"daemon": "[relay]\nbytes_per_s = 500_000\n"}
+    script = f"head -c {OUTPUT_BYTES} /dev/urandom > result"
+    rsl = f"&(executable=/bin/sh)(arguments=-c '{script}')(outputFile=result)"
+    with live_grid(tmp_path, sites={"delft": 4}, parameters=HASTY, more=slow) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = (await client.submit(rsl)).job
+            assert await client.wait(job) == "Finished"
+            shown = await client.show(job)
+            assert shown["attempts"] == 1
+            folder = grid.spool / job / "output"
+            await until(lambda: len(list(folder.rglob("result"))) == 1)
+            (result,) = folder.rglob("result")
+            assert result.stat().st_size == OUTPUT_BYTES
 
 
 async def test_killed_agents_and_daemons_that_come_back_find_everything_as_it_was(

@@ -36,12 +36,12 @@ FOUND_BY = {
     "a_drained_site_is_asked": 40,
     "a_refusal_is_an_error": 2,
     "one_error_too_many": 3,
-    "a_releasing_job_is_preempted": 64,
+    "a_releasing_job_is_preempted": 104,
     "a_link_is_booked_twice": 14,
     "a_snapshot_without_the_timers": 0,
     "a_mark_that_is_not_read": 1,
     "answers_before_the_commit": 27,
-    "pings_that_are_answered_and_not_noted": 13,
+    "pings_that_are_answered_and_not_noted": 6,
     "ends_that_are_never_acknowledged": 30,
     "inventories_that_are_half_taken": 0,
     "gone_before_the_local_manager_says_so": 2,
@@ -51,23 +51,26 @@ FOUND_BY = {
     "a_refusal_after_silence_is_the_end": 1166,
     "bindings_that_are_not_stored": 0,
     "ends_by_the_site_are_the_programs": 0,
-    "a_check_in_that_is_a_start": 3002087,
     "a_lease_that_does_not_end": 3,
     "a_start_after_d": 3,
     "a_start_without_release": 0,
-    "a_lease_from_the_answer": 389,
+    "a_lease_from_the_answer": 99,
     "a_chain_that_is_not_checked": 58,
     "any_number_arms": 379,
     "a_hold_without_an_end": 24,
     "an_end_before_the_program_is_dead": 3,
-    "a_program_that_stays_held": 13,
+    "a_program_that_stays_held": 92,
 }
 GUARDS: dict[str, Callable[[], None]] = {
     "a_release_of_another_arm": test_machine.test_a_release_of_another_number_is_ignored,
+    "a_check_in_that_is_a_start": (
+        test_machine.test_without_a_barrier_it_passes_when_the_daemon_answers_its_ping
+    ),
 }
-"""What no run gets to without another bug: a Release leaves only when all have armed under its
-number, over links that keep their order, and nobody arms again after that. The starter looks all
-the same, for a daemon that breaks its word; its own test says that it does."""
+"""What the starter's own tests find. To the first no run gets without another bug: a Release leaves
+only when all have armed under its number, over links that keep their order, and nobody arms again
+after that; the starter looks all the same, for a daemon that breaks its word. The second one was
+found by the swarm, by one seed in ten thousand: no seed to name for long."""
 
 
 def test_every_mutant_is_tried_somewhere() -> None:

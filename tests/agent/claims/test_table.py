@@ -644,9 +644,34 @@ def test_an_output_that_is_missing_does_not_hide_a_failure(script: Script) -> No
 def test_outputs_are_not_waited_for_for_ever(script: Script) -> None:
     script.passed()
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
-    assert script.table.wake_at == 300.0
-    assert gone(script.wake()).kind is EndKind.OUTPUT
+    script.at = 300.0
+    assert gone(script.tell(Woken())).kind is EndKind.OUTPUT
     assert script.tell(Collected(claim=CLAIM)) == []
+
+
+def test_while_outputs_are_on_their_way_the_agent_pings_for_the_claim(script: Script) -> None:
+    """Nobody else is there who could, and to the daemon silence past the lease is the end."""
+    script.passed()
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
+    for at in (60.0, 120.0, 180.0):
+        ping = Ping(claim=CLAIM, nonce="n", sent_at=at)
+        assert script.wake() == [TellDaemon(message=ping)]
+        assert script.at == at
+    script.at = 190.0
+    script.tell(LeasesSet(leases=Leases(run_lease_s=40.0)))  # a new session, of a new daemon
+    assert [type(output) for output in script.wake()] == [TellDaemon]
+    assert script.at == 190.0
+    script.wake()
+    assert script.at == 195.0
+    script.tell(Collected(claim=CLAIM))
+    assert script.table.wake_at == 200.0  # the end is told again; there is nothing to ping for
+
+
+def test_nobody_pings_for_what_failed_or_is_forgotten(script: Script) -> None:
+    script.passed()
+    failed = End(kind=EndKind.LEASE)
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed))
+    assert script.table.wake_at == 30.0
 
 
 def test_outputs_of_what_ended_well_are_brought_back_after_a_stop(script: Script) -> None:

@@ -308,7 +308,8 @@ class Agent(Process):
             case Withdraw(claim=claim_id):
                 self._in_turn(claim_id, lambda: self._withdraw(claim_id))
             case Collect(claim=claim):
-                self.after(0.05, lambda: self.tell(Collected(claim=claim.id)))
+                collect_s = self.plan.collect_s(self.engine.now)
+                self.after(collect_s, lambda: self.tell(Collected(claim=claim.id)))
 
     def _require_gone(self, report: values.Report) -> None:
         """Promise 5: what is told gone is gone."""

@@ -212,6 +212,13 @@ class FaultPlan:
         is_slow = self.strikes("slow_store", now)
         return self.stream("store").choice((0.05, 0.5, 3.0)) if is_slow else 0.001
 
+    def collect_s(self, now: Instant) -> Seconds:
+        """How long logs and outputs of a claim take to the daemon; now and then for longer than
+        leases last."""
+        random = self.stream("collect")
+        long_s = random.choice((2.0, 20.0, 120.0))
+        return long_s if random.random() < 0.05 and now < self.quiet_at else 0.05
+
     def command_s(self, now: Instant) -> Seconds:
         """How long a command of a batch system takes."""
         random = self.stream("command")
