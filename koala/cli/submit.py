@@ -25,8 +25,8 @@ from koala.errors import SpecError
 if TYPE_CHECKING:
     from koala.client import Client, Submitted
 
-TEXT_BYTES_MAX = 4_000_000
-"""More than any daemon takes; longer texts need not travel to be refused."""
+TEXT_CHARACTERS_MAX = 1_000_000
+"""As `koala.rsl` has it, which is not loaded here: longer texts need not travel to be refused."""
 
 
 def submit(
@@ -54,8 +54,9 @@ def submit(
         bool, typer.Option("--dry-run", help="Check whether it would be accepted; submit nothing.")
     ] = False,
     key: Annotated[
-        str, typer.Option("--key", metavar="K", help="The same key gives the same job, always.")
-    ] = "",
+        str | None,
+        typer.Option("--key", metavar="K", help="The same key gives the same job, always."),
+    ] = None,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Be refused instead of delayed when queues are full.")
     ] = False,
@@ -82,6 +83,8 @@ def submit(
 ) -> None:
     """Submit a job description; prints the job's id."""
     definitions = read_definitions(define)
+    if key is not None and not key.strip():  # as of a script whose variable is not set
+        raise SpecError(f"--key {key!r}: allowed is a text that is not empty; without --key no key")
     text = _chosen(source, component)
     if show_rsl:
         print(text)
@@ -95,7 +98,7 @@ def submit(
             submitted = await client.submit(
                 text,
                 definitions=definitions,
-                key=key,
+                key=key or "",
                 dry_run=dry_run,
                 no_wait=no_wait,
                 queue=queue,
@@ -146,17 +149,19 @@ def _of_scripts(components: list[str]) -> str:
 def _description(source: str) -> str:
     """The text of a description; bytes that are no UTF-8 are an error with their place."""
     text = read_text(source)
-    if len(text) > TEXT_BYTES_MAX:
-        raise SpecError(
-            f"{source!r} has {len(text)} bytes: a job description may have {TEXT_BYTES_MAX}"
-        )
     try:
-        return text.decode()
+        description = text.decode()
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise SpecError(
             f"{source!r}, line {line}: found the byte 0x{text[error.start]:02x}: allowed is UTF-8"
         ) from error
+    if len(description) > TEXT_CHARACTERS_MAX:
+        raise SpecError(
+            f"{source!r} has {len(description)} characters: a job description may have"
+            f" {TEXT_CHARACTERS_MAX}"
+        )
+    return description
 
 
 def _tell(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -> None:

@@ -156,7 +156,7 @@ def check_deadline(spec: JobSpec, now: Instant) -> None:
     at = spec.deadline_at(now)
     if at is None:
         return
-    if at < now:
+    if at <= now:
         raise SpecError(f"deadline {_instant(at)} is past: allowed is one after {_instant(now)}")
     for index, component in enumerate(spec.components):
         if component.start_type is StartType.NONE:

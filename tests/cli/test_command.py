@@ -106,6 +106,8 @@ def test_a_wrong_address_exits_with_2() -> None:
         (("submit", "/no/such/file.rsl"), "/no/such/file.rsl"),
         (("submit", "/"), "directory"),
         (("submit", "-", "-D", "NAME"), "-D 'NAME'"),
+        (("submit", "-", "--key", ""), "--key '': allowed is a text that is not empty"),
+        (("submit", "-", "--key", " "), "--key ' ': allowed is a text that is not empty"),
         (("submit", "-", "-D", "=x"), "NAME=VALUE"),
         (("submit", "-", "-D", "a=1", "-D", "a=2"), "given twice"),
         (("list", "--phase", "Sleeping"), "Placing"),

@@ -130,12 +130,15 @@ def test_the_configured_progress_policy_is_that_of_jobs_that_name_none() -> None
 
 def test_a_deadline_that_is_past_is_refused_with_the_instant_from_which_on_it_is_not() -> None:
     now = 86_400.0 * 365
-    for deadline in (Deadline(at=now), Deadline(at=now + 1e9), Deadline(after_s=0.0), None):
+    for deadline in (Deadline(at=now + 1e9), Deadline(after_s=1.0), None):
         check_deadline(replace(job(part(1)), deadline=deadline), now)
     past = replace(job(part(1)), deadline=Deadline(at=now - 60))
     text = "deadline 1970-12-31T23:59:00+00:00 is past: allowed is one after 1971-01-01T00:00:00"
     with pytest.raises(SpecError, match=text.replace("+", r"\+")):
         check_deadline(past, now)
+    for none in (Deadline(at=now), Deadline(after_s=0.0)):
+        with pytest.raises(SpecError, match="is past: allowed is one after 1971-01-01T00:00:00"):
+            check_deadline(replace(job(part(1)), deadline=none), now)
 
 
 def test_a_component_without_a_barrier_cannot_wait_for_a_deadline() -> None:
