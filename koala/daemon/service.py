@@ -71,7 +71,6 @@ from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
 
 SUBMISSIONS_MAX = 1_000
-TEXT_BYTES_MAX = 1_000_000
 TEXT_BYTES_INLINE = 64 * 1024  # longer ones are read in a thread
 KEY_MAX = 256
 DEFINITIONS_MAX = 1_000
@@ -575,8 +574,6 @@ def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
 async def _read(submission: pb.Submission, owner: str) -> JobReading:
     """The job of a text. Raises SpecError."""
     size = len(submission.rsl)
-    if size > TEXT_BYTES_MAX:
-        raise SpecError(f"the job description has {size} characters: allowed are {TEXT_BYTES_MAX}")
     if len(submission.key) > KEY_MAX:
         raise SpecError(f"key has {len(submission.key)} characters: allowed are {KEY_MAX}")
     if len(submission.definitions) > DEFINITIONS_MAX:

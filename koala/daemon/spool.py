@@ -26,6 +26,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from koala.errors import RejectedError, SpecError
+from koala.wire.private import private_folder
 from koala_agent.files.folders import Folder
 from koala_agent.files.names import check_name, escape, shown
 
@@ -75,13 +76,14 @@ def place_of(claim: str) -> Place:
 
 
 class Spool:
-    """The spool in `folder`, which is made when missing, for this user alone."""
+    """The spool in `folder`, which is made when missing, for this user alone; it may be a link to
+    where there is room. Raises ConfigError when others may use it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.incoming = folder / "incoming"
         for made in (folder, self.incoming):
-            made.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(made.resolve())
 
     def logs(self, place: Place) -> Path:
         """The folder of a component's logs."""

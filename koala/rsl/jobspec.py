@@ -29,7 +29,7 @@ from koala.rsl.readers import (
 )
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Tree
 
-JOB_CHARACTERS_MAX = 4 * 1024 * 1024
+JOB_CHARACTERS_MAX = 1_000_000
 PATHS_MAX = 20_000
 
 _CONTACT = re.compile(r"(?:https?://)?(?P<host>[A-Za-z0-9_][A-Za-z0-9._\-]*)(?P<rest>[:/].*)?")

@@ -17,7 +17,7 @@ from koala.credentials import (
     find_credentials,
     read_credentials,
 )
-from koala.errors import ConfigError
+from koala.errors import ConfigError, first_error
 from koala.wire.private import check_private, private_folder, read_private, write_private
 from koala_agent.folder import PRIVATE, check_state
 from koala_agent.joining import find_identity, identity_path
@@ -167,6 +167,23 @@ def test_a_state_directory_of_somebody_else_is_refused(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(ConfigError, match=f"owned by user id {os.getuid()}: allowed is"):
         check_state(tmp_path)
+
+
+async def test_a_spool_that_others_may_open_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "room").mkdir(mode=0o700)
+    (tmp_path / "spool").symlink_to(tmp_path / "room")
+    config = config_of(tmp_path, daemon=f'spool = "{tmp_path / "spool"}"')
+    async with running(config):
+        assert stat.S_IMODE((tmp_path / "room" / "incoming").stat().st_mode) == 0o700
+    for folder in (tmp_path / "room", tmp_path / "room" / "incoming"):
+        folder.chmod(0o750)
+        with pytest.raises(ExceptionGroup) as refused:
+            async with running(config):
+                pass
+        error = first_error(refused.value)
+        assert isinstance(error, ConfigError)
+        assert f"{folder} has mode 0750" in str(error)
+        folder.chmod(0o700)
 
 
 # --- credentials ----------------------------------------------------------------------------------

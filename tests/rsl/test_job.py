@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from koala.cli.submit import TEXT_CHARACTERS_MAX
 from koala.core.job import (
     ComponentSpec,
     Deadline,
@@ -18,6 +21,8 @@ from koala.core.values import FileName, Priority, SiteName, TcpPath, UserName
 from koala.errors import SpecError
 from koala.rsl import read_job
 from koala.rsl.fields import ARGUMENTS_BYTES_MAX, ENVIRONMENT_BYTES_MAX
+from koala.rsl.jobspec import JOB_CHARACTERS_MAX
+from tests.tidy.sources import ROOT
 
 
 def component(relations: str) -> ComponentSpec:
@@ -320,9 +325,16 @@ def test_what_is_no_job_is_refused_in_clear_words(text: str, words: str) -> None
     assert caught.value.position is not None
 
 
-def test_a_description_of_more_than_four_megabytes_is_refused_at_once() -> None:
-    with pytest.raises(SpecError, match="at most 4194304"):
-        read_job("&(executable=a)" + " " * 4 * 1024 * 1024)
+def test_a_description_of_more_than_a_million_characters_is_refused_at_once() -> None:
+    short = "&(executable=a)"
+    long = short + " " * (JOB_CHARACTERS_MAX - len(short))
+    assert read_job(long).spec == read_job(short).spec
+    with pytest.raises(SpecError, match="has 1000001 characters, at most 1000000 are allowed"):
+        read_job(long + " ")
+    assert TEXT_CHARACTERS_MAX == JOB_CHARACTERS_MAX, "what koala submit sends is what is taken"
+    for page in ("rsl.md", "api.md"):
+        text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
+        assert re.search("1,000,000 characters (of text|a description)", text)
 
 
 def test_bounds_themselves_are_allowed() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from koala.core.parameters import _BOUNDS, _WORDS
 from tests.tidy.sources import ROOT
 
 RUNS = "<!-- runs -->"
@@ -61,6 +62,24 @@ def transitions(text: str) -> Mapping[str, set[str]]:
                 arrows.setdefault(state, set()).add(target)
                 arrows.setdefault(target, set())
     return arrows
+
+
+def allowed(parameter: str) -> str:
+    """The values of a parameter, as the table of parameters has them."""
+    if parameter in _BOUNDS:
+        low, high = _BOUNDS[parameter]
+        return f"{low:g} to {high:g}"
+    words = _WORDS.get(parameter, ("true", "false"))
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def parameter_rows(text: str) -> Iterator[tuple[list[str], str]]:
+    """Of the table of parameters in docs/policies.md: the names of each row, and what it allows."""
+    section = text.partition("\n## Parameters\n")[2].partition("\n## ")[0]
+    for line in section.splitlines():
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in line.split("|")]
+            yield re.findall(r"`(\w+)`", cells[1]), cells[4]
 
 
 def broken_links(path: Path) -> list[str]:

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from koala.core.job import TRANSITIONS
+from koala.core.parameters import NAMES
 from tests.tidy.documents import (
     ShellBlock,
+    allowed,
     broken_links,
     documents,
     marks,
+    parameter_rows,
     shell_blocks,
     transitions,
 )
@@ -54,6 +57,14 @@ def run_block(block: ShellBlock, cwd: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, f"{block.place}:\n{block.commands}\n{run.stdout}{run.stderr}"
+
+
+def test_the_table_of_parameters_has_all_with_their_bounds() -> None:
+    text = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+    rows = list(parameter_rows(text))
+    assert sorted(name for names, _ in rows for name in names) == sorted(NAMES)
+    for names, told in rows:
+        assert told == "; ".join(dict.fromkeys(map(allowed, names))), names
 
 
 def test_every_mark_stands_directly_above_a_shell_block() -> None:

@@ -89,6 +89,8 @@ class Program:
         if not self.path:
             where = self.environment.get("PATH", "")
             return f"{self._executable}: not found in PATH={where}"
+        if os.path.isdir(self.path):
+            return f"{self.path}: {os.strerror(errno.EISDIR)}"
         if not os.path.isfile(self.path):
             return f"{self.path}: {os.strerror(errno.ENOENT)}"
         if not os.access(self.path, os.X_OK):

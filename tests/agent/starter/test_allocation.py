@@ -61,22 +61,44 @@ def test_a_component_without_a_barrier_knows_its_machines(
     """Its bundle was written before they were known, and no Arm ever brings another one."""
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a[1-2]")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2)")
+    found = program.Program(whole_spec(tmp_path, "/bin/true"))
+    assert [len(mains) for mains in found.layout] == [2, 2]
+    assert program.rendezvous(found.solo, 3)["NODE_RANK"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("executable", "told"),
+    [
+        ("/bin/true", ""),
+        ("folder", "folder: Is a directory"),
+        ("none", "none: No such file or directory"),
+        ("text", "text: Permission denied"),
+    ],
+)
+def test_why_a_program_cannot_be_started(tmp_path: Path, executable: str, told: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").touch(mode=0o600)
+    path = tmp_path / executable  # an absolute name stays what it is
+    problem = program.Program(whole_spec(tmp_path, str(path))).problem()
+    assert problem == (f"{tmp_path}/{told}" if told else "")
+
+
+def whole_spec(folder: Path, executable: str) -> dict[str, Any]:
+    """Of one component with four processes."""
     itself = peer(0, 4)
-    given: dict[str, Any] = {
+    return {
         **spec("multiple", 4, "slurm"),
-        **dict.fromkeys(("directory", "stdin", "stdout", "stderr", "input"), ""),
+        **dict.fromkeys(("directory", "stdout", "stderr", "input"), ""),
+        "stdin": "/dev/null",
         "claim": itself.claim,
-        "folder": str(tmp_path),
-        "executable": "/bin/true",
+        "folder": str(folder),
+        "executable": executable,
         "arguments": [],
         "environment": [],
         "cpu_time_s": 0,
         "memory_max_mb": 0,
         "bundle": values.bundle(itself.claim, (itself,)),
     }
-    found = program.Program(given)
-    assert [len(mains) for mains in found.layout] == [2, 2]
-    assert program.rendezvous(found.solo, 3)["NODE_RANK"] == "1"
 
 
 def spec(job_type: str, processes: int, manager: str) -> dict[str, object]:
