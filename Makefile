@@ -52,8 +52,12 @@ $(STAMP): pyproject.toml
 	touch $@
 
 .PHONY: test
-test: $(STAMP)  ## Run all tests, lint and types among them (ARGS="-k name" narrows)
+test: $(STAMP)  ## Run the tests, lint and types among them, but the long ones (ARGS="-k name" narrows)
 	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup $(ARGS)
+
+.PHONY: test-long
+test-long: $(STAMP)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup -m "long and not lrm and not bench" $(ARGS)
 
 .PHONY: test-lrm
 test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters and a Grid Engine cell

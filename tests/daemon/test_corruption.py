@@ -17,6 +17,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> State:
     return make_state(tmp_path_factory.mktemp("corruption"))
 
 
+@pytest.mark.long
 def test_no_flipped_bit_and_no_cut_takes_back_what_was_committed(
     state: State, tmp_path: Path
 ) -> None:

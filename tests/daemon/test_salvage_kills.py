@@ -54,6 +54,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> State:
     return make_state(tmp_path_factory.mktemp("salvage"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", [a_page, a_row, the_end])
 def test_a_kill_at_any_line_leaves_the_refusal_or_what_can_be_read(
     state: State, tmp_path: Path, damage: Damage

@@ -102,6 +102,7 @@ def test_simulated_time_has_it_too(tmp_path: Path) -> None:
 
 @pytest.mark.live
 @pytest.mark.slow
+@pytest.mark.long
 async def test_a_live_grid_places_by_it_and_goes_on_when_it_errs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +131,7 @@ async def test_a_live_grid_places_by_it_and_goes_on_when_it_errs(
 
 @pytest.mark.live
 @pytest.mark.slow
+@pytest.mark.long
 async def test_a_live_job_is_controlled_by_it_and_runs_freely_when_it_errs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

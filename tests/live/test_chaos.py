@@ -9,7 +9,7 @@ import pytest
 from tests.live.chaos import Plan, campaign, tell
 from tests.live.faults import Kind
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 SOON_OVER = (Kind.KILL_DAEMON, Kind.KILL_AGENT, Kind.KILL_STARTER, Kind.KILL_RELAY, Kind.CUT)
 

@@ -13,7 +13,7 @@ from koala.client import Client
 from koala.errors import SpecError
 from tests.live.grid import CALM, Grid, live_grid
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 LEAD_S = 3.0
 PARAMETERS: dict[str, Any] = {

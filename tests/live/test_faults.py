@@ -17,7 +17,7 @@ import pytest
 from koala.client import Client
 from tests.live.grid import CALM, HASTY, Grid, live_grid, until
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 OUTPUT_BYTES = 4_000_000
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.live.half_open import MANNERS, half_open
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 
 def test_what_a_daemon_cannot_reach_ends_by_its_lease_and_runs_again_afterwards(

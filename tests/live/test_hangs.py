@@ -19,7 +19,7 @@ from koala.client import Client
 from tests.daemon.test_process import configured, started
 from tests.live.grid import until
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.long]
 
 HANG_S = 3.0
 """Longer than either side bears silence, and than a busy machine is late."""

@@ -11,7 +11,12 @@ import pytest
 from koala.client import Client
 from tests.live.grid import CALM, Grid, live_grid
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("hints grid")]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.xdist_group("hints grid"),
+]
 
 SIZE_BYTES = 600_000
 BOOKABLE_BPS = 400_000.0

@@ -15,7 +15,12 @@ import pytest
 from koala.client import Client
 from tests.live.grid import CALM, Grid, live_grid, until
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("progress")]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.xdist_group("progress"),
+]
 
 BURN = """import sys, time
 rest, until = float(sys.argv[1]), time.monotonic() + float(sys.argv[2])

@@ -14,7 +14,7 @@ import pytest
 from tests.live.grid import live_grid
 from tests.live.test_faults import running_job
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 SITES = {"delft": 4, "leiden": 4}
 

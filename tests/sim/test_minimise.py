@@ -25,6 +25,7 @@ def test_nothing_is_needed_of_what_always_fails() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_is_left_of_a_seed_breaks_as_the_whole_did(capsys: pytest.CaptureFixture[str]) -> None:
     with MUTANTS["release_before_the_last_armed"]():
         for seed in range(40):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.sim.swarm import attempt
 
-SEEDS = 60
+SEEDS = 30
 BLOCK = 30
 KEPT = [
     int(line.split(maxsplit=1)[0])

@@ -27,6 +27,7 @@ def test_the_story_has_all_that_a_job_can_meet(whole: Told) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_crash_anywhere_breaks_no_promise_nor_does_a_second_one(whole: Told) -> None:
     singles = [tell([point]) for point in whole.points[::STEP]]
     doubles = [tell(pair) for pair in pairs(singles, PAIRS)]
