@@ -302,7 +302,8 @@ class Ground:
     def _signalled(self, reading: int) -> None:
         for number in os.read(reading, 4096):
             if number == signal.SIGCHLD:
-                self._events += self.reap()
+                ended = self.reap()  # with what waits: added to that, it would be told twice
+                self._events += ended
             elif number in (signal.SIGUSR1, signal.SIGCONT):
                 self._pause(is_over=number == signal.SIGCONT)
             else:
