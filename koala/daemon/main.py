@@ -31,9 +31,11 @@ import grpc
 import psutil
 import structlog
 
-from koala.core.actions import Action, PublishOutputs
+from koala.core.actions import Action
+from koala.core.job import Finished
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import digest
+from koala.core.values import JobId
 from koala.daemon.audit import note
 from koala.daemon.config import Config, read_config
 from koala.daemon.desk import Desk
@@ -56,7 +58,7 @@ from koala.daemon.relay import RelayProcess, RelaySettings
 from koala.daemon.roster import Links, Roster
 from koala.daemon.service import Parts, Service
 from koala.daemon.session import Guests, Timing
-from koala.daemon.spool import Spool
+from koala.daemon.spool import Over, Spool
 from koala.daemon.streams import Streams
 from koala.daemon.turns import Upkeep
 from koala.disk import Disk
@@ -79,6 +81,7 @@ DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 PUBLISH_AGAIN_S = 2.0
+ENDS = ("Failed", "Cancelled")
 LAST_WORDS_S = 0.2  # for calls that are told that they will not be answered
 STOP_S = 2.0  # for calls under way, after Goodbye
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
@@ -155,7 +158,7 @@ class Daemon:
             low_bytes=config.low_disk_bytes,
             ballast_bytes=config.ballast_bytes,
         )
-        self._publishing: asyncio.Queue[PublishOutputs] = asyncio.Queue()
+        self._publishing: asyncio.Queue[Over] = asyncio.Queue()
         self._publish_notices: list[Callable[[Sequence[Notice]], None]] = []
         self._manager = ServiceManager.of(os.environ)
 
@@ -248,13 +251,22 @@ class Daemon:
         )
         desk = Desk(scheduler, pump, clock, send=roster.send, take_log=logs.take)
 
-        def publish_outputs(action: PublishOutputs) -> None:
-            if any(part.output_files for part in scheduler.jobs[action.job].spec.components):
-                self._publishing.put_nowait(action)
+        def settle(identity: JobId) -> None:
+            job = scheduler.jobs[identity]
+            wants_files = any(part.output_files for part in job.spec.components)
+            if job.attempts > 1 or (job.attempts and wants_files):
+                is_finished = isinstance(job.phase, Finished)
+                over = Over(job=job.id, attempt=job.attempts, is_finished=is_finished)
+                self._publishing.put_nowait(over)
+
+        def settle_unfinished(notices: Sequence[Notice]) -> None:
+            for notice in notices:
+                if notice.job in scheduler.jobs and notice.phase in ENDS:
+                    settle(JobId(notice.job))
 
         effects = Effects(
             send=roster.send,
-            publish=publish_outputs,
+            publish=lambda action: settle(action.job),
             sites=lambda: scheduler.sites,
             secret=secret,
         )
@@ -272,7 +284,7 @@ class Daemon:
             )
         )
         notices = Notices(journal)
-        self._publish_notices = [notices.publish, _log_notices]
+        self._publish_notices = [notices.publish, _log_notices, settle_unfinished]
         pump.deliver_to(_Receiver(effects, self._publish_notices))
         quotas = Quotas(config.limits, scheduler.jobs.values())
         self._publish_notices.append(quotas.publish)
@@ -302,8 +314,8 @@ class Daemon:
             version=software_version(),
             metrics=figures.picture,
         )
-        for publication in recovered.publications:
-            publish_outputs(publication)
+        for job in recovered.over:
+            settle(job)
         server, port = _server(doors, streams, service)
         self.address = registrar.address = f"{_reachable(config.listen)}:{port}"
         async with asyncio.TaskGroup() as group:
@@ -386,16 +398,17 @@ class Daemon:
         return [group.create_task(bus.run())]
 
     async def _publish(self, spool: Spool) -> None:
-        """Outputs of Finished jobs become visible, one job after the other, beside the loop."""
+        """Outputs of Finished jobs become visible and what nobody sees goes, one job after the
+        other, beside the loop."""
         while True:
-            action = await self._publishing.get()
+            over = await self._publishing.get()
             try:
-                await asyncio.to_thread(spool.publish, action.job, action.attempt)
+                await asyncio.to_thread(spool.settle, over)
             except (OSError, SpecError, RejectedError) as error:
-                log.warning("outputs.not_published", job=action.job, reason=str(error))
+                log.warning("outputs.not_published", job=over.job, reason=str(error))
                 if isinstance(error, OSError) and error.errno in NO_ROOM:
                     await asyncio.sleep(PUBLISH_AGAIN_S)
-                    self._publishing.put_nowait(action)
+                    self._publishing.put_nowait(over)
 
     def _write_endpoint(self) -> None:
         path = self._config.state_dir / "endpoint"

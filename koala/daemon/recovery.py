@@ -2,29 +2,28 @@
 
 The core is made with the default parameters, and the first event of the first life sets the
 configured ones, so that no replay depends on what a later version's defaults are. Actions of a
-replay are dropped: agents register anew and are told all that is wanted. Only outputs of jobs that
-Finished are published again, which changes nothing where it was done.
+replay are dropped: agents register anew and are told all that is wanted. Only the files of jobs
+that are over are seen to again, which changes nothing where it was done.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
-from koala.core.actions import Announce, PublishOutputs
+from koala.core.actions import Announce
 from koala.core.events import DaemonStarted, Event, JobSubmitted, ParametersChanged
-from koala.core.job import Finished
 from koala.core.parameters import Parameters
 from koala.core.saving import CORE, NotSavedError, load
 from koala.core.scheduler import Scheduler
 from koala.core.slots import Policies
 from koala.core.snapshot import digest
-from koala.core.values import Instant, SiteName
+from koala.core.values import Instant, JobId, SiteName
 from koala.daemon.archive import Kept
 from koala.daemon.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
@@ -46,7 +45,7 @@ from koala.daemon.salvage import finish, salvage
 from koala.errors import DamagedError, JournalError
 from koala.wire.private import private_folder, read_private, write_private
 
-PUBLISHED_MAX = 10_000  # of the newest Finished jobs, looked at again after a start
+PUBLISHED_MAX = 10_000  # of the newest jobs that are over, looked at again after a start
 SECRET = "secret"
 LOST_EPOCHS_MAX = 1_000
 LOST_JOBS_MAX = 1_000_000
@@ -80,12 +79,13 @@ class Settings(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
     """What a life begins with; `jobs` are the ids given so far, `replayed` the events since the
-    snapshot, `settings` those in force, as the JSON of their event."""
+    snapshot, `over` the newest jobs that are, whose files may not have been seen to in time,
+    `settings` those in force, as the JSON of their event."""
 
     scheduler: Scheduler
     clock: Clock
     jobs: int
-    publications: tuple[PublishOutputs, ...]
+    over: tuple[JobId, ...]
     replayed: int
     settings: str
 
@@ -199,7 +199,7 @@ def recover(
         scheduler=scheduler,
         clock=clock,
         jobs=past.jobs + (LOST_JOBS_MAX if accept_loss else 0),
-        publications=tuple(_publications(scheduler)),
+        over=tuple(scheduler.ended)[-PUBLISHED_MAX:],
         replayed=replayed,
         settings=encode_event(changed),
     )
@@ -252,14 +252,6 @@ def _require_core(journal: Journal, begun: int) -> None:
 
 def _settings(text: str) -> Event | None:
     return None if not text else decode_event(ParametersChanged.__name__, text)
-
-
-def _publications(scheduler: Scheduler) -> Iterator[PublishOutputs]:
-    """Outputs of the newest Finished jobs, which may not have been published in time."""
-    newest = list(scheduler.ended)[-PUBLISHED_MAX:]
-    for job in (scheduler.jobs[name] for name in newest):
-        if isinstance(job.phase, Finished) and job.attempt is not None:
-            yield PublishOutputs(job=job.id, attempt=job.attempt.number)
 
 
 def read_secret(state_dir: Path) -> bytes:

@@ -396,7 +396,9 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         messages: AsyncIterator[files_pb2.StoreUp],
     ) -> None:
         """Writes what comes to `part`, and makes it durable. Raises RefusalError, SpecError."""
-        self._spool.check(claim=start.claim, label=start.label, name=start.name)
+        self._spool.check(
+            claim=start.claim, label=start.label, name=start.name, is_log=start.is_log
+        )
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = Descriptor(await in_thread(os.open, part, flags, 0o600))
         try:

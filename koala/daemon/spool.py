@@ -1,14 +1,18 @@
 """The daemon's spool: outputs and logs of jobs, where the relay puts them and people find them.
 
-    jobs/<job>/attempt-<n>/<component>/output/<name>     as it came, of every attempt
+    jobs/<job>/attempt-<n>/<component>/output/<name>     as it came
     jobs/<job>/attempt-<n>/<component>/log/<name>        stdout.0, stderr.0 ...
     jobs/<job>/attempt-<n>/<component>/label             the component's label
     jobs/<job>/output/<label>/<name>                     published: of the attempt that Finished
     jobs/<job>/published                                 its number
+    jobs/<job>/given-up                                  that of the last one of a job that Failed
     incoming/                                            what is not complete yet
 
 Files appear whole or not at all: written beside, made durable, renamed. Ids and labels are escaped,
 names of files are checked, so no text leads out of the spool. All calls block.
+
+Of a job that is over only what people can see stays, which is its last attempt's: all logs, and the
+outputs if it Finished. What else comes then is refused.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ from koala_agent.files.names import check_name, escape, shown
 
 _CLAIM = re.compile(r"(?P<job>[^/]+)/(?P<attempt>[1-9]\d{0,8})/(?P<component>\d{1,6})/\d{1,9}")
 _LABEL_BYTES_MAX = 1024
+PUBLISHED = "published"
+GIVEN_UP = "given-up"
 
 
 class Purpose(StrEnum):
@@ -75,6 +81,15 @@ def place_of(claim: str) -> Place:
     return Place(job=found["job"], attempt=int(found["attempt"]), component=int(found["component"]))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """A job that is over; `attempt` was its last."""
+
+    job: str
+    attempt: int
+    is_finished: bool
+
+
 class Spool:
     """The spool in `folder`, which is made when missing, for this user alone; it may be a link to
     where there is room. Raises ConfigError when others may use it."""
@@ -103,22 +118,35 @@ class Spool:
 
     def store(self, part: Path, *, claim: str, label: str, name: str, is_log: bool) -> None:
         """Takes a durable file out of `incoming` to its place. Raises SpecError, OSError."""
-        place = self.check(claim=claim, label=label, name=name)
+        place = self.check(claim=claim, label=label, name=name, is_log=is_log)
         self._note(self._component(place) / "label", label)
         folder = self.logs(place) if is_log else self.outputs(place)
         Folder(folder).take(part, name)
 
-    def check(self, *, claim: str, label: str, name: str) -> Place:
+    def check(self, *, claim: str, label: str, name: str, is_log: bool) -> Place:
         """Whether `store` would take this, before anything was sent. Raises SpecError."""
         check_name(name)
         _check_label(label)
-        return place_of(claim)
+        place = place_of(claim)
+        for marker, is_wanted in ((PUBLISHED, True), (GIVEN_UP, is_log)):
+            last = self._read(place.job, marker)
+            if last and not (is_wanted and last == str(place.attempt)):
+                raise SpecError(f"{shown(name)} of {claim}: the job is over, and does not need it")
+        return place
+
+    def settle(self, over: Over) -> None:
+        """Keeps what people can see of a job that is over; may be called again. Raises as
+        `publish` does."""
+        if over.is_finished:
+            self.publish(over.job, over.attempt)
+        else:
+            self.give_up(over.job, over.attempt)
 
     def publish(self, job: str, attempt: int) -> tuple[str, ...]:
         """Makes the outputs of the attempt that Finished visible; the result names them.
 
-        Doing it again changes nothing but that outputs which came since appear, too. Raises
-        RejectedError when another attempt was published.
+        Doing it again changes nothing but that outputs which came since appear, too. What other
+        attempts have left goes. Raises RejectedError when another attempt was published.
         """
         self._claim_publication(job, attempt)
         components = self._components(job, attempt)
@@ -133,7 +161,16 @@ class Spool:
             for name, _ in source.listing():
                 source.link(name, target, name)
                 names.append(f"{visible}/{name}")
+        self._remove_others(job, attempt)
         return tuple(names)
+
+    def give_up(self, job: str, attempt: int) -> None:
+        """Of a job that Failed or was Cancelled only the logs of its last attempt stay."""
+        self._note(self._job(job) / GIVEN_UP, str(attempt))
+        self._remove_others(job, attempt)
+        for place in self._components(job, attempt):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.outputs(place))
 
     def free_bytes(self) -> int:
         """What the disk has left."""
@@ -151,14 +188,27 @@ class Spool:
                 path.unlink()
 
     def _claim_publication(self, job: str, attempt: int) -> None:
-        marker = self._job(job) / "published"
-        if not marker.exists():
-            self._note(marker, str(attempt))
-        known = marker.read_text(encoding="utf-8")
-        if known != str(attempt):
+        known = self._read(job, PUBLISHED)
+        if not known:
+            self._note(self._job(job) / PUBLISHED, str(attempt))
+        elif known != str(attempt):
             raise RejectedError(
                 f"outputs of attempt {known} of {job} are published; attempt {attempt} cannot be"
             )
+
+    def _read(self, job: str, marker: str) -> str:
+        """The attempt in a marker of a job; empty where there is none."""
+        try:
+            return (self._job(job) / marker).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+
+    def _remove_others(self, job: str, attempt: int) -> None:
+        """What other attempts have left."""
+        for folder in sorted(self._job(job).glob("attempt-*")):
+            if folder.name != f"attempt-{attempt}":
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(folder)
 
     def _components(self, job: str, attempt: int) -> tuple[Place, ...]:
         """Those from which something came, in order."""

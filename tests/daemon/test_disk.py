@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client
-from koala.core.actions import PublishOutputs
 from koala.core.events import Woken
-from koala.core.values import JobId
 from koala.daemon.journal import Journal
 from koala.daemon.main import Daemon
 from koala.daemon.records import Batch, Record
-from koala.daemon.spool import Spool
+from koala.daemon.spool import Over, Spool
 from koala.disk import BALLAST, MB, Disk
 from koala.errors import DiskError, ExhaustedError, JournalError, UnreachableError
 from tests.daemon.fake_agent import FakeAgent
@@ -219,7 +217,7 @@ async def test_outputs_are_published_when_the_spool_has_room_again(
     published = small / "jobs" / "j1" / "published"
     async with asyncio.TaskGroup() as group, asyncio.timeout(60):
         publishing = group.create_task(daemon._publish(spool))
-        daemon._publishing.put_nowait(PublishOutputs(job=JobId("j1"), attempt=1))
+        daemon._publishing.put_nowait(Over(job="j1", attempt=1, is_finished=True))
         await comes_true(lambda: "outputs.not_published" in capsys.readouterr().out)
         assert not published.exists()
         assert list(spool.incoming.iterdir()) == [], "no half file"

@@ -22,6 +22,7 @@ from koala.errors import (
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
+from tests.files.stage import comes_true
 
 pytestmark = pytest.mark.live
 
@@ -379,6 +380,36 @@ async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: P
                 agent.logs["stdout.0"] = b"late\n"
             assert first.result().data == b"late\n"
         staying.cancel()
+
+
+@pytest.mark.parametrize("phase", ["Finished", "Cancelled"])
+async def test_of_a_job_that_is_over_nothing_stays_that_nobody_sees(
+    tmp_path: Path, phase: str
+) -> None:
+    """When it ends, and of what came afterwards when the daemon starts again."""
+    config = config_of(tmp_path)
+    left = config.spool / "jobs" / "j1" / "attempt-7" / "0" / "output" / "a"
+    log = config.spool / "jobs" / "j1" / "attempt-1" / "0" / "log" / "stdout.0"
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        for path in (left, log):
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"this")
+        agent = FakeAgent(daemon.address, ends_at_once=phase == "Finished")
+        staying = group.create_task(agent.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(30):
+            job = (await client.submit("&(executable=/bin/true)(outputFile=a)")).job
+            assert job == "j1"
+            if phase == "Cancelled":
+                await agent.until("release")
+                await client.cancel([job])
+            assert await client.wait(job) == phase
+            await comes_true(lambda: not left.exists())
+        staying.cancel()
+    assert log.read_bytes() == b"this"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"late")
+    async with running(config):
+        await comes_true(lambda: not left.exists())
 
 
 async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from koala.daemon.spool import Place, Purpose, Spool, place_of, token
+from koala.daemon.spool import Over, Place, Purpose, Spool, place_of, token
 from koala.errors import RejectedError, SpecError
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent import clock
@@ -428,6 +428,39 @@ def test_an_output_that_came_late_or_anew_is_published_by_doing_it_again(tmp_pat
     assert sorted(p.name for p in spool.published("j1").joinpath("left").iterdir()) == ["a", "b"]
 
 
+def test_what_earlier_attempts_left_goes_when_a_job_is_over(tmp_path: Path) -> None:
+    """And what comes of them afterwards is refused; of the last one more may come."""
+    spool = Spool(tmp_path / "spool")
+    for claim in ("j1/1/0/1", "j1/2/0/1"):
+        store(spool, "a", b"a", claim=claim)
+        store(spool, "stdout.0", b"said", claim=claim, is_log=True)
+    spool.settle(Over(job="j1", attempt=2, is_finished=True))
+    for is_log in (False, True):
+        with pytest.raises(SpecError, match="the job is over"):
+            store(spool, "late", b"late", claim="j1/1/0/1", is_log=is_log)
+        store(spool, "late", b"late", claim="j1/2/0/1", is_log=is_log)
+    spool.settle(Over(job="j1", attempt=2, is_finished=True))
+    names = ["attempt-2", "output", "published"]
+    assert sorted(path.name for path in (tmp_path / "spool" / "jobs" / "j1").iterdir()) == names
+    assert spool.published("j1").joinpath("left", "late").read_bytes() == b"late"
+
+
+def test_of_a_job_that_failed_only_the_last_logs_stay(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    for claim in ("j1/1/0/1", "j1/2/0/1"):
+        store(spool, "a", b"a", claim=claim)
+        store(spool, "stdout.0", b"said", claim=claim, is_log=True)
+    for _ in range(2):
+        spool.settle(Over(job="j1", attempt=2, is_finished=False))
+    for claim, is_log in (("j1/1/0/1", True), ("j1/2/0/1", False)):
+        with pytest.raises(SpecError, match="the job is over"):
+            store(spool, "late", b"late", claim=claim, is_log=is_log)
+    store(spool, "stderr.0", b"late", claim="j1/2/0/1", is_log=True)
+    files = [path for path in (tmp_path / "spool" / "jobs").rglob("*") if path.is_file()]
+    assert sorted(path.name for path in files) == ["given-up", "label", "stderr.0", "stdout.0"]
+    assert not list((tmp_path / "spool" / "jobs" / "j1").glob("attempt-1"))
+
+
 def test_components_with_the_same_label_are_published_side_by_side(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     store(spool, "a", b"first")
@@ -475,7 +508,9 @@ async def stored(
         return await call.code()
 
 
-def store(spool: Spool, name: str, content: bytes, *, claim: str = CLAIM) -> None:
+def store(
+    spool: Spool, name: str, content: bytes, *, claim: str = CLAIM, is_log: bool = False
+) -> None:
     part = spool.incoming / "part"
     part.write_bytes(content)
-    spool.store(part, claim=claim, label="left", name=name, is_log=False)
+    spool.store(part, claim=claim, label="left", name=name, is_log=is_log)
