@@ -292,7 +292,9 @@ def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:
     transfer = state.files.transfers.pop(wanted, None)
     if transfer is not None:
         default_bps = state.parameters.bandwidth_default_bps
-        state.files.learn_slow(transfer, ran_s=now - transfer.started_at, default_bps=default_bps)
+        # While the daemon was away nobody saw whether it went on, and its clock may have been set.
+        seen_from = max(transfer.started_at, state.started_at)
+        state.files.learn_slow(transfer, ran_s=now - seen_from, default_bps=default_bps)
         state.actions.append(
             CancelTransfer(transfer=transfer.id, source=transfer.source, target=transfer.target)
         )

@@ -314,6 +314,19 @@ def test_a_copy_that_was_cut_short_in_time_teaches_nothing(begin: Begin) -> None
     assert not script.scheduler.files.bandwidth
 
 
+def test_the_time_while_the_daemon_was_away_teaches_nothing(begin: Begin) -> None:
+    """Nor does a step of the clock between its lives: the next copy is not thought to take hours."""
+    script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
+    script.tell(a_job("j1", 4, file="data")).at(5)
+    script.tell(DaemonStarted(epoch=2), a_site("home", 1), a_site("a", 4)).drop().at(7.5)
+    script.grant(*script.claimed("j1")).at(12).drop()
+    assert script.scheduler.files.transfers
+    script.cancel("j1").drop()  # after 12 s of 10, of which it saw 7
+    assert not script.scheduler.files.transfers
+    assert not script.scheduler.files.bandwidth
+
+
 def test_a_copy_that_was_done_long_ago_teaches_nothing_when_its_attempt_ends(begin: Begin) -> None:
     script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
     script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)

@@ -171,7 +171,9 @@ class Run:
         is_over = all(job is not None and job.is_over for job in jobs)
         sites = self.world.sites.values()
         is_empty = not any(site.alive or site.batch.alive or site.agent.claims for site in sites)
-        return is_over and not self.scheduler.ledger and is_empty
+        # An agent that is still away has not heard yet which copies nobody wants any more.
+        is_there = all(site.is_connected for site in self.scheduler.sites.values())
+        return is_over and not self.scheduler.ledger and is_empty and is_there
 
     def _expected(self) -> list[JobId]:
         """All jobs but those that went with the disk."""
