@@ -315,7 +315,7 @@ def test_a_copy_that_was_cut_short_in_time_teaches_nothing(begin: Begin) -> None
 
 
 def test_the_time_while_the_daemon_was_away_teaches_nothing(begin: Begin) -> None:
-    """Nor does a step of the clock between its lives: the next copy is not thought to take hours."""
+    """Nor does a step of the clock between its lives: no next copy is thought to take hours."""
     script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
     script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
     script.tell(a_job("j1", 4, file="data")).at(5)

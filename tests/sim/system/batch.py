@@ -270,9 +270,9 @@ class BatchSystem:
         self._engine.after(delay_s, lambda: self._tell(job, ended))
 
     def _tell(self, job: Job, ended: Ended) -> None:
-        """To the agent that is there now; one that was away finds it in a listing. What is told is
-        seen in a listing, too: what was forgotten there is not news any more."""
-        if self.news is not None and self.jobs.get(job.claim) is job:
+        """To the agent that is there now; one that was away finds it in a listing. The end of a job
+        that was forgotten is no news of another one that was submitted for the same claim."""
+        if self.news is not None and self.jobs.get(job.claim, job) is job:
             self.news(ended)
 
     # --- what the site does ---
