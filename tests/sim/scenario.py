@@ -189,7 +189,7 @@ def _paced(seed: int, drawn: Scenario) -> Scenario:
             linger_s=random.choice((1.0, 30.0)),
             custody=_custody(seed, snapshot_events=random.choice((40, 40, 300, 10_000))),
         ),
-        chances=replace(drawn.chances, restore=_restore(seed)),
+        chances=replace(drawn.chances, restore=_restore(seed), slow_collect=_slow_collect(seed)),
         again=_again(seed, drawn),
     )
 
@@ -211,6 +211,11 @@ def _custody(seed: int, *, snapshot_events: int) -> Custody:
 def _restore(seed: int) -> float:
     """In one in ten, disks are lost and backups put in their place."""
     return 0.3 if Random(f"{seed}/restore").random() < 0.1 else 0.0
+
+
+def _slow_collect(seed: int) -> float:
+    """In two of three, logs and outputs may take longer than leases."""
+    return Random(f"{seed}/collect").choice((0.0, 0.05, 0.3))
 
 
 def _again(seed: int, drawn: Scenario) -> dict[JobId, tuple[Instant, ...]]:

@@ -94,6 +94,7 @@ class Chances:
     transfer_stall: float = 0.0
     transfer_busy: float = 0.0
     spool_error: float = 0.0
+    slow_collect: float = 0.0  # logs and outputs take longer than leases
     fork_error: float = 0.0
     unready: float = 0.0
     pause: float = 0.0
@@ -215,9 +216,8 @@ class FaultPlan:
     def collect_s(self, now: Instant) -> Seconds:
         """How long logs and outputs of a claim take to the daemon; now and then for longer than
         leases last."""
-        random = self.stream("collect")
-        long_s = random.choice((2.0, 20.0, 120.0))
-        return long_s if random.random() < 0.05 and now < self.quiet_at else 0.05
+        is_slow = self.strikes("slow_collect", now)
+        return self.stream("collect").choice((2.0, 20.0, 120.0)) if is_slow else 0.05
 
     def command_s(self, now: Instant) -> Seconds:
         """How long a command of a batch system takes."""
