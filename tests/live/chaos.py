@@ -330,7 +330,8 @@ class Campaign:
     async def _settle(self, client: Client) -> None:
         """All parts are there, and all jobs come to their end."""
         async with asyncio.timeout(SETTLE_S):
-            await self._grid.ready(client)
+            # On probation a site stays until a job comes, and there may be none any more.
+            await self._grid.ready(client, states=("usable", "probing"))
             try:
                 for event in list(self._over.values()):
                     await event.wait()

@@ -21,7 +21,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -278,14 +286,17 @@ class Grid:
                 await _moment()
         raise AssertionError(f"the daemon is not running:\n{self.tail('daemon')}")
 
-    async def ready(self, client: Client, *sites: str) -> None:
-        """Wait until the daemon answers and these sites, by default all, are usable."""
+    async def ready(
+        self, client: Client, *sites: str, states: Collection[str] = ("usable",)
+    ) -> None:
+        """Wait until the daemon answers and these sites, by default all, are usable (or in one of
+        these states)."""
         await self.up(client)
         wanted = set(sites or self.sites)
         async with asyncio.timeout(self.patience_s), aclosing(_notices(client)) as notices:
             async for _ in notices:
-                usable = {s["site"] for s in await client.sites() if s["state"] == "usable"}
-                if wanted <= usable:
+                found = {s["site"] for s in await client.sites() if s["state"] in states}
+                if wanted <= found:
                     return
 
     async def phase(self, client: Client, job: str, *phases: str) -> str:

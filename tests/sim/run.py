@@ -165,7 +165,7 @@ class Run:
             step_s = min(step_s * 1.2, 120.0)
 
     def _is_quiet(self) -> bool:
-        if not self.world.daemon.is_up:
+        if not self.world.daemon.is_at_rest:
             return False
         jobs = [self.world.daemon.job(job) for job in self._expected()]
         is_over = all(job is not None and job.is_over for job in jobs)

@@ -387,6 +387,12 @@ class Daemon(Process):
         if self.is_up:
             self.run(lambda: self.turns.post(decide, settled))
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all that it has handled is durable."""
+        is_there = self.is_up and self._is_assembled
+        return is_there and not self._is_committing and not self.turns.waiting
+
     def finish(self) -> None:
         """TERM: goodbye to the agents, what is under way is finished, and a snapshot is left
         (koala.daemon.main.Daemon, Pump.run)."""
