@@ -148,7 +148,11 @@ class Bus:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._drain(client))
                     group.create_task(_until_lost(client))
-            except* aiomqtt.MqttError as lost:
+            except BaseExceptionGroup as group:
+                # What is raised in `except*` is a group again, or is not: it depends on Python.
+                lost, others = group.split(aiomqtt.MqttError)
+                if lost is None or others is not None:
+                    raise
                 raise aiomqtt.MqttError(str(first_error(lost))) from None
             finally:
                 await _say_goodbye(client, presence)

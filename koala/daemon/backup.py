@@ -253,13 +253,25 @@ def _unpacked(backup: Path, scratch: Path) -> Path:
     """The folder of a tar file. Raises ConfigError."""
     try:
         with tarfile.open(backup) as archive:
-            archive.extractall(scratch / "backup", filter="data")
+            _extract(archive, scratch / "backup")
     except _NO_TAR as error:
         raise ConfigError(f"{backup}: no backup: {error}") from error
     inside = list((scratch / "backup").iterdir())
     if len(inside) != 1:
         raise ConfigError(f"{backup}: no backup: it holds {len(inside)} folders")
     return inside[0]
+
+
+def _extract(archive: tarfile.TarFile, target: Path) -> None:
+    """Everything, and nothing outside. Raises tarfile.TarError, OSError."""
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(target, filter="data")
+        return
+    for member in archive:  # before Python 3.11.4; of ours it has files and folders only
+        is_inside = not member.name.startswith("/") and ".." not in member.name.split("/")
+        if not is_inside or not (member.isreg() or member.isdir()):
+            raise tarfile.ExtractError(f"{member.name!r} is no file below its folder")
+    archive.extractall(target)
 
 
 def _read(folder: Path, backup: Path) -> Backup:

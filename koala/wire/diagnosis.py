@@ -141,7 +141,8 @@ def _try(address: str, host: str, authority: bytes, identity: Identity | None) -
                 return SILENT
     except ssl.SSLCertVerificationError as error:
         return Finding(_VERIFY.get(error.verify_code, _FOREIGN), is_refusal=True)
-    except ssl.SSLEOFError:  # in the middle of the handshake: whoever refuses us says so
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        # In the middle of the handshake: whoever refuses us says so. Which one depends on Python.
         return Finding("it closed the connection at once", is_refusal=False)
     except ssl.SSLError as error:
         reason = error.reason or str(error)
