@@ -337,7 +337,7 @@ async def test_no_secret_is_in_a_log_or_in_what_is_refused(tmp_path: Path) -> No
     async with secured(tmp_path) as stage:
         token = await stage.token("delft")
         ann = await stage.user("ann")
-        secrets = [token.secret, ann.token, ann.token.rpartition("_")[2]]
+        secrets = [token.secret, ann.token, ann.token[-20:]]
         wrong = ann.token[:-4] + "xxxx"
         async with stage.channel(None) as channel:
             stub = koala_pb2_grpc.KoalaStub(channel)
