@@ -83,6 +83,7 @@ from koala_agent.claim_states import (
     report_of,
 )
 from koala_agent.lrm.port import EndCause
+from koala_agent.starter.machine import PING_MAX_S, PINGS_A_LEASE
 from koala_agent.values import (
     PROGRAM_ENDS,
     Acknowledge,
@@ -118,10 +119,6 @@ daemon that has lost its journal."""
 CLOCK_RATE_ERROR = 0.001
 PAUSE_MAX_S = 5.0
 """What a lease's end allows for: clocks that run apart, and a machine that stood still."""
-
-PINGS_A_LEASE = 8
-PING_MAX_S = 60.0
-"""How often the agent pings for claims whose starters are gone: as often as these did."""
 
 VALUES_MAX = 1_000
 """That one claim has put."""
@@ -351,6 +348,7 @@ class ClaimTable:
 
     @property
     def _ping_s(self) -> float:
+        """As often as starters do."""
         return min(PING_MAX_S, self._leases.run_lease_s / PINGS_A_LEASE)
 
     def _ping(self) -> None:
