@@ -17,7 +17,10 @@ import pytest
 
 from koala.client import Client, Submitted
 from koala.credentials import PLAIN
+from koala.daemon import service
+from koala.daemon.limits import CALLS_AT_ONCE
 from koala.errors import ExhaustedError, UnreachableError
+from koala.rsl.jobspec import JobReading
 from koala.wire import PROTOCOL
 from koala.wire.status import PROTOCOL_KEY
 from koala.wire.v1 import koala_pb2 as pb
@@ -190,19 +193,33 @@ class Stalled:
         return numbers
 
 
-async def test_a_flood_of_one_user_keeps_no_other_one_from_the_daemon(tmp_path: Path) -> None:
-    """Jobs are numbered in the order in which they were accepted."""
+async def test_a_flood_of_one_user_keeps_no_other_one_from_the_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many of the flood's calls are in work as may be of one user, and the others wait behind
+    them, until ann has her answer."""
     calls, lot = 120, 25
+    reading, answered, in_work = service._read, asyncio.Event(), asyncio.Semaphore(0)
+
+    async def read(submission: pb.Submission, owner: str) -> JobReading:
+        if owner == "flood":
+            in_work.release()
+            await answered.wait()
+        return await reading(submission, owner)
+
+    monkeypatch.setattr(service, "_read", read)
     async with (
         running(config_of(tmp_path)) as daemon,
         Client(daemon.address, user="flood") as flood,
         Client(daemon.address, user="ann") as client,
+        asyncio.timeout(60),
         asyncio.TaskGroup() as group,
     ):
-        await client.hello()
         flooding = [group.create_task(flood.submit_many([ONE] * lot)) for _ in range(calls)]
-        await asyncio.wait(flooding, return_when=asyncio.FIRST_COMPLETED)  # the others wait
-        job = (await client.submit(ONE)).job
+        for _ in range(CALLS_AT_ONCE):
+            await in_work.acquire()
+        assert (await client.submit(ONE)).job == "j1"
+        answered.set()
         results = [result for task in flooding for result in await task]
         assert all(isinstance(result, Submitted) for result in results)
-        assert int(job.removeprefix("j")) < calls * lot / 2
+        assert len(results) == calls * lot
