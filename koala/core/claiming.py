@@ -204,6 +204,10 @@ def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
         settle_member(state, job, member, move, now)
         claim(state, job, member, now)
     force(state, job, plan.forced, now)
+    others = (*plan.claims, *(move.component for move in plan.moves))
+    is_whole = all(members[component].claim for component in others)
+    if state.parameters.preempt == "complete" and not is_whole:
+        return  # nor for a job that cannot start, because another claim is over the hold budget
     for component in plan.preempting:
         claim(state, job, members[component], now, is_preempting=True)
     if not all(members[component].claim for component in plan.preempting):

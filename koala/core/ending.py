@@ -13,6 +13,7 @@ from koala.core.actions import (
 )
 from koala.core.charges import Setback
 from koala.core.facts import describe, is_held
+from koala.core.files import Transfer
 from koala.core.grid import (
     Site,
 )
@@ -294,10 +295,17 @@ def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:
         default_bps = state.parameters.bandwidth_default_bps
         # While the daemon was away nobody saw whether it went on, and its clock may have been set.
         seen_from = max(transfer.started_at, state.started_at)
-        state.files.learn_slow(transfer, ran_s=now - seen_from, default_bps=default_bps)
+        if _both_ends_were_here(state, transfer, seen_from):
+            state.files.learn_slow(transfer, ran_s=now - seen_from, default_bps=default_bps)
         state.actions.append(
             CancelTransfer(transfer=transfer.id, source=transfer.source, target=transfer.target)
         )
+
+
+def _both_ends_were_here(state: State, transfer: Transfer, since: Instant) -> bool:
+    """Whether nothing but the link can have held a copy up."""
+    ends = (state.sites[transfer.source], state.sites[transfer.target])
+    return all(site.is_connected and site.disconnected_at <= since for site in ends)
 
 
 def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) -> None:

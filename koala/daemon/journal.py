@@ -274,7 +274,8 @@ class Journal:
         self._connection.execute("DELETE FROM snapshot WHERE seq < ?", (oldest,))
         archive.remove_jobs(self._connection, before=now - self.keep_jobs_s)
         if len(kept) == SNAPSHOTS_KEPT and self.keep_s < FOREVER:
-            self._remove_to = self._last_before(now - self.keep_s, oldest)
+            # Its own event stays: a start at a snapshot looks whether the journal is still its own.
+            self._remove_to = self._last_before(now - self.keep_s, oldest - 1)
 
     def _last_before(self, instant: Instant, last: int) -> int:
         """The last event up to `last` that is older; instants grow with the numbers."""

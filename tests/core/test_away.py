@@ -327,6 +327,23 @@ def test_the_time_while_the_daemon_was_away_teaches_nothing(begin: Begin) -> Non
     assert not script.scheduler.files.bandwidth
 
 
+@pytest.mark.parametrize("end", ["home", "a"])
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_the_time_while_one_end_was_away_teaches_nothing(
+    begin: Begin, end: str, comes_back: bool
+) -> None:
+    """A copy of a second waits for its site for an hour; the next one is not thought to."""
+    script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer, StopClaim)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
+    script.tell(a_job("j1", 4, file="data", max_hold_s=3600.0)).at(7.5)
+    script.grant(*script.claimed("j1")).at(8).disconnect(end).at(60)
+    if comes_back:
+        script.tell(a_site(end, 4))
+    script.at(62).cancel("j1")
+    assert not script.scheduler.files.transfers
+    assert not script.scheduler.files.bandwidth
+
+
 def test_a_copy_that_was_done_long_ago_teaches_nothing_when_its_attempt_ends(begin: Begin) -> None:
     script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
     script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)

@@ -18,7 +18,7 @@ from koala.core.events import SiteDisconnected, SiteDrained, SiteRegistered
 from koala.core.explain import why
 from koala.core.grid import SiteFacts
 from koala.core.job import Claiming, EndKind, InputMode
-from koala.core.values import SiteName, UserName
+from koala.core.values import JobId, SiteName, UserName
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, LOW, a_component, a_job, a_site
 from tests.harness.script import Script
@@ -425,6 +425,22 @@ def test_nobody_is_stopped_for_a_claim_over_the_hold_budget(begin: Begin) -> Non
     script.grant().report("delft", 8)
     script.tell(a_job("high", 8, priority=HIGH, file="data", owner=UserName("bob"), max_hold_s=901))
     script.report("delft", 0).at(0.9).expect_nothing()
+    assert script.phase("low") == "Running"
+
+
+def test_nobody_is_stopped_where_another_component_is_over_the_hold_budget(begin: Begin) -> None:
+    """`complete` means all of them: `high` cannot start without the one at leiden."""
+    script = begin(bandwidth_default_bps=10.0, hold_budget_site_s=4 * 900.0).ignore(StartTransfer)
+    script.tell(a_site("delft", 4, starts_after_stop=True), a_job("low", 4))
+    script.running("low")
+    script.tell(a_site("home", 1), a_site("leiden", 8)).replica("data", "home", 10)
+    script.tell(a_job("holder", a_component(4, "leiden"))).claimed("holder")
+    script.report("delft", 4)
+    script.tell(
+        a_job("high", a_component(4, "delft"), a_component(4, "leiden"), priority=HIGH, file="data")
+    )
+    script.report("delft", 0).at(0.9).expect_nothing()
+    assert "the hold budget is used up" in "".join(why(script.scheduler, JobId("high"), 0.9))
     assert script.phase("low") == "Running"
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from koala.core.actions import ClaimProcessors, StartTransfer
-from koala.core.events import DaemonStarted, SiteDrained, SiteResumed
+from koala.core.events import DaemonStarted, ParametersChanged, SiteDrained, SiteResumed
 from koala.core.explain import why
 from koala.core.job import EndKind
 from koala.core.slots import Policies
@@ -180,6 +182,19 @@ def test_a_daemon_with_another_discipline_moves_the_jobs_to_its_queues(begin: Be
     script.scheduler.policies = chosen()
     script.tell(DaemonStarted(epoch=3))
     assert script.scheduler.queues.order() == [[], ["j1", "j2", "j3"], []]
+
+
+def test_delayed_jobs_that_a_larger_queue_lets_in_go_to_those_of_the_new_discipline(
+    begin: Begin,
+) -> None:
+    """What is configured comes before the life that begins with it."""
+    script = grid(begin, "LS-DO", idle=0, queue_jobs_max=1)
+    script.tell(a_job("j1", 4, queue=DELFT), a_job("j2", 4, queue=LEIDEN))
+    assert script.phase("j2") == "Delayed"
+    script.scheduler.policies = chosen()
+    larger = replace(script.parameters, queue_jobs_max=10)
+    script.tell_together(ParametersChanged(parameters=larger), DaemonStarted(epoch=2))
+    assert script.scheduler.queues.order() == [[], ["j1", "j2"], []]
 
 
 def test_jobs_before_the_first_site_are_not_lost(begin: Begin) -> None:

@@ -15,7 +15,7 @@ import pytest
 import koala.daemon.recovery
 from koala.core.events import Event, SiteDrained
 from koala.core.snapshot import digest
-from koala.core.values import SiteName, UserName
+from koala.core.values import FOREVER, SiteName, UserName
 from koala.daemon.archive import read_snapshots
 from koala.daemon.folder import FILE
 from koala.daemon.journal import FORMAT, Journal
@@ -52,9 +52,10 @@ def tell(event: Event, turn: Turn) -> None:
     turn.tell(event)
 
 
-async def lived(folder: Path, events: int) -> None:
+async def lived(folder: Path, events: int, *, keep_s: float = FOREVER) -> None:
     """A life with so many events that ends in order."""
     journal = Journal.open(folder / "state")
+    journal.keep_s = keep_s
     found = recover(journal, config_of(folder))
     upkeep = replace(UPKEEP, settings=found.settings, replayed=found.replayed)
     pump = Pump(
@@ -123,6 +124,21 @@ async def test_a_snapshot_that_cannot_be_used_is_passed_over_for_the_older_one(
         connection.execute("DELETE FROM event WHERE seq < 10")
     with pytest.raises(JournalError, match=r"events before 10 are not kept.*cannot be used"):
         life(tmp_path)
+
+
+async def test_the_older_snapshot_can_be_used_where_older_events_are_not_kept(
+    tmp_path: Path,
+) -> None:
+    old_state(tmp_path, 2)
+    for _ in range(3):
+        await lived(tmp_path, 5, keep_s=0.0)
+    newest, older = kept(tmp_path)
+    journal = Journal.open(tmp_path / "state")
+    assert journal.first_event > 1
+    journal.close()
+    with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
+        connection.execute("UPDATE snapshot SET body = zeroblob(99) WHERE seq = ?", (newest,))
+    assert life(tmp_path).replayed == newest - older
 
 
 async def test_another_core_goes_on_from_a_snapshot_and_from_nothing_else(
