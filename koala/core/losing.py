@@ -181,10 +181,10 @@ def go_on(state: State, job: Job, now: Instant) -> None:
 
 def program_failed(state: State, job: Job, member: Member, end: ClaimEnd, now: Instant) -> None:
     """The program's own end: no error of the site; `retry` sends the job back, else it has
-    Failed.
+    Failed. A job with a deadline has none left for another start.
     """
     text = f"component {describe(job, member)}: {end.describe()}"
-    if job.retries < job.spec.retries:
+    if job.retries < job.spec.retries and job.deadline_at is None:
         job.retries += 1
         set_back(state, job, f"{text}; retry {job.retries} of {job.spec.retries}", now)
     else:

@@ -22,7 +22,8 @@ from koala.daemon.authority import Authority
 from koala.daemon.clock import wall_s
 from koala.daemon.enrolments import Enrolments, site_picture, user_picture
 from koala.daemon.gate import abort
-from koala.errors import KoalaError, RejectedError, SpecError
+from koala.daemon.limits import Bucket
+from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
 from koala.wire.tls import JoinToken
 from koala.wire.v1 import identity_pb2 as pb
 from koala.wire.v1.identity_pb2_grpc import EnrolmentServicer
@@ -30,6 +31,9 @@ from koala.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
 
 USER_CERTIFICATE_S = 365 * 86_400.0
 EXPIRES_S_MAX = 10 * 365 * 86_400.0
+RENEWALS_AT_ONCE = 10
+RENEWALS_PER_S = 0.1
+"""Of one site: each is signed, written and made durable while nobody else is answered."""
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 log = structlog.get_logger()
@@ -43,6 +47,7 @@ class Enrolling(EnrolmentServicer):
         self._authority = authority
         self._enrolments = enrolments
         self._lifetime_s = lifetime_s
+        self._renewals: dict[str, Bucket] = {}
 
     async def Where(self, _: pb.WhereRequest, __: Context) -> pb.WhereReply:  # noqa: N802 - gRPC's
         """Where callers with a certificate dial."""
@@ -72,6 +77,7 @@ class Enrolling(EnrolmentServicer):
         """A further certificate for the site that calls."""
         site = caller_of_call().name
         try:
+            self._take_turn(site)
             made = self._authority.sign_site(site, request.request, lifetime_s=self._lifetime_s)
             self._enrolments.take_renewal(site, made.serial, made.expires_at)
         except KoalaError as error:
@@ -79,6 +85,20 @@ class Enrolling(EnrolmentServicer):
             raise AssertionError("abort returned") from error
         log.info("site.renewed", site=site, peer=context.peer(), certificate=made.serial)
         return self._issued(made.pem)
+
+    def _take_turn(self, site: str) -> None:
+        """Raises ExhaustedError for a site that renews again and again."""
+        now = asyncio.get_running_loop().time()
+        if site not in self._renewals:
+            self._renewals[site] = Bucket(RENEWALS_PER_S, burst=RENEWALS_AT_ONCE, now=now)
+        wait_s = self._renewals[site].wait_s(now)
+        if wait_s > 0:
+            raise ExhaustedError(
+                f"{site} renews its certificate again and again: allowed is once in"
+                f" {1 / RENEWALS_PER_S:g} s in the long run; try again in {wait_s:.2g} s",
+                retry_after_s=wait_s,
+            )
+        self._renewals[site].take(1)
 
     def _issued(self, pem: bytes) -> pb.Issued:
         authority = self._authority.certificate.decode()

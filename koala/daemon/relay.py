@@ -18,7 +18,7 @@ import json
 import os
 import secrets
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -58,6 +58,9 @@ _START_S = 30.0
 _END_S = 1.0
 _RESTART_S = 0.2
 _RESTART_S_MAX = 10.0
+_PART_OF_SITE = 4
+"""One site has at most a quarter of the places for readers or stores: who takes and sends a byte a
+minute keeps its places for ever."""
 _NOTE_BYTES_MAX = 1024
 """What an agent may add to a log of the greatest size to say that something is left out."""
 
@@ -143,6 +146,7 @@ class _Meeting:
 
     offset: int
     pipe: Pipe
+    reader: str
     joined: asyncio.Event = field(default_factory=asyncio.Event)
     hang_up: Callable[[], None] | None = None
 
@@ -169,11 +173,18 @@ class _Meetings:
         """How many wait for their reader."""
         return len(self._sources)
 
-    def enter(self, transfer: str, offset: int) -> _Meeting:
+    def readers_of(self, reader: str, but: str) -> int:
+        """How many of these are of one site, besides that of the transfer `but`."""
+        found = [name for name, one in self._readers.items() if one.reader == reader]
+        return len(found) - (but in found)
+
+    def enter(self, transfer: str, offset: int, reader: str) -> _Meeting:
         """A reader comes."""
         if (older := self._readers.get(transfer)) is not None:
             older.end()
-        meeting = self._readers[transfer] = _Meeting(offset=offset, pipe=Pipe(_PIPE_CHUNKS))
+        meeting = self._readers[transfer] = _Meeting(
+            offset=offset, pipe=Pipe(_PIPE_CHUNKS), reader=reader
+        )
         source = self._sources.pop(transfer, None)
         if source is not None and not source.done():
             source.set_result(meeting)
@@ -212,7 +223,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         self._secret = bytes.fromhex(settings.secret)
         self._spool = spool
         self._meetings = _Meetings()
-        self._stores = 0
+        self._stores: Counter[str] = Counter()  # under way, of each site
         self._bucket: TokenBucket | None = None
         if settings.bytes_per_s is not None:
             burst = chunk_bytes(settings.bytes_per_s)
@@ -233,7 +244,10 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         self._check(request.token, Purpose.READ, request.transfer)
         if self._meetings.readers >= self._settings.readers_max:
             raise _busy(f"{self._meetings.readers} others are reading")
-        meeting = self._meetings.enter(request.transfer, request.offset)
+        reader = _who(context)
+        own = self._meetings.readers_of(reader, but=request.transfer)
+        _check_share(reader, own, self._settings.readers_max, "reading")
+        meeting = self._meetings.enter(request.transfer, request.offset, reader)
         try:
             await self._join(meeting)
             await self._pass_on(meeting, context)
@@ -326,11 +340,13 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
     ) -> files_pb2.StoreReply:
         """Takes a file into the spool; it is there when this answers."""
         try:
-            return await self._store(request_iterator)
+            return await self._store(request_iterator, _who(context))
         except RefusalError as refusal:
             await context.abort(refusal.code, refusal.reason)
 
-    async def _store(self, messages: AsyncIterator[files_pb2.StoreUp]) -> files_pb2.StoreReply:
+    async def _store(
+        self, messages: AsyncIterator[files_pb2.StoreUp], who: str
+    ) -> files_pb2.StoreReply:
         first = await anext(messages, None)
         if first is None or first.WhichOneof("kind") != "start":
             raise _NO_START
@@ -345,9 +361,10 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         if start.size_bytes > _LARGE_BYTES:
             self._require_room(start)
         self._require_left(start.size_bytes)
-        if self._stores >= self._settings.stores_max:
-            raise _busy(f"{self._stores} others are storing")
-        self._stores += 1
+        if (others := self._stores.total()) >= self._settings.stores_max:
+            raise _busy(f"{others} others are storing")
+        _check_share(who, self._stores[who], self._settings.stores_max, "storing")
+        self._stores[who] += 1
         part = self._spool.incoming / f"{secrets.token_hex(16)}.part"
         try:
             await self._receive(start, part, messages)
@@ -370,7 +387,8 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             log.error("store.failed", claim=start.claim, name=start.name, reason=reason)  # noqa: TRY400
             raise RefusalError(grpc.StatusCode.UNAVAILABLE, reason) from error
         finally:
-            self._stores -= 1
+            self._stores[who] -= 1
+            self._stores += Counter()  # forgets who stores nothing
             part.unlink(missing_ok=True)
         return files_pb2.StoreReply(size_bytes=start.size_bytes)
 
@@ -549,6 +567,18 @@ def _print_port(port: int) -> None:
 def _append(descriptor: Descriptor, digest: Digest, content: bytes) -> None:
     descriptor.write(content, digest.size_bytes)
     digest.update(content)
+
+
+def _who(context: _ReadContext | _StoreContext) -> str:
+    """The site that has proved to be at the other end; empty in plain text."""
+    uris = context.auth_context().get("peer_uri", ())
+    return b" ".join(uris).decode("utf-8", "replace")
+
+
+def _check_share(who: str, own: int, most: int, what: str) -> None:
+    """Raises RefusalError for a site that has its part already."""
+    if who and own >= max(1, most // _PART_OF_SITE):
+        raise _busy(f"{own} others of the same site are {what}")
 
 
 def _busy(reason: str) -> RefusalError:

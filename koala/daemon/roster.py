@@ -20,6 +20,7 @@ from koala.core.values import Instant, Seconds, SiteName, UserName
 from koala.daemon import reports
 from koala.daemon.clock import Clock
 from koala.daemon.holdings import Holdings
+from koala.daemon.limits import Bucket
 from koala.daemon.progress import Gathering
 from koala.daemon.records import Mark
 from koala.daemon.session import (
@@ -49,7 +50,14 @@ from koala.wire.from_agent import (
 from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 2_000
+SESSIONS_OF_SITE_MAX = 4
+"""Streams that one site has open, whether it has registered on them or not: the newest. An agent
+has one, and those of its connections that died unnoticed."""
 FLOOD_REST_S = 60.0
+REGISTRATIONS_AT_ONCE = 30
+REGISTRATIONS_PER_S = 1.0
+"""Of one site, and as often it may say that it has other processors: each is kept in the journal
+with all the site's facts, and has the tries of all jobs with a deadline counted anew."""
 RTT_NEWS_RATIO = 2.0  # a round trip changed by that much is told to the core without a report
 
 log = structlog.get_logger()
@@ -98,6 +106,12 @@ class Connection:
         self.reports = 0  # that the pump has not settled yet
         self.on_settled: Callable[[], None] = lambda: None
 
+    @property
+    def opener(self) -> SiteName | int:
+        """The site that has proved to be at the other end; without a proof nobody but this."""
+        bound_to = self.session.bound_to
+        return self.number if bound_to is None else bound_to
+
 
 class Roster:
     """All sessions; `send` puts a message into the live one of a site."""
@@ -120,9 +134,12 @@ class Roster:
         self._timing = timing
         self._sites_max = sites_max
         self._resting: dict[SiteName, Instant] = {}  # sites that flooded, until then
+        self._registrations: dict[SiteName, Bucket] = {}  # of those that proved to be a site
         self.floods = 0
         self._links: Links | None = None
         self._connections: dict[int, Connection] = {}
+        # Those that are not over, by site; without a proof of a site each by itself.
+        self._open: dict[SiteName | int, dict[int, Connection]] = {}
         self._gathering = Gathering()
         self._holdings = Holdings()
         self._count = 0
@@ -187,9 +204,16 @@ class Roster:
         session = Session(self._guests, self._timing, now=now, bound_to=bound_to)
         connection = Connection(self._count, session, line, peer)
         self._connections[connection.number] = connection
+        own = self._open.setdefault(connection.opener, {})
+        own[connection.number] = connection
+        if len(own) > SESSIONS_OF_SITE_MAX:
+            oldest = next(iter(own.values()))
+            reason = f"{SESSIONS_OF_SITE_MAX} newer streams of {bound_to} are open"
+            self._forget(oldest)
+            self.refuse(oldest, reason)
         if self._closed_for is not None:
             self._carry_out(connection, session.close(self._closed_for))
-        elif len(self._connections) > self._sites_max:
+        elif len(self._open) > self._sites_max:
             reason = f"{self._sites_max} sessions are open: allowed are no more (limits.sites)"
             self._carry_out(connection, session.close(reason, is_rejected=True))
         elif bound_to is not None and self._resting.get(bound_to, now) > now:
@@ -217,6 +241,7 @@ class Roster:
     def left(self, connection: Connection) -> None:
         """The stream is over, whatever ended it."""
         del self._connections[connection.number]
+        self._forget(connection)
         connection.session.close(connection.reason)
         site = connection.site
         if site is None or self.sessions.get(site) is not connection:
@@ -227,6 +252,12 @@ class Roster:
             self._links.lose(site)
         self._holdings.begin(site)
         self._pump.post(lambda turn: turn.tell(SiteDisconnected(site=site)))
+
+    def _forget(self, connection: Connection) -> None:
+        """It is not open any more."""
+        own = self._open.get(connection.opener, {})
+        if own.pop(connection.number, None) is not None and not own:
+            del self._open[connection.opener]
 
     # --- the sessions' outputs --------------------------------------------------------------------
 
@@ -268,6 +299,10 @@ class Roster:
         """The newest session of a site wins; the core takes the inventory in one turn."""
         registration = join.registration
         site = registration.site
+        if not self._may_register(connection):
+            allowed = f"allowed is once in {1 / REGISTRATIONS_PER_S:g} s in the long run"
+            self.refuse(connection, f"{site} registers again and again: {allowed}")
+            return
         owner = self._guests.sites.get(site)
         if owner is not None:
             registration = replace(registration, facts=replace(registration.facts, owner=owner))
@@ -325,6 +360,21 @@ class Roster:
             else:
                 self._links.answer(site, news)
 
+    def _may_register(self, connection: Connection) -> bool:
+        """Whether the site has its turn to say what it is; it is taken."""
+        site, now = connection.session.bound_to, self._clock.now()
+        if site is None:
+            return True
+        if site not in self._registrations:
+            self._registrations[site] = Bucket(
+                REGISTRATIONS_PER_S, burst=REGISTRATIONS_AT_ONCE, now=now
+            )
+        bucket = self._registrations[site]
+        if bucket.wait_s(now) > 0:
+            return False
+        bucket.take(1)
+        return True
+
     def _hear(self, connection: Connection, news: Tidings) -> None:
         """A report changes the core; anything else is answered here."""
         site = connection.site
@@ -335,6 +385,10 @@ class Roster:
         if isinstance(news, SiteNews):
             connection.report = news
             connection.told_rtt_s = connection.session.rtt_s or 0.0
+            known = self._scheduler.sites.get(site)
+            is_other = known is not None and news.processors not in (0, known.facts.processors)
+            if is_other and not self._may_register(connection):
+                news = replace(news, processors=0)  # its next report may say it
 
         def take_in(turn: Turn) -> bool:
             is_known = not isinstance(news, ClaimNews) or news.claim in turn.scheduler.ledger

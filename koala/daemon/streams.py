@@ -113,6 +113,7 @@ class Streams(AgentLinkServicer):
         self._roster = roster
         self._pump = pump
         self._clock = clock
+        self._buckets: dict[SiteName, Bucket] = {}
 
     async def Connect(  # type: ignore[override]  # noqa: N802 - gRPC's name; its stubs know no coroutine that reads and writes by its context
         self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
@@ -145,8 +146,7 @@ class Streams(AgentLinkServicer):
         that goes on with it is cut."""
         await self.open.wait()
         connection.on_settled = stream.settled.set
-        now = self._clock.now()
-        bucket = Bucket(self._reports_per_s, burst=self._reports_per_s * BURST_S, now=now)
+        bucket = self._bucket_of(connection.session.bound_to)
         slowed_at: Instant | None = None
         async for message in self._messages(connection, requests):
             while connection.reports >= REPORTS_WAITING_MAX:
@@ -176,6 +176,19 @@ class Streams(AgentLinkServicer):
             if wait_s > SLOW_S:
                 await asyncio.sleep(wait_s)
         stream.end()
+
+    def _bucket_of(self, site: SiteName | None) -> Bucket:
+        """All streams of a site share one, the next ones, too: who dials anew may not say more for
+        that. Those of sites that have rested say nothing any more."""
+        now = self._clock.now()
+        known = None if site is None else self._buckets.get(site)
+        if known is not None:
+            return known
+        bucket = Bucket(self._reports_per_s, burst=self._reports_per_s * BURST_S, now=now)
+        if site is not None:
+            self._buckets = {s: one for s, one in self._buckets.items() if one.share(now) < 1.0}
+            self._buckets[site] = bucket
+        return bucket
 
     async def _messages(
         self, connection: Connection, requests: AsyncIterator[pb.FromAgent]

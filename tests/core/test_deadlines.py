@@ -295,7 +295,8 @@ def test_a_job_that_had_started_is_not_started_again(begin: Begin) -> None:
     script.at(99.96).released("j")
     script.at(100).passed("j/1/0/1").at(120).exits("j/1/0/1", 1)
     assert script.phase("j") == "Failed"
-    assert "exit status 1; retry 1 of 3; no try is left for its deadline" in script.reason("j")
+    assert script.reason("j") == "component 0 at a: exit status 1"
+    assert script.picture("j")["status"] == 1
 
 
 def test_an_optional_component_may_be_missing(begin: Begin) -> None:
