@@ -17,7 +17,6 @@ import shutil
 import sqlite3
 import tarfile
 import zlib
-from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -29,11 +28,12 @@ from typing import Any
 
 import msgspec
 
+from koala.core.forgetting import forget
 from koala.core.values import Instant
 from koala.daemon.audit import note
 from koala.daemon.folder import DAMAGED, FILE, LOCK, MARK, RESTORED, SALVAGED
 from koala.daemon.journal import check_format
-from koala.daemon.past import connect, open_past, replay
+from koala.daemon.past import Past, connect, open_past, replay
 from koala.daemon.records import Mark, mark_text
 from koala.disk import BALLAST
 from koala.errors import ConfigError, JournalError
@@ -46,7 +46,7 @@ TAR = (".tar", ".tar.gz", ".tgz")
 _JOURNAL = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, SALVAGED}
 _MADE_ANEW = {*_JOURNAL, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
 _NO_TAR = (tarfile.TarError, FileNotFoundError, EOFError, BadGzipFile, zlib.error, LZMAError)
-PAGES = 1_000  # copied at a time: the daemon commits in between
+OVER_KEPT = 1_000  # jobs that are over, while a backup is read back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
     if with_spool:
         _copy_tree(state_dir / SPOOL / "jobs", folder / SPOOL / "jobs")
     past = open_past(folder)
-    deque(replay(past), maxlen=0)  # a backup that cannot be read back is none
+    _read_back(past)  # a backup that cannot be read back is none
     manifest = {
         "koala-backup": VERSION,
         "events": mark.seq,
@@ -181,13 +181,22 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
     )
 
 
+def _read_back(past: Past) -> None:
+    """Read the journal from its first to its last event; of a long past only some is remembered at
+    a time. Raises JournalError."""
+    for step in replay(past):
+        forget(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
+
+
 def _copy_database(source: Path, target: Path) -> Mark:
     """The database as of one commit, in one file; the last event in it."""
     target.touch(mode=0o600)
     with closing(connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
         check_format(reader, source)
         try:
-            reader.backup(writer, pages=PAGES)
+            # In one look, beside which the daemon commits: in parts, each commit between two of
+            # them begins the copy anew, which never ends beside a daemon that is busy.
+            reader.backup(writer, pages=-1)
             # The daemon's mark may name an event before or after this commit.
             row = writer.execute("SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1")
             found = row.fetchone()
@@ -290,7 +299,7 @@ def _read(folder: Path, backup: Path) -> Backup:
     past = open_past(folder)
     if past.mark != Mark(events, chain) or past.events != events:
         raise JournalError(f"{backup}: damaged: {MANIFEST} and {MARK} name other events")
-    deque(replay(past), maxlen=0)
+    _read_back(past)
     missing = [name for name in manifest.files if not (folder / name).is_file()]
     if missing:
         raise JournalError(f"{backup}: damaged: {', '.join(missing)} is missing")

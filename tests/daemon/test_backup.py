@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import threading
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -13,11 +14,15 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import Client
+from koala.core.events import SiteDrained
+from koala.core.values import SiteName, UserName
 from koala.daemon.audit import FILE as AUDIT
 from koala.daemon.audit import account
 from koala.daemon.backup import MANIFEST, Backup, back_up, restore
 from koala.daemon.folder import FILE, RESTORED
+from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, records
+from koala.daemon.records import Batch, Record
 from koala.daemon.recovery import LOST_JOBS_MAX
 from koala.errors import ConfigError, JournalError, KoalaError
 from tests.daemon.fake_agent import FakeAgent
@@ -204,6 +209,43 @@ async def test_what_cannot_be_read_back_is_no_backup(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="is not as it was written"):
         back_up(tmp_path / "state", tmp_path / "second", with_spool=False)
     assert not (tmp_path / "second").exists()
+
+
+def test_a_backup_ends_beside_a_daemon_that_commits_all_the_time(tmp_path: Path) -> None:
+    """A journal of sixty megabytes, so that others commit while it is copied."""
+    journal = Journal.open(tmp_path / "state")
+    assert list(journal.records()) == []
+    done, commits = threading.Event(), 0
+
+    def commit(events: int) -> None:
+        last = journal.seq
+        by = SiteDrained(site=SiteName("delft"), by=UserName("x" * 20_000))
+        journal.append(
+            Batch(
+                records=[
+                    Record(seq=seq, at=float(seq), event=by, answers=[])
+                    for seq in range(last + 1, last + 1 + events)
+                ]
+            )
+        )
+
+    def commit_on() -> None:
+        nonlocal commits
+        while not done.is_set() and commits < 3_000:
+            commit(1)
+            commits += 1
+
+    commit(3_000)
+    writing = threading.Thread(target=commit_on)
+    writing.start()
+    try:
+        made = back_up(tmp_path / "state", tmp_path / "backup", with_spool=False)
+    finally:
+        done.set()
+        writing.join()
+        journal.close()
+    assert made.events >= 3_000
+    assert commits < 3_000, "it ended when nobody committed any more"
 
 
 async def test_links_are_left_aside_and_what_they_name_is_left_alone(tmp_path: Path) -> None:
