@@ -18,12 +18,14 @@ quickly with them as without.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
+import structlog
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
@@ -44,6 +46,8 @@ ROTATION_FILE = "rotation.json"
 AUTHORITY_S = 20 * 365 * 86_400.0
 DAEMON_S = 365 * 86_400.0
 REQUEST_BYTES_MAX = 16_384
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,23 +135,29 @@ class Authority:
 
     def serving(self) -> Path:
         """Where the daemon's own identity is: made when missing, anew in its last third, and when
-        it is of another authority. Raises ConfigError."""
+        it is of another authority. One that is good for a while stays where the new one cannot be
+        written: a full disk ends no daemon. Raises ConfigError."""
         path = self.folder / DAEMON_FILE
-        try:
+        is_good = False
+        with suppress(FileNotFoundError):
             found = Identity.read(path)
-            if found.authority == self.certificate and not is_due(found.certificate):
+            is_ours = found.authority == self.certificate
+            is_good = is_ours and read_certificate(found.certificate).expires_at > wall_s()
+            if is_ours and not is_due(found.certificate):
                 return path
-        except FileNotFoundError:
-            pass
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: tuple[x509.ExtensionType, ...] = (
             x509.SubjectAlternativeName([x509.DNSName(DAEMON_HOST)]),
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
         )
         made = self._sign("koala daemon", key.public_key(), DAEMON_S, extensions)
-        Identity(
-            key=key_pem(key), certificate=made.pem, authority=self.certificate
-        ).write(path)  # fmt: skip
+        own = Identity(key=key_pem(key), certificate=made.pem, authority=self.certificate)
+        try:
+            own.write(path)
+        except OSError as error:
+            if not is_good:
+                raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+            log.warning("certificate.not_renewed", reason=error.strerror)
         return path
 
     def sign_site(self, site: str, request: str, *, lifetime_s: float) -> Certificate:

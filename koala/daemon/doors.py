@@ -113,7 +113,10 @@ class Doors:
         """Keep the daemon's own certificate young, until cancelled."""
         while self.authority is not None:
             await asyncio.sleep(RENEWAL_LOOK_S)
-            await asyncio.to_thread(self.authority.serving)
+            try:
+                await asyncio.to_thread(self.authority.serving)
+            except ConfigError as error:  # who is connected stays so, and there may be room later
+                log.error("certificate.not_renewed", reason=str(error))  # noqa: TRY400 - says it all
 
     def close(self) -> None:
         """Nobody is let in any more."""

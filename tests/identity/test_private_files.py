@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -17,6 +18,8 @@ from koala.credentials import (
     find_credentials,
     read_credentials,
 )
+from koala.daemon.authority import DAEMON_S, Authority
+from koala.daemon.clock import wall_s
 from koala.errors import ConfigError, first_error
 from koala.wire.private import check_private, private_folder, read_private, write_private
 from koala_agent.folder import PRIVATE, check_state
@@ -38,6 +41,26 @@ def test_what_is_written_is_for_this_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((folder / "key").stat().st_mode) == 0o600
     assert [path.name for path in folder.iterdir()] == ["key"]
     assert read_private(folder / "key") == b"secret"
+
+
+def test_a_full_disk_leaves_the_daemon_its_certificate_while_it_is_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority.open(tmp_path / "state")
+    path = authority.serving()
+    before = path.read_bytes()
+
+    def full(_: Path, __: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("koala.wire.tls.write_private", full)
+    now = wall_s()
+    monkeypatch.setattr("koala.daemon.authority.wall_s", lambda: now + 0.9 * DAEMON_S)
+    assert authority.serving() == path
+    assert path.read_bytes() == before
+    monkeypatch.setattr("koala.daemon.authority.wall_s", lambda: now + 1.1 * DAEMON_S)
+    with pytest.raises(ConfigError, match=r"daemon\.pem: cannot be written: No space left"):
+        authority.serving()
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o602, 0o644, 0o666])
