@@ -24,6 +24,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "identity": identity.measure,
     "launches": live.launches,
     "latency": live.latency,
+    "barrier": live.barrier,
     "thousand": live.thousand,
     "multiqueue": multiqueue.measure,
     "traces": traces.measure,

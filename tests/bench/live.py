@@ -18,6 +18,7 @@ from tests.bench.references import DURABLE, INTERPRETERS, SPAWNS, appends_per_s,
 from tests.live.grid import CALM, Grid, live_grid
 
 DAS = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
+FOUR = {"delft": 16, "leiden": 16, "utrecht": 16, "amsterdam": 16}
 FIVE = {"delft": 16, "leiden": 16, "vu": 16, "utrecht": 16, "amsterdam": 16}
 TRUE = "(executable=/bin/true)"
 FULL = "(executable=/bin/sleep)(arguments=100000)"
@@ -226,6 +227,36 @@ async def timeline(client: Client, rsl: str) -> dict[str, Any]:
     await client.wait(job)
     found: dict[str, Any] = (await client.timeline(job))["timeline"]
     return found
+
+
+def barrier(folder: Path, is_quick: bool) -> list[Figure]:
+    """Releases of components with many processes, which are there and blocked before."""
+    return asyncio.run(_barrier(folder, 20 if is_quick else 500))
+
+
+async def _barrier(folder: Path, jobs: int) -> list[Figure]:
+    skews: list[float] = []
+    finished = 0
+    async with a_grid(folder, FOUR) as (grid, client):
+        four = "+" + "".join(
+            f"(&{TRUE}(count={FOUR[site]})(resourceManagerContact={site}))" for site in grid.sites
+        )
+        await run_all(client, [four])
+        for _ in range(jobs):
+            job = await submit(client, four)
+            finished += await client.wait(job) == "Finished"
+            skews.append((await client.timeline(job))["timeline"]["start_skew_s"])
+            await grid.at_rest(client)
+    how = f"{jobs} jobs of 16 processes at each of four agents, one after the other, by the daemon"
+    return [
+        Figure(name="4 x 16 processes: all passed", value=finished, unit="jobs", limit=jobs,
+               is_least=True, how=how),
+        Figure(name="4 x 16 processes: start skew, median", value=1_000 * median(skews), unit="ms",
+               how="first to last component's pass; on few processors the programs of the first "
+               "ones, which begin by exec, stand before the last one"),
+        Figure(name="4 x 16 processes: start skew, p99", value=1_000 * percentile(skews, 0.99),
+               unit="ms", how="the same"),
+    ]  # fmt: skip
 
 
 # --- a thousand jobs ------------------------------------------------------------------------------

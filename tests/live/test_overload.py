@@ -7,6 +7,7 @@ right for that.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -33,8 +34,8 @@ pytestmark = pytest.mark.live
 
 ONE = "&(executable=/bin/true)(count=1)"
 CLIENTS = 64
-SHARE = 6
-"""Submissions of each client."""
+SHARE = int(os.environ.get("KOALA_TEST_SHARE", "6"))
+"""Submissions of each client; a campaign has more."""
 CUT_EVERY = 20
 """After so many answers some connections are cut."""
 NARROW = (
