@@ -37,7 +37,7 @@ from koala_agent.values import (
     ToDaemon,
 )
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 NUMBER = ArmNumber(epoch=1, counter=1)
 
 
@@ -215,7 +215,7 @@ async def a_site(
             python=None if python is None else str(python),
         ),
         ports=Ports(tell=daemon.hear, clock=boot_now, unix_clock=time.time, input_path=input_path),
-        limits=limits or Limits(grace_s=20.0),
+        limits=limits or Limits(grace_s=60.0),
         keep_s=keep_s,
     )
     daemon.send = claims.order  # type: ignore[assignment]

@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 class Ear:

@@ -146,7 +146,7 @@ async def test_a_job_under_our_name_that_nobody_asked_for_is_taken_out(
                 ask(claim), name=job_name(claim, scope=scope), script="#!/bin/sh\nsleep 1000\n"
             )
             system.run(*command.argv, text=command.stdin)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while system.numbers("koala-") != [ours]:
                 await manager.listing()
         assert manager._known["j1/1/0/1"].row.end is None

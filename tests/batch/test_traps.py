@@ -173,7 +173,7 @@ async def test_jobs_with_names_like_ours_are_left_alone(
         assert set(system.numbers()) == {own, *others}
         await manager.withdraw("j1/1/0/1")
         await witness.ended("j1/1/0/1")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while own in system.numbers():
                 await manager.listing()
         assert set(system.numbers()) == others

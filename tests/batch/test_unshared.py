@@ -142,7 +142,7 @@ async def test_logs_are_followed_while_agents_are_killed_and_started_again(
                     return chunk.data.decode()
             return ""
 
-        assert await asyncio.wait_for(first_line(), 30.0) == "before\n"
+        assert await asyncio.wait_for(first_line(), 90.0) == "before\n"
         live.kill("epsilon", "zeta")
         (tmp_path / "end").touch()
         live.start()

@@ -6,17 +6,18 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import unittest
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiomqtt
 
-LIMIT_S = 30.0
+from tests.harness.ports import free_port
+
+LIMIT_S = 60.0
 NEEDS_BROKER = "needs the program mosquitto (Debian package mosquitto), which is not on PATH"
 
 
@@ -66,10 +67,8 @@ class BrokerProcess:
 
 @contextmanager
 def broker(folder: Path) -> Iterator[BrokerProcess]:
-    """A broker that is not running yet, on a port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    process = BrokerProcess(program=mosquitto(), port=port, folder=folder)
+    """A broker that is not running yet."""
+    process = BrokerProcess(program=mosquitto(), port=free_port(), folder=folder)
     try:
         yield process
     finally:
@@ -87,18 +86,16 @@ async def listener(port: int) -> AsyncIterator[aiomqtt.Client]:
                     yield client
                     return
             except aiomqtt.MqttError:
-                await asyncio.to_thread(wait_for_port, port)
+                await listening(port)
 
 
-def wait_for_port(port: int) -> None:
+async def listening(port: int) -> None:
     """Return when the port can be connected to."""
-    for _ in range(100_000):
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S).close()
-        except ConnectionError:
-            continue
-        return
-    raise AssertionError(f"nobody listens on port {port}")
+    while True:
+        with suppress(ConnectionError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
 
 
 async def told(client: aiomqtt.Client, expected: Mapping[str, bytes]) -> None:

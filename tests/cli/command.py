@@ -12,7 +12,7 @@ import sys
 from koala.cli.main import main
 from tests.tidy.sources import ROOT
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 PYTHON_PATH = os.pathsep.join([str(ROOT), str(ROOT / "agents")])
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,14 +19,15 @@ from tests.cli.command import LIMIT_S, environment, koala_here
 GRID = """
 [parameters]
 claiming_step_min_s = 0.2
-hold_lease_s = 5.0
-run_lease_s = 10.0
+hold_lease_s = 20.0
+run_lease_s = 60.0
+late_max_s = 10.0
 kill_s = 1.0
 pause_max_s = 1.0
 [sites.delft]
-site = { processors = 4, grace_s = 2.0 }
+site = { processors = 4, grace_s = 20.0 }
 [sites.vu]
-site = { processors = 4, grace_s = 2.0 }
+site = { processors = 4, grace_s = 20.0 }
 """
 
 
@@ -93,6 +94,16 @@ def up(folder: Path, text: str = GRID) -> Iterator[Up]:
         process.stderr.close()
     if is_interrupted:
         assert process.returncode == 0, said
+
+
+def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended; one of them may wait for the system to take note of its end."""
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 def marked_with(text: str) -> list[psutil.Process]:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.cli.command import LIMIT_S, environment, koala
-from tests.cli.grids import marked_with
+from tests.cli.grids import marked_with, still_running
 
 pytestmark = [
     pytest.mark.live,
@@ -56,6 +56,6 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
         assert demo.stdout.read() == ""
         assert demo.wait(timeout=LIMIT_S) == 1
     assert "interrupted; everything was stopped" in rest
-    assert not [child for child in children if child.is_running()]
+    assert still_running(children) == []
     assert marked_with(str(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []

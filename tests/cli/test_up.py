@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.cli.command import LIMIT_S, environment, koala_here
-from tests.cli.grids import GRID, Up, marked_with, up
+from tests.cli.grids import GRID, Up, marked_with, still_running, up
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("cli-grid")]
 
@@ -279,7 +279,7 @@ def test_nothing_of_a_grid_is_left_after_a_signal(tmp_path: Path) -> None:
         assert len(children) >= 4
         grid.process.send_signal(signal.SIGTERM)
         assert grid.process.wait(timeout=LIMIT_S) == 0
-        assert not [child for child in children if child.is_running()]
+        assert still_running(children) == []
     assert marked_with(str(tmp_path)) == []
     assert [path for path in tmp_path.iterdir() if path.name != "grid.toml"] == []
 

@@ -69,7 +69,7 @@ class FakeAgent:
 
     async def until(self, kind: str, count: int = 1) -> list[pb.ToAgent]:
         """Wait until so many messages of a kind have been heard."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while len(found := self.heard_of(kind)) < count:
                 self.changed.clear()
                 await self.changed.wait()

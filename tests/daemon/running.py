@@ -42,5 +42,5 @@ async def running(config: Config) -> AsyncIterator[Daemon]:
                 yield daemon
         finally:
             stop.set()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 await asyncio.wait({serving})

@@ -34,6 +34,7 @@ async def test_a_drained_site_ends_what_runs_and_begins_nothing(
             agent.end(f"{running_job}/1/0/1")
             assert await client.wait(running_job) == "Finished"
             await emptying
+            await agent.until("acknowledge")
             assert len(agent.claims) == 0
             await client.resume("delft")
             await agent.until("release", 2)
@@ -47,14 +48,14 @@ async def test_a_drain_lasts_over_a_restart(tmp_path: Path) -> None:
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             await agent.until("wanted_end")
             await client.drain("delft")
         staying.cancel()
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             await agent.until("wanted_end", 2)
             (site,) = await client.sites()
             assert site["state"] == "drained"
@@ -71,7 +72,7 @@ async def test_jobs_run_on_while_the_daemon_is_exchanged(
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit(ONE)).job
             await agent.until("release")
         staying.cancel()
@@ -79,7 +80,7 @@ async def test_jobs_run_on_while_the_daemon_is_exchanged(
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             await agent.until("wanted_end", 2)
             assert (await client.show(job))["attempts"] == 1
             agent.end(f"{job}/1/0/1")
@@ -98,7 +99,7 @@ async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) ->
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address, protocol=2, protocol_min=1)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             await agent.until("wanted_end")
             agent.outbox.put_nowait(later)
             agent.outbox.put_nowait(report)

@@ -52,7 +52,7 @@ def ready(folder: Path, errors: str) -> Iterator[tuple[int, str]]:
 
 async def test_a_log_that_takes_nothing_ends_nobody(tmp_path: Path) -> None:
     with ready(tmp_path, "/dev/full") as (_, address):
-        async with Client(address) as client, asyncio.timeout(30):
+        async with Client(address) as client, asyncio.timeout(90):
             job = (await client.submit(ONE)).job
             assert (await client.show(job))["phase"] == "Placing"
 

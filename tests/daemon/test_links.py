@@ -26,7 +26,7 @@ async def running_job(
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address, ends_at_once=False)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit(ONE)).job
             await agent.until("release")
             (claim,) = agent.claims
@@ -130,7 +130,7 @@ async def test_a_catalogue_follows_the_sites_files(tmp_path: Path) -> None:
         agent = FakeAgent(daemon.address, files={"a": 10, "b": 20})
         first = group.create_task(agent.connect())
         await agent.until("wanted_end")
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             assert [entry["file"] for entry in await client.files()] == ["a", "b"]
             agent.tell(file=pb.FileReport(file="b", is_removed=True))
             agent.tell(file=pb.FileReport(file="c", size_bytes=30))

@@ -23,6 +23,7 @@ from koala.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.files.stage import comes_true
+from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
 
@@ -35,7 +36,7 @@ async def test_a_job_of_two_sites_runs_to_its_end(tmp_path: Path) -> None:
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         agents = [FakeAgent(daemon.address, site=site) for site in ("delft", "leiden")]
         staying = [group.create_task(agent.stay()) for agent in agents]
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             for agent in agents:
                 await agent.until("wanted_end")
             submitted = await client.submit(TWO)
@@ -85,7 +86,7 @@ async def test_a_job_goes_on_over_a_restart_in_its_middle(tmp_path: Path) -> Non
         order = [kind for kind in kinds if kind != "beat"]
         assert order[:4] == ["welcome", "hold", "release", "wanted_end"]
         assert agent.heard_of("hold")[0].hold.is_granted
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             again = await client.submit(ONE, key="once")
             assert (again.job, again.is_known) == (job, True)
             (claim,) = agent.claims
@@ -110,13 +111,11 @@ async def test_a_watch_resumes_over_a_restart_without_gap_or_double(tmp_path: Pa
 
 
 async def test_a_watch_goes_on_by_itself_when_the_daemon_comes_back(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     config = config_of(tmp_path)
     config = type(config)(**{**{f: getattr(config, f) for f in config.__struct_fields__},
                              "listen": address})  # fmt: skip
-    async with Client(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(30):
+    async with Client(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
         async with running(config):
             await client.submit(ONE)
             seen = group.create_task(take(client, after=0, count=2))
@@ -254,7 +253,7 @@ async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
         for garbage in (b"\0" * 4096, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 64):
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(garbage)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 with suppress(ConnectionError):
                     await reader.read()
             writer.close()
@@ -268,14 +267,14 @@ async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
 
 
 async def test_nobody_there_is_told_soon() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    async with Client(address) as client, asyncio.timeout(15):
-        with pytest.raises(UnreachableError, match=address):
-            await client.sites()
-        with pytest.raises(UnreachableError, match=address):
-            await anext(aiter(client.watch()))
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        async with Client(address) as client, asyncio.timeout(60):
+            with pytest.raises(UnreachableError, match=address):
+                await client.sites()
+            with pytest.raises(UnreachableError, match=address):
+                await anext(aiter(client.watch()))
 
 
 async def test_a_second_daemon_on_the_same_state_is_refused(tmp_path: Path) -> None:
@@ -317,7 +316,7 @@ async def test_the_newest_session_of_a_site_wins(tmp_path: Path) -> None:
 async def test_an_agent_that_cannot_be_served_is_told_why(
     tmp_path: Path, agent: FakeAgent, more: str, said: str, is_final: bool
 ) -> None:
-    async with running(config_of(tmp_path, more)) as daemon, asyncio.timeout(30):
+    async with running(config_of(tmp_path, more)) as daemon, asyncio.timeout(90):
         agent.address = daemon.address
         agent.changed, agent.outbox = asyncio.Event(), asyncio.Queue()
         await agent.connect()
@@ -341,7 +340,7 @@ async def test_logs_come_from_the_agent_while_the_program_runs(tmp_path: Path) -
         agent = FakeAgent(daemon.address, ends_at_once=False)
         agent.logs = {"stdout.0": b"zero\n", "stdout.1": b"one\n" * 100_000, "stderr.1": b"oh\n"}
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit("&(executable=/bin/true)(count=2)(label=left)")).job
             await agent.until("release")
             found: dict[tuple[int, str], bytes] = {}
@@ -370,7 +369,7 @@ async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: P
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address, ends_at_once=False)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit("&(executable=/bin/true)")).job
             await agent.until("release")
             async with asyncio.TaskGroup() as reading:
@@ -396,7 +395,7 @@ async def test_of_a_job_that_is_over_nothing_stays_that_nobody_sees(
             path.write_bytes(b"this")
         agent = FakeAgent(daemon.address, ends_at_once=phase == "Finished")
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit("&(executable=/bin/true)(outputFile=a)")).job
             assert job == "j1"
             if phase == "Cancelled":
@@ -418,7 +417,7 @@ async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_pa
         agent = FakeAgent(daemon.address)
         agent.logs = {"stdout.0": b"kept at the site\n", "stderr.0": b"not this\n"}
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(30):
+        async with Client(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit("&(executable=/bin/true)")).job
             assert await client.wait(job) == "Finished"
             spooled = config.spool / "jobs" / job / "attempt-1" / "0" / "log" / "stderr.0"

@@ -182,7 +182,7 @@ async def test_a_rolled_back_write_ahead_log_is_refused_though_the_mark_file_is_
 async def test_an_agent_that_lies_about_the_journal_ends_nothing(tmp_path: Path) -> None:
     agent = FakeAgent("", mark=pb.Mark(epoch=1, seq=10**9, chain=b"x" * 16, seal=b"y" * 16))
     await served(tmp_path, agent, 1)
-    async with running(config_of(tmp_path)) as daemon, asyncio.timeout(30):
+    async with running(config_of(tmp_path)) as daemon, asyncio.timeout(90):
         agent.address, agent.mark = daemon.address, pb.Mark(epoch=1, seq=1, chain=b"x" * 65)
         await agent.connect()
         assert "mark.chain has 65 bytes" in agent.heard_of("reject")[-1].reject.reason
@@ -204,7 +204,7 @@ async def test_a_daemon_with_a_copied_state_directory_is_fenced(tmp_path: Path) 
 @pytest.mark.live
 async def test_an_agent_of_a_later_epoch_is_not_served(tmp_path: Path) -> None:
     agent = FakeAgent("", epoch_seen=99)
-    async with running(config_of(tmp_path)) as daemon, asyncio.timeout(30):
+    async with running(config_of(tmp_path)) as daemon, asyncio.timeout(90):
         agent.address = daemon.address
         await agent.connect()
         (rejected,) = agent.heard_of("reject")

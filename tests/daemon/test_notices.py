@@ -37,7 +37,7 @@ def publish(the: Notices, journal: Journal, first: int, last: int) -> None:
 
 async def take(the: Notices, after: int, count: int) -> list[int]:
     numbers: list[int] = []
-    async with asyncio.timeout(30), aclosing(the.since(after)) as since:
+    async with asyncio.timeout(90), aclosing(the.since(after)) as since:
         while len(numbers) < count:
             numbers += await lot(since)
     assert len(numbers) == count

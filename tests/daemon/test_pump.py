@@ -89,7 +89,7 @@ async def bench(folder: Path) -> AsyncIterator[Bench]:
         yield Bench(scheduler, journal, pump, received, running)
     finally:
         pump.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await asyncio.wait({running})
         journal.close()
 
@@ -120,7 +120,7 @@ async def test_an_action_leaves_after_the_commit_of_its_event(tmp_path: Path) ->
     async with bench(tmp_path) as the:
         await the.pump.tell(REGISTERED)
         await the.pump.ask(submit)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not the.received.actions:
                 await the.pump.ask(lambda turn: None)
         durable, action = the.received.actions[0]

@@ -198,7 +198,7 @@ async def test_who_is_patient_is_accepted_when_there_is_room(
         running(config_of(tmp_path, limits(jobs=2))) as daemon,
         Client(daemon.address) as client,
         asyncio.TaskGroup() as group,
-        asyncio.timeout(30),
+        asyncio.timeout(90),
     ):
         jobs = [(await client.submit(ONE)).job for _ in range(2)]
         waiting = group.create_task(
@@ -271,7 +271,7 @@ async def test_watchers_have_a_number_of_seats(tmp_path: Path) -> None:
                 with pytest.raises(ExhaustedError, match=r"2 watchers .* 2 \(limits\.watchers\)"):
                     async with Client(daemon.address, user="eve") as eve:
                         await anext(eve.watch(after=0))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while (await ann.metrics())["watchers"]:
                 pass
             async with aclosing(ann.watch(after=0)) as again:  # type: ignore[type-var]

@@ -37,4 +37,4 @@ async def test_too_little_room_for_them_is_told_and_leaves_no_thread(
     monkeypatch.setattr(threading.Thread, "start", three)
     with pytest.raises(ExhaustedError, match="no 8 threads more: can't start new thread"):
         keep_threads(asyncio.get_running_loop(), count=8)
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # what earlier tests had left may have ended

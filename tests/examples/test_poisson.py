@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples.programs import POISSON
-from tests.examples.stage import Stage
+from tests.examples.stage import LIMIT_S, Stage
 
 pytestmark = [pytest.mark.live]
 
@@ -70,7 +70,7 @@ def test_a_neighbour_that_stands_still_is_given_up(tmp_path: Path) -> None:
         stage.start("poisson/poisson.py", "--repeat", "100000", ranks=[1])
         stage.has_met(1)
         stage.running[1].send_signal(signal.SIGSTOP)
-        output, errors = stage.running[0].communicate(timeout=30)
+        output, errors = stage.running[0].communicate(timeout=LIMIT_S)
         assert (stage.running[0].returncode, output != "") == (1, True)
     assert "lost rank 1 (component 1 'c1' at delft): it was silent for 1 s" in errors
 

@@ -95,7 +95,7 @@ def test_simulated_time_has_it_too(tmp_path: Path) -> None:
         [sys.executable, "-m", "koala.cli", "simulate", "hints", "--policy", "best-fit",
          "--jobs", "20", "--reps", "1", "--json"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     assert json.loads(ran.stdout)["response"]["all"]["mean"] > 0
 

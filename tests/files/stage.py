@@ -27,7 +27,7 @@ from koala_agent.files.orders import (
 )
 from koala_agent.files.transfer import TransferLimits
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 SECRET = b"a secret of the tests"
 QUICK = TransferLimits(pause_s=0.02, pause_s_max=0.1, stalled_s=5.0)
 

@@ -11,7 +11,7 @@ import pytest
 
 from koala_agent.files.threads import in_thread
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 @pytest.mark.parametrize("times", [1, 2])

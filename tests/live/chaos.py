@@ -54,6 +54,7 @@ PARAMETERS: dict[str, Any] = {
     # Leases that mostly outlast a fault, and now and then do not.
     "hold_lease_s": 6.0,
     "run_lease_s": 8.0,
+    "late_max_s": 2.0,
     "pause_max_s": 3.0,
     "kill_s": 1.0,
     # A site that was disturbed is not left alone for longer than the campaign, nor a job given up.

@@ -18,7 +18,6 @@ import os
 import re
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import (
@@ -42,17 +41,15 @@ from koala.daemon.provision import provision
 from koala.errors import UnreachableError
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
 from koala.wire.tls import DAEMON_HOST, secure_channel
+from tests.harness.ports import free_port
 from tests.live.evidence import Evidence
 
 ROOT = Path(__file__).parents[2]
 MARK = "KOALA_TEST_GRID"
-PATIENCE_S = 30.0
-STOP_S = 15.0
+PATIENCE_S = 60.0
+STOP_S = 60.0
 LOOK_S = 0.05
 """How often /proc is looked at for what cannot be waited for."""
-PORTS = range(20_000, 32_000)
-"""Below those that the kernel gives to dialling sockets: a port must stay free while its daemon is
-down."""
 
 _WITHIN_GRPC = re.compile(r'Traceback [^\n]*\n(  File "src/python/grpcio/[^\n]*\n)+\w[^\n]*\n')
 """What gRPC itself writes about calls that are cut off when its server is stopped at once: no line
@@ -63,12 +60,13 @@ CALM: dict[str, float] = {
     "hold_s": 30.0,
     "hold_lease_s": 20.0,
     "run_lease_s": 60.0,
+    "late_max_s": 10.0,
     "kill_s": 0.5,
     "pause_max_s": 1.0,
 }
 """Leases that no busy machine outlasts, for tests that are not about their end."""
 
-HASTY: dict[str, float] = {**CALM, "hold_lease_s": 3.0, "run_lease_s": 3.0}
+HASTY: dict[str, float] = {**CALM, "hold_lease_s": 3.0, "run_lease_s": 3.0, "late_max_s": 2.0}
 """Leases that run out within a test."""
 
 
@@ -437,15 +435,6 @@ async def _moment() -> None:
 async def _notices(client: Client, job: str = "") -> AsyncGenerator[dict[str, Any], None]:
     async for notice in client.watch(after=0, job=job):
         yield notice
-
-
-def free_port() -> int:
-    """One that nobody has now, and that no dialling socket is given."""
-    while True:
-        port = secrets.choice(PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def _is_starter(pid: int) -> bool:

@@ -22,7 +22,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.live.grid import Grid, free_port
+from tests.harness.ports import free_port
+from tests.live.grid import Grid
 from tests.live.proxy import Proxy
 
 HERE = "127.0.0.1"

@@ -158,7 +158,7 @@ async def test_garbage_in_a_call_is_refused(calm_grid: Grid, client: Client) -> 
                 f"/koala.wire.v1.Koala/{method}"
             )
             with pytest.raises(grpc.aio.AioRpcError):
-                await call(b"\xff" * 100, metadata=metadata, timeout=20)
+                await call(b"\xff" * 100, metadata=metadata, timeout=60)
 
 
 @pytest.mark.parametrize("said", [(), (("koala-protocol", "999"),), (("koala-protocol", "x"),)])
@@ -169,7 +169,7 @@ async def test_a_client_of_another_protocol_is_told_both_versions(
         stub = koala_pb2_grpc.KoalaStub(channel)
         request = koala_pb2.SubmitRequest(submissions=[koala_pb2.Submission(rsl=f"&{TRUE}")])
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.Submit(request, metadata=(*said, *shown), timeout=20)
+            await stub.Submit(request, metadata=(*said, *shown), timeout=60)
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         assert f"must be {PROTOCOL}" in str(refused.value.details())
 

@@ -15,7 +15,6 @@ from tests.live.grid import CALM, Grid, live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
-LEAD_S = 3.0
 PARAMETERS: dict[str, Any] = {
     **CALM,
     "at_deadline": "kill",
@@ -52,18 +51,29 @@ async def test_a_job_starts_at_its_deadline_on_all_its_sites(grid: Grid) -> None
     parts = [evidence.component(site=site, count=2) for site in ("delft", "leiden")]
     async with grid.client() as client:
         await grid.ready(client)
-        at = datetime.fromtimestamp((await now(client)) + LEAD_S, UTC)
-        job = (await client.submit(evidence.job(*parts, more=f"(deadline={at.isoformat()})"))).job
-        assert "is to start at its deadline" in (await client.why(job))["why"][0]
+        job = (await client.submit(evidence.job(*parts, more='(deadline="+0.05")'))).job
         assert await client.wait(job) == "Finished"
         shown = await client.show(job)
     deadline_at = shown["deadline"]["deadline_at"]
-    assert deadline_at == pytest.approx(at.timestamp(), abs=1e-5)
+    assert deadline_at == pytest.approx(shown["submitted_at"] + 3.0, abs=1e-5)
     for part in shown["parts"]:
         assert deadline_at - 4 * 0.5 <= part["claimed_at"]
         assert deadline_at <= part["passed_at"] <= deadline_at + PARAMETERS["late_max_s"]
     assert shown["timeline"]["start_lateness_s"] >= 0
     assert evidence.finished(job, processes=4) == 1
+
+
+async def test_a_job_with_an_instant_to_come_waits_for_it(grid: Grid) -> None:
+    async with grid.client() as client:
+        await grid.ready(client)
+        at = datetime.fromtimestamp((await now(client)) + 3600.0, UTC)
+        part = grid.evidence.component(site="delft", more=f"(deadline={at.isoformat()})")
+        job = (await client.submit(part)).job
+        assert "is to start at its deadline" in (await client.why(job))["why"][0]
+        shown = await client.show(job)
+        assert shown["deadline"]["deadline_at"] == pytest.approx(at.timestamp(), abs=1e-5)
+        await client.cancel(job)
+        assert await client.wait(job) == "Cancelled"
 
 
 async def test_local_jobs_are_killed_for_it_where_that_is_allowed(grid: Grid) -> None:

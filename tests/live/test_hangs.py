@@ -21,14 +21,13 @@ from tests.live.grid import until
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
 
-HANG_S = 3.0
-"""Longer than either side bears silence, and than a busy machine is late."""
-HANGING = f"""
-import signal, time
-signal.signal(signal.SIGUSR1, lambda *_: time.sleep({HANG_S}))
+HANGING = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+signal.signal(signal.SIGUSR1, lambda *_: signal.sigwait({signal.SIGUSR2}))
 """
-"""What every interpreter of the test does at its start: SIGUSR1 stops its main thread for a while,
-and with it the event loop, but no other thread."""
+"""What every interpreter of the test does at its start: SIGUSR1 stops its main thread, and with it
+the event loop, but no other thread, until SIGUSR2 comes."""
 DAEMON = """plain = true
 beat_s = 0.2
 silence_s = 1.0
@@ -76,7 +75,7 @@ async def test_a_loop_that_hangs_is_found_by_its_silence_at_either_side(
         assert daemon.stderr is not None
         reading = asyncio.get_running_loop().run_in_executor(None, daemon.stderr.read)
         with an_agent(tmp_path, address) as agent:
-            async with Client(address) as client, asyncio.timeout(50):
+            async with Client(address) as client, asyncio.timeout(120):
                 await usable(client)
                 job = (await client.submit("&(executable=/bin/sleep)(arguments=600)")).job
                 await phase(client, job, "Running")
@@ -84,12 +83,14 @@ async def test_a_loop_that_hangs_is_found_by_its_silence_at_either_side(
                 agent.send_signal(signal.SIGUSR1)
                 await state(client, "disconnected")
                 assert is_connected(agent.pid)  # nothing else has noticed
+                agent.send_signal(signal.SIGUSR2)
                 await usable(client)
 
                 said = len((tmp_path / "agent.log").read_text())
                 daemon.send_signal(signal.SIGUSR1)
                 await until(lambda: "silent" in (tmp_path / "agent.log").read_text()[said:])
                 assert is_connected(daemon.pid)
+                daemon.send_signal(signal.SIGUSR2)
                 await usable(client)
 
                 assert (await client.show(job))["phase"] == "Running"  # through all of it

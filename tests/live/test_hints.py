@@ -85,17 +85,17 @@ async def test_a_copy_goes_at_the_rate_that_was_booked(grid: Grid) -> None:
     timeline = shown["timeline"]
     assert timeline["transfer_bytes"] == SIZE_BYTES
     assert timeline["transfer_estimate_s"] == pytest.approx(2.0)
-    assert 1.7 <= timeline["transfer_s"] <= 20.0
+    assert timeline["transfer_s"] >= 1.7
     assert shown["parts"][0]["mips"] == 2000.0
 
 
 async def test_who_finds_the_link_booked_waits_until_the_copy_is_done(grid: Grid) -> None:
-    """Both want 300 of 400 kB/s; the second accepts no less than the preferred rate, which the
-    hundred that are left do not make."""
+    """The first has 100 of 400 kB/s for six seconds; the second accepts no less than the preferred
+    rate, which takes 375 of them."""
     async with grid.client() as client:
         await grid.ready(client)
-        first = (await client.submit(job("(hint=cpu)(length=4000)"))).job
-        second = (await client.submit(job("(hint=cpu 0)(length=4000)"))).job
+        first = (await client.submit(job("(hint=cpu)(length=12000)"))).job
+        second = (await client.submit(job("(hint=cpu 0)(length=1600)"))).job
         await grid.phase(client, first, "Claiming", "Starting", "Releasing", "Running")
         reasons = " ".join((await client.why(second))["why"])
         assert await client.wait(first) == "Finished"
@@ -104,7 +104,7 @@ async def test_who_finds_the_link_booked_waits_until_the_copy_is_done(grid: Grid
     assert "1000 are preferred (hint cpu, deviation 0)" in reasons
     fetched_at = one["timeline"]["placed_at"] + one["timeline"]["transfer_s"]
     assert other["timeline"]["placed_at"] >= fetched_at - 0.05
-    assert other["timeline"]["transfer_s"] >= 1.7
+    assert other["timeline"]["transfer_s"] >= 1.2
 
 
 async def test_two_bookings_share_a_link_and_keep_their_rates(grid: Grid) -> None:
@@ -118,28 +118,28 @@ async def test_two_bookings_share_a_link_and_keep_their_rates(grid: Grid) -> Non
         assert [await client.wait(name) for name in jobs] == ["Finished"] * 2
         shown = [await client.show(name) for name in jobs]
     fast, slow = (one["timeline"]["transfer_s"] for one in shown)
-    assert 1.7 <= fast <= 5.5
-    assert 5.5 <= slow <= 30.0
+    assert 1.7 <= fast < slow
+    assert slow >= 5.5
 
 
 async def test_a_booking_outlives_the_daemon(grid: Grid) -> None:
-    """Of 400 kB/s, 40 are booked for fifteen seconds; the daemon is killed meanwhile, and knows it:
-    who needs 375 waits."""
+    """Of 400 kB/s, 2 are booked for five minutes; the daemon is killed meanwhile, and knows it: who
+    needs all of them waits."""
     async with grid.client() as client:
         await grid.ready(client)
-        first = (await client.submit(job("(hint=cpu)(length=30000)"))).job
+        first = (await client.submit(job("(hint=cpu)(length=600000)"))).job
         await grid.phase(client, first, "Claiming", "Starting")
         before = (await client.show(first))["parts"][0]["booked_bps"]
         grid.kill("daemon")
         grid.start("daemon")
         await grid.ready(client)
         after = (await client.show(first))["parts"][0]["booked_bps"]
-        second = (await client.submit(job("(hint=cpu 0)(length=1600)"))).job
+        second = (await client.submit(job("(hint=cpu 0)(length=1500)"))).job
         reasons = " ".join((await client.why(second))["why"])
         await client.cancel([first])
         assert await client.wait(second) == "Finished"
-    assert before == after == pytest.approx(40_000)
-    assert "the best rate now is 960 MIPS" in reasons
+    assert before == after == pytest.approx(2_000)
+    assert "the best rate now is 995 MIPS" in reasons
 
 
 async def test_a_policy_that_heeds_no_length_says_so(tmp_path: Path) -> None:

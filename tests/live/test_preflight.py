@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client
-from tests.live.grid import CALM, PORTS, Grid
+from tests.harness.ports import free_port
+from tests.live.grid import CALM, Grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("preflight")]
 
@@ -49,12 +49,8 @@ def grid(tmp_path: Path) -> Iterator[Grid]:
 
 @pytest.fixture
 def port() -> int:
-    """One that is free at both sites, below those that the kernel gives away."""
-    for number in reversed(PORTS):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", number)) and probe.connect_ex(("127.0.0.2", number)):
-                return number
-    raise AssertionError("no port is free")
+    """One that is free at both sites."""
+    return free_port()
 
 
 def job(first: str, second: str, port: int, *, path: str = "all") -> str:
@@ -71,10 +67,9 @@ def job(first: str, second: str, port: int, *, path: str = "all") -> str:
 async def reason(client: Client, grid: Grid, rsl: str) -> str:
     """Why a job was set back; it is cancelled then."""
     submitted = await client.submit(rsl)
-    async with asyncio.timeout(2 * LIMIT_S + 5):
-        async for notice in client.watch(after=0, job=submitted.job):
-            if notice["phase"] in ("Stopping", "Running"):
-                break
+    async for notice in client.watch(after=0, job=submitted.job):
+        if notice["phase"] in ("Stopping", "Running"):
+            break
     shown = await client.show(submitted.job)
     lines = (await client.why(submitted.job))["why"]
     assert shown["phase"] == "Placing", shown

@@ -40,7 +40,9 @@ for done in range(1, 10000):
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
     folder = tmp_path_factory.mktemp("progress")
-    with live_grid(folder, sites={"near": 2, "far": 2}, parameters=CALM) as grid:
+    # Programs that are to end have time to say that they heard it.
+    parameters = {**CALM, "kill_s": 10.0}
+    with live_grid(folder, sites={"near": 2, "far": 2}, parameters=parameters, grace_s=6.0) as grid:
         yield grid
 
 

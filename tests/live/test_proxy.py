@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.live.proxy import Direction, Proxy
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class Ends:
@@ -134,13 +135,12 @@ async def test_a_cut_ends_both_sides_and_new_connections_go_through() -> None:
 async def test_nobody_who_listens_is_told_by_an_end() -> None:
     async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
         proxy = Proxy(group)
-        server = await asyncio.start_server(lambda _, __: None, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        server.close()
-        await server.wait_closed()
-        await proxy.listen("way", ("127.0.0.2", port), to=("127.0.0.1", port))
-        reader, writer = await asyncio.open_connection("127.0.0.2", port)
-        with suppress(ConnectionResetError):
-            assert await reader.read() == b""
-        writer.close()
-        proxy.close()
+        with socket.socket() as bound:  # and does not listen
+            bound.bind(("127.0.0.1", 0))
+            port = bound.getsockname()[1]
+            await proxy.listen("way", ("127.0.0.2", port), to=("127.0.0.1", port))
+            reader, writer = await asyncio.open_connection("127.0.0.2", port)
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+            proxy.close()

@@ -15,7 +15,7 @@ from koala_agent.lrm.emulated import EmulatedLocalManager
 from koala_agent.lrm.port import Ended, Idle, Listed, Placeholder, Running
 from koala_agent.lrm.processes import Identity, look, members
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 Told = TypeVar("Told", bound=Listed | Idle)
 
 

@@ -147,7 +147,7 @@ def _told(hash_seed: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
     ).stdout
 

@@ -53,7 +53,7 @@ def run_block(block: ShellBlock, cwd: Path) -> None:
         env=environment(cwd / ".bin"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert run.returncode == 0, f"{block.place}:\n{block.commands}\n{run.stdout}{run.stderr}"

@@ -24,8 +24,9 @@ import grpc
 
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkServicer, add_AgentLinkServicer_to_server
+from tests.harness.ports import free_port
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 ASKED = link_pb2.CLAIM_STATE_ASKED
 GRANTED = link_pb2.CLAIM_STATE_GRANTED
@@ -254,7 +255,7 @@ class FakeDaemon(AgentLinkServicer):
         """Listens, at the same port as before if there was one."""
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         add_AgentLinkServicer_to_server(self, self._server)
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port or free_port()}")
         await self._server.start()
 
     async def stop(self) -> None:

@@ -76,8 +76,14 @@ async def running(daemon: FakeDaemon, claim: str, **leases: float) -> FakeSessio
 async def both(agent: AgentProcess) -> list[int]:
     """Starter and program. While a process becomes its program it has no environment, and is not
     seen: so this is waited for, and may have to be again."""
-    await until(lambda: len(agent.processes()) == 2)
-    return agent.processes()
+    seen: list[int] = []
+
+    def are_two() -> bool:
+        seen[:] = agent.processes()
+        return len(seen) == 2
+
+    await until(are_two)
+    return seen
 
 
 async def test_a_claim_goes_through_its_whole_life_and_is_forgotten(tmp_path: Path) -> None:
@@ -279,13 +285,13 @@ async def test_nothing_outlives_its_lease_while_the_daemon_is_away(tmp_path: Pat
         session = await daemon.live(
             hold(held, *FOREVER),
             hold(runs, *FOREVER, ask_number=2),
-            hold_lease_s=3.0,
-            run_lease_s=3.0,
+            hold_lease_s=6.0,
+            run_lease_s=6.0,
             kill_s=0.5,
         )
         await session.claim(held, GRANTED)
         await session.claim(runs, GRANTED)
-        await passed(session, runs, late_s=1.5)
+        await passed(session, runs, late_s=3.0)
         await daemon.stop()
         await agent.nothing_left()
         await daemon.start()
@@ -303,7 +309,7 @@ async def test_no_program_outlives_its_lease_when_the_agent_is_gone_as_well(
     job = a_job()
     claim = f"{job}/1/0/1"
     async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
-        await running(daemon, claim, hold_lease_s=3.0, run_lease_s=3.0, kill_s=0.5)
+        await running(daemon, claim, hold_lease_s=6.0, run_lease_s=6.0, kill_s=0.5)
         await agent.kill()
         await until(lambda: not agent.programs())
         await agent.start()
@@ -452,10 +458,15 @@ async def test_what_does_not_start_within_the_grace_time_is_refused(tmp_path: Pa
     first, second = f"{job}/1/0/1", f"{job}/1/1/1"
     async with (
         fake_daemon() as daemon,
-        agent_process(tmp_path, daemon.target, job=job, rest="grace_s = 2.5") as agent,
+        agent_process(tmp_path, daemon.target, job=job, rest="grace_s = 60") as agent,
     ):
         session = await daemon.live(hold(first, *FOREVER, processors=4))
         await session.claim(first, GRANTED)
+        await agent.kill()
+        text = agent.config.read_text().replace("grace_s = 60", "grace_s = 0.3")
+        agent.config.write_text(text)
+        await agent.start()
+        session = await daemon.live(hold(first, *FOREVER, processors=4, is_granted=True))
         session.want_more(hold(second, *FOREVER, processors=1, ask_number=2))
         gone = await session.claim(second, GONE)
         assert gone.end.kind == "refused"

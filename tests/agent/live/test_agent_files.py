@@ -113,7 +113,7 @@ async def test_copies_that_are_cancelled_or_not_named_any_more_are_deleted(
     """A finished one that a new session names is kept: its claim may be asked for yet."""
     job = a_job()
     finished, unfinished = f"{job}/1/t1", f"{job}/1/t2"
-    slow = f"[files]\nrate = {len(CONTENT) / 2}"
+    slow = f"[files]\nrate = {len(CONTENT) / 120}"
     async with two_sites(tmp_path, job, target=slow) as (daemon, source, target, agent):
         spool = agent.state_dir / "transfers" / "incoming"
         copy(source, target, finished, offset=0, size_bytes=100)

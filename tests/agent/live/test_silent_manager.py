@@ -22,7 +22,7 @@ from koala_agent.values import ClaimId, Limits
 from tests.agent.site import Daemon, a_hold, boot_now
 
 CLAIM = ClaimId("j1/1/0/1")
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class SilentManager:

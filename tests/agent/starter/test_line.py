@@ -12,7 +12,7 @@ import pytest
 from koala_agent.starter.events import Connected, Disconnected, Received
 from koala_agent.starter.line import Line, Watch
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class Names:

@@ -130,11 +130,11 @@ async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
     tmp_path: Path, ear: Ear
 ) -> None:
     script = ESCAPE.format(ear=ear.path) + " exec sleep 600"
-    leases = Leases(hold_lease_s=20.0, run_lease_s=1.0, kill_s=0.5)
-    async with a_site(tmp_path, leases=leases) as site:
+    async with a_site(tmp_path) as site:
         await site.passed(a_shell_hold(script))
         escaped = int(await ear.line())
         site.daemon.is_answering = False
+        site.claims.take_leases(Leases(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.5))
         await process_ended(escaped)
         assert (await end_of(site)).kind is EndKind.LEASE
 
@@ -154,7 +154,7 @@ async def test_a_daemon_that_outlives_the_program_is_ended(tmp_path: Path, ear: 
 async def test_an_armed_starter_without_release_aborts_at_d(tmp_path: Path, ear: Ear) -> None:
     hold = a_shell_hold(f"echo ran > {ear.path}")
     async with a_site(tmp_path) as site:
-        await site.armed(hold, an_arm(hold, late_s=0.3))
+        await site.armed(hold, an_arm(hold, late_s=2.0))
         end = await end_of(site)
     assert end.kind is EndKind.LATE
     assert not (folder(tmp_path) / ".koala" / "passed.json").read_text().strip()
@@ -162,7 +162,7 @@ async def test_an_armed_starter_without_release_aborts_at_d(tmp_path: Path, ear:
 
 async def test_a_hold_ends_at_its_deadline(tmp_path: Path) -> None:
     async with a_site(tmp_path) as site:
-        await site.granted(a_hold(hold_s=0.3))
+        site.claims.order(a_hold(hold_s=0.3))
         assert (await end_of(site)).kind is EndKind.HOLD
 
 
@@ -224,8 +224,9 @@ async def test_the_notice_of_a_suspension_kills_nobody(tmp_path: Path, ear: Ear)
 
 
 async def test_a_claim_that_does_not_start_in_time_is_refused(tmp_path: Path) -> None:
-    async with a_site(tmp_path, processors=2, limits=Limits(grace_s=1.5)) as site:
+    async with a_site(tmp_path, processors=2) as site:
         await site.granted(a_hold("j1/1/0/1", processors=2))
+    async with a_site(tmp_path, processors=2, limits=Limits(grace_s=0.3)) as site:
         site.claims.order(a_hold("j2/1/0/1", processors=1))
         assert (await end_of(site, "j2/1/0/1")).kind is EndKind.REFUSED
         site.claims.order(Stop(claim=ClaimId("j1/1/0/1")))
@@ -306,7 +307,7 @@ async def test_an_agent_that_starts_again_finds_its_starter(tmp_path: Path, ear:
         await site.claims.prepared()
         assert [report.nonce for report in site.claims.inventory()] == [granted.nonce]  # type: ignore[union-attr]
         arm = an_arm(hold)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while True:  # an Arm that finds no starter is lost: the daemon arms again
                 site.claims.order(arm)
                 daemon.changed.clear()
@@ -421,7 +422,7 @@ async def _answered(port: int, sent: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(sent)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             return await reader.read()
     except ConnectionError:
         return b""
@@ -454,5 +455,5 @@ def command_of(pid: int) -> list[str]:
 async def ended(command: list[str]) -> int:
     """Runs it to its end."""
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         return await process.wait()
