@@ -21,7 +21,7 @@ from koala.core.job import Claim, Job
 from koala.core.scheduler import Scheduler
 from koala.core.values import ClaimId, JobId, Seconds, SiteName, claim_id
 from koala.daemon.spool import Place, Spool
-from koala.errors import SpecError, UnknownJobError, UnreachableError
+from koala.errors import SpecError, UnknownJobError, UnreachableError, first_error
 from koala.wire import to_agent
 from koala.wire.from_agent import LogPart
 from koala.wire.v1 import koala_pb2
@@ -139,11 +139,15 @@ class Logs:
                     yield part
             return
         queue: asyncio.Queue[koala_pb2.LogPart | None] = asyncio.Queue(PARTS_WAITING)
-        async with asyncio.TaskGroup() as group:
-            following = group.create_task(self._follow(wanted, queue))
-            while (followed := await queue.get()) is not None:
-                yield followed
-            following.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(self._follow(wanted, queue))
+                while (followed := await queue.get()) is not None:
+                    yield followed
+                following.cancel()
+        except BaseExceptionGroup as errors:
+            # Whoever reads leaves by GeneratorExit, and expects no group of it.
+            raise first_error(errors) from None
 
     async def _follow(
         self, wanted: LogsWanted, queue: asyncio.Queue[koala_pb2.LogPart | None]

@@ -11,6 +11,11 @@ import grpc
 import pytest
 
 from koala.client import Client, Submission
+from koala.core.forgetting import alone
+from koala.core.job import Job, Running
+from koala.core.values import JobId
+from koala.daemon.logs import Logs, LogsWanted
+from koala.daemon.spool import Place, Spool
 from koala.errors import (
     JournalError,
     RejectedError,
@@ -23,6 +28,7 @@ from koala.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.files.stage import comes_true
+from tests.harness.builders import a_spec
 from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
@@ -379,6 +385,46 @@ async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: P
                 agent.logs["stdout.0"] = b"late\n"
             assert first.result().data == b"late\n"
         staying.cancel()
+
+
+async def test_who_leaves_logs_that_are_followed_leaves_no_error(tmp_path: Path) -> None:
+    """A client that goes away, or is believed no more, while a part is on its way to it."""
+    job = Job(
+        id=JobId("j1"),
+        spec=a_spec(1),
+        submitted_at=0.0,
+        phase=Running(since=1.0),
+        claim_fraction=0.75,
+        attempts=1,
+    )
+    spool = Spool(tmp_path / "spool")
+    path = spool.log(Place(job=job.id, attempt=1, component=0), "stdout.0")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"text")
+
+    async def nothing(_: JobId) -> None:
+        return None
+
+    logs = Logs(
+        alone(job),
+        spool,
+        send=lambda _site, _message: None,
+        is_live=lambda _: False,
+        known=lambda _: job,
+        past=nothing,
+    )
+    wanted = LogsWanted(
+        user="ann", job=job.id, component="", streams=("stdout",), process=-1, is_followed=True
+    )
+    async with asyncio.timeout(30):
+        async with aclosing(logs.read(wanted)) as parts:
+            assert (await anext(parts)).data == b"text"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit, aclosing(logs.read(wanted)) as parts:
+                async for _ in parts:
+                    limit.reschedule(asyncio.get_running_loop().time())
+                    await asyncio.Event().wait()
+        assert limit.expired()
 
 
 @pytest.mark.parametrize("phase", ["Finished", "Cancelled"])
