@@ -509,13 +509,17 @@ class RelayProcess:
     @asynccontextmanager
     async def _child(self) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
         """A living relay and its port; it is gone when the block is left."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "koala.daemon.relay"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,  # Ctrl-C at the daemon must not end it first
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "koala.daemon.relay"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,  # Ctrl-C at the daemon must not end it first
+            )
+        except OSError as error:  # no process, descriptor or memory for it: that may pass
+            reason = f"no process can be started for the relay: {error.strerror}"
+            raise UnreachableError(reason) from error
         assert process.stdin is not None
         assert process.stdout is not None
         self.process = process

@@ -1,6 +1,8 @@
 """Copies between sites without an open port, through a relay, which may die meanwhile."""
 
 import asyncio
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -165,6 +167,32 @@ async def test_a_relay_that_is_killed_before_it_has_started_is_started_again(
         process.process.kill()
         async with asyncio.timeout(LIMIT_S):
             await started.wait()
+        task.cancel()
+
+
+async def test_a_relay_for_which_there_is_no_process_now_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed when the account had no process left; that must not end the daemon."""
+    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
+    ports: asyncio.Queue[int] = asyncio.Queue()
+    process = RelayProcess(settings, ports.put_nowait)
+    start, refused = asyncio.create_subprocess_exec, 0
+
+    async def none_left(*_: object, **__: object) -> asyncio.subprocess.Process:
+        nonlocal refused
+        refused += 1
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    async with asyncio.TaskGroup() as group, asyncio.timeout(LIMIT_S):
+        task = group.create_task(process.run())
+        port = await ports.get()
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", none_left)
+        assert process.process is not None
+        process.process.kill()
+        assert await ports.get() == port
+        assert refused == 1
         task.cancel()
 
 
