@@ -199,7 +199,7 @@ class Spool:
     def _read(self, job: str, marker: str) -> str:
         """The attempt in a marker of a job; empty where there is none."""
         try:
-            return (self._job(job) / marker).read_text(encoding="utf-8")
+            return _text(self._job(job) / marker)
         except FileNotFoundError:
             return ""
 
@@ -222,7 +222,7 @@ class Spool:
     def _label(self, place: Place) -> str:
         """The label as the relay noted it; without one the component's index."""
         try:
-            text = (self._component(place) / "label").read_text(encoding="utf-8")
+            text = _text(self._component(place) / "label")
         except FileNotFoundError:
             text = ""
         return text or str(place.component)
@@ -230,7 +230,7 @@ class Spool:
     def _note(self, path: Path, text: str) -> None:
         """Writes a small file whole; nothing when it says so already."""
         with suppress(FileNotFoundError):
-            if path.read_text(encoding="utf-8") == text:
+            if _text(path) == text:
                 return
         part = self.incoming / f"{secrets.token_hex(8)}.note"
         try:
@@ -248,6 +248,11 @@ class Spool:
 
     def _component(self, place: Place) -> Path:
         return self._job(place.job) / f"attempt-{place.attempt}" / str(place.component)
+
+
+def _text(path: Path) -> str:
+    """What is in a small file. One that is damaged says something else, and is no error."""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _check_label(label: str) -> None:

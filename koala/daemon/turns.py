@@ -38,7 +38,8 @@ WOKEN_REST = 4.0  # rest after Woken in shares of what it took: a scan of a long
 WOKEN_REST_S_MAX = 0.1
 DIGEST_EVERY = 1_000
 DIGEST_SHARE_MAX = 0.02  # of the time: digests of a large state come less often
-SNAPSHOT_JOBS_MAX = 20_000  # of a larger state one is taken only when the daemon ends in order
+SNAPSHOT_JOBS_MAX = 20_000  # that are not over: with more of them a snapshot is taken only when the
+# daemon ends in order. How many that are over stay in the state is configured.
 COMMIT_S_MAX = 10.0  # of a commit: after that we do not vouch for leases any more
 
 T = TypeVar("T")
@@ -365,7 +366,8 @@ class Turns:
         upkeep = self._upkeep
         if upkeep is None or self._seq - self._snapshot_seq < upkeep.snapshot_events:
             return None
-        if now < self._snapshot_due_at or len(self._scheduler.jobs) > SNAPSHOT_JOBS_MAX:
+        live = len(self._scheduler.jobs) - len(self._scheduler.ended)
+        if now < self._snapshot_due_at or live > SNAPSHOT_JOBS_MAX:
             return None
         snapshot = self.snapshot()
         self._snapshot_seq = self._seq

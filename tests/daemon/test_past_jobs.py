@@ -195,6 +195,21 @@ async def test_old_events_go_when_there_are_snapshots(
     assert "--with needs a journal from its begin" in capsys.readouterr().err
 
 
+async def test_snapshots_go_on_however_many_jobs_are_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a start would need all events since there were so few, and none of them could go."""
+    monkeypatch.setattr("koala.daemon.turns.SNAPSHOT_JOBS_MAX", 5)
+    monkeypatch.setattr("koala.daemon.turns.DIGEST_SHARE_MAX", 1e9)
+    async with served(tmp_path, SMALL.replace("keep_jobs = 0", "keep_jobs = 1000")) as (_, client):
+        await finished(client, 60)
+        events = (await client.metrics())["events"]
+        assert rows(tmp_path, "job") == 0, "they are all in the state"
+        with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection:
+            newest = connection.execute("SELECT max(seq) FROM snapshot").fetchone()[0]
+    assert events - newest <= 150, "100 events, and those of one commit"
+
+
 def test_past_jobs_go_after_their_time() -> None:
     with closing(archive_of(ended_jobs(5))) as connection:
         archive.write_jobs(connection, ended_jobs(5)[:2])  # by a replay, once more

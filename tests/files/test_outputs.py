@@ -472,6 +472,22 @@ def test_components_with_the_same_label_are_published_side_by_side(tmp_path: Pat
     assert spool.publish("j1", 2) == ("left.0/a", "left.1/a")
 
 
+@pytest.mark.parametrize("marker", ["published", "given-up"])
+def test_a_damaged_marker_is_another_one(tmp_path: Path, marker: str) -> None:
+    """All jobs that are over are looked at when a daemon starts: one of them must not end it."""
+    spool = Spool(tmp_path / "spool")
+    over = Over(job="j1", attempt=1, is_finished=marker == "published")
+    spool.settle(over)
+    path = tmp_path / "spool" / "jobs" / "j1" / marker
+    path.write_bytes(b"\xff")
+    if over.is_finished:
+        with pytest.raises(RejectedError, match="outputs of attempt \ufffd of j1 are published"):
+            spool.settle(over)
+    else:
+        spool.settle(over)
+        assert path.read_bytes() == b"1"
+
+
 def test_a_job_without_outputs_is_published_as_nothing(tmp_path: Path) -> None:
     assert Spool(tmp_path / "spool").publish("j9", 1) == ()
 
