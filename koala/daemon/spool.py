@@ -130,7 +130,8 @@ class Spool:
         place = place_of(claim)
         for marker, is_wanted in ((PUBLISHED, True), (GIVEN_UP, is_log)):
             last = self._read(place.job, marker)
-            if last and not (is_wanted and last == str(place.attempt)):
+            is_welcome = is_wanted and last == str(place.attempt)
+            if last and not is_welcome and not _is_before(last, place.attempt):
                 raise SpecError(f"{shown(name)} of {claim}: the job is over, and does not need it")
         return place
 
@@ -146,7 +147,7 @@ class Spool:
         """Makes the outputs of the attempt that Finished visible; the result names them.
 
         Doing it again changes nothing but that outputs which came since appear, too. What other
-        attempts have left goes. Raises RejectedError when another attempt was published.
+        attempts have left goes. Raises RejectedError when a later attempt was published.
         """
         self._claim_publication(job, attempt)
         components = self._components(job, attempt)
@@ -189,7 +190,9 @@ class Spool:
 
     def _claim_publication(self, job: str, attempt: int) -> None:
         known = self._read(job, PUBLISHED)
-        if not known:
+        if not known or _is_before(known, attempt):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.published(job))
             self._note(self._job(job) / PUBLISHED, str(attempt))
         elif known != str(attempt):
             raise RejectedError(
@@ -248,6 +251,12 @@ class Spool:
 
     def _component(self, place: Place) -> Path:
         return self._job(place.job) / f"attempt-{place.attempt}" / str(place.component)
+
+
+def _is_before(marked: str, attempt: int) -> bool:
+    """Whether a marker is of an earlier attempt. There is a later one only where a part of the
+    journal was lost, the job's end in it: then it runs once more, and this end counts."""
+    return marked.isdecimal() and int(marked) < attempt
 
 
 def _text(path: Path) -> str:

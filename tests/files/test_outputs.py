@@ -472,6 +472,27 @@ def test_components_with_the_same_label_are_published_side_by_side(tmp_path: Pat
     assert spool.publish("j1", 2) == ("left.0/a", "left.1/a")
 
 
+@pytest.mark.parametrize("was_finished", [True, False])
+def test_a_job_whose_end_was_lost_with_the_journal_has_the_outputs_of_its_later_end(
+    tmp_path: Path, was_finished: bool
+) -> None:
+    """The daemon goes on as after a loss, and runs it once more; else it would fail for want of its
+    outputs."""
+    spool = Spool(tmp_path / "spool")
+    store(spool, "a", b"first", claim="j1/1/0/1")
+    store(spool, "b", b"first", claim="j1/1/0/1")
+    spool.settle(Over(job="j1", attempt=1, is_finished=was_finished))
+    store(spool, "a", b"later", claim="j1/1001/0/1")
+    store(spool, "stdout.0", b"said", claim="j1/1001/0/1", is_log=True)
+    spool.settle(Over(job="j1", attempt=1001, is_finished=True))
+    published = spool.published("j1") / "left"
+    assert {path.name: path.read_bytes() for path in published.iterdir()} == {"a": b"later"}
+    with pytest.raises(SpecError, match="the job is over"):
+        store(spool, "a", b"late", claim="j1/1/0/1")
+    with pytest.raises(RejectedError):
+        spool.settle(Over(job="j1", attempt=1, is_finished=True))
+
+
 @pytest.mark.parametrize("marker", ["published", "given-up"])
 def test_a_damaged_marker_is_another_one(tmp_path: Path, marker: str) -> None:
     """All jobs that are over are looked at when a daemon starts: one of them must not end it."""
