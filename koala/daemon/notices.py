@@ -76,6 +76,8 @@ class Notices:
                     if is_live:
                         raise CutError("too slow", after)
                     batch = await self._journal.notices(after, LOT_MAX)
+                    if batch and batch[0].number > after + 1:
+                        raise CutError("what comes next is not kept any more", after)
                 if batch:
                     yield batch
                     after = batch[-1].number

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.daemon import journal as journal_module
 from koala.daemon import notices as notices_module
 from koala.daemon.journal import Journal
 from koala.daemon.notices import CutError, Notices
@@ -84,6 +85,21 @@ async def test_one_that_fell_behind_is_cut_and_resumes_without_a_gap(
                 await anext(since)
         assert seen == [1, 2, 3, 4]
         assert await take(the, the.start(cut.value.after), 26) == list(range(5, 31))
+
+
+async def test_one_that_reads_the_past_more_slowly_than_it_goes_is_cut_before_the_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "NOTICES_MAX", 2_000)
+    monkeypatch.setattr(notices_module, "RECENT_MAX", 10)
+    async with hub(tmp_path, past=2_000) as (the, journal):
+        async with aclosing(the.since(the.start(0))) as since:
+            seen = await lot(since)
+            publish(the, journal, 2_001, 4_000)
+            with pytest.raises(CutError, match=f"not kept any more; resume after {len(seen)}"):
+                await anext(since)
+        with pytest.raises(RejectedError, match="first: 2001"):
+            the.start(len(seen))
 
 
 async def test_an_end_of_the_daemon_cuts_after_all_was_seen(tmp_path: Path) -> None:
