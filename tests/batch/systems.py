@@ -46,6 +46,7 @@ class System:
             env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=60,
         )
@@ -127,8 +128,11 @@ class System:
     def numbers(self, name: str = "") -> list[str]:
         """Numbers of the jobs that have not ended and whose name begins like this."""
         if self.kind == "slurm":
-            rows = [line.split() for line in self.run("squeue", "-h", "-o", "%i %j").splitlines()]
-            return [number for number, job in rows if job.startswith(name)]
+            rows = [
+                line.split(" ", 1) for line in self.run("squeue", "-h", "-o", "%i %j").split("\n")
+            ]
+            whole = [row for row in rows if len(row) > 1]  # names may have line ends
+            return [number for number, job in whole if job.startswith(name)]
         from xml.etree import ElementTree
 
         tree = ElementTree.fromstring(self.run("qstat", "-u", "*", "-xml"))

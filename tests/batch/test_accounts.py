@@ -160,3 +160,63 @@ async def test_claims_are_jobs_of_their_users_accounts_whatever_others_call_thei
                 left = await asyncio.to_thread(jobs, site)
                 assert list(left.values()) == [(BOB, names[ANN])], "it is bert's own affair"
                 await until(lambda: not any(scratch.iterdir()))
+
+
+SUDO = """#!/bin/sh
+account=$1
+shift
+test -e {folder}/$account || {{ echo "sudo: a password is required" >&2; exit 1; }}
+exec runuser -u "$account" -- "$@"
+"""
+
+
+async def test_an_account_without_its_sudo_rule_is_nobody_elses_trouble(
+    tmp_path: Path, site: System
+) -> None:
+    rules, sudo = tmp_path / "rules", tmp_path / "sudo"
+    rules.mkdir()
+    sudo.write_text(SUDO.format(folder=rules))
+    sudo.chmod(0o755)
+    for account in (ANN, BOB):
+        (rules / account).touch()
+    job = a_job()
+    of_ann, of_bob, again, late = (f"{job}/1/{number}/1" for number in range(4))
+    become = f'become = ["{sudo}", "{{account}}"]'
+
+    def asked(claim: str, owner: str, number: int) -> link_pb2.ToAgent:
+        return hold(claim, "-c", "exec sleep 1000", owner=owner, no_barrier=True, ask_number=number)
+
+    async with fake_daemon() as daemon:
+        with a_scratch() as scratch:
+            async with an_agent(tmp_path, daemon, site, scratch, job=job, become=become) as agent:
+                session = await daemon.live(asked(of_ann, "anna", 1), asked(of_bob, "bert", 2))
+                for claim in (of_ann, of_bob):
+                    await session.claim(claim, PASSED)
+                (rules / BOB).unlink()
+                session.say(stop=link_pb2.Stop(claim=of_ann))
+                assert (await session.claim(of_ann, GONE)).end.kind == "stopped"
+
+                # A new life of the agent, that has never seen bert's jobs.
+                await agent.kill()
+                await agent.start()
+                session = await daemon.session()
+                assert (await session.inventory())[of_bob].state == PASSED
+                session.welcome()
+                session.want(asked(of_bob, "bert", 2))
+                session.want_more(asked(again, "anna", 3), asked(late, "bert", 4))
+                await session.claim(again, PASSED)
+                session.say(stop=link_pb2.Stop(claim=again))
+                assert (await session.claim(again, GONE)).end.kind == "stopped"
+                session.say(stop=link_pb2.Stop(claim=late))
+                told = [r.state for r in session.waiting("claim") if r.claim == of_bob]
+                assert GONE not in told
+                left = await asyncio.to_thread(jobs, site)
+                assert [owner for owner, _ in left.values()] == [BOB], "and once only"
+
+                (rules / BOB).touch()
+                await session.claim(late, GONE)
+                session.say(stop=link_pb2.Stop(claim=of_bob))
+                assert (await session.claim(of_bob, GONE)).end.kind == "stopped"
+                assert await asyncio.to_thread(jobs, site) == {}
+                assert "account.in_trouble" in str(agent)
+                assert "sudo: a password is required" in str(agent)

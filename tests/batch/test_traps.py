@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -177,6 +178,19 @@ async def test_jobs_with_names_like_ours_are_left_alone(
             while own in system.numbers():
                 await manager.listing()
         assert set(system.numbers()) == others
+
+
+async def test_no_name_of_anybodys_job_hides_ours(serve: Serve, ask: Ask, system: System) -> None:
+    """Batch systems take control characters, line ends and what is no text at all."""
+    for name in ("a\x01b", "a\x0bb", "a\x7fb", "a\nb", "a<&>b", "a\udcffb", "a\ufffeb"):
+        with suppress(AssertionError):  # this one it does not take
+            system.submit("sleep 1000\n", name=name)
+    async with serve() as (manager, witness):
+        await manager.submit(ask("j1/1/0/1"))
+        await witness.running("j1/1/0/1")
+        assert (await manager.idle()).processors > 0
+        await manager.withdraw("j1/1/0/1")
+        await witness.ended("j1/1/0/1")
 
 
 def _submit_as_nobody(system: System, name: str) -> str:

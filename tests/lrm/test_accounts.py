@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from koala.errors import LocalManagerError
+from koala_agent.lrm.asking import AT_ONCE
 from koala_agent.lrm.batch import BatchManager, BatchSettings
-from koala_agent.lrm.dialect import job_name
-from koala_agent.lrm.port import EndCause, Ended, Placeholder, Queued, Running, serving
-from koala_agent.lrm.shell import Answer, Command, Entry, Shell
+from koala_agent.lrm.dialect import Figures, job_name
+from koala_agent.lrm.known import idle_of
+from koala_agent.lrm.port import EndCause, Ended, Placeholder, Queued, Running, Tell, serving
+from koala_agent.lrm.shell import LEFT_MAX, Answer, Command, Entry, Shell
 from koala_agent.lrm.slurm import Slurm
 from tests.lrm.harness import Witness
 from tests.lrm.test_batch import Cluster, Job
 
-FIRST, SECOND = "j1/1/0/1", "j1/1/1/1"
+FIRST, SECOND, THIRD, FOURTH = (f"j1/1/{number}/1" for number in range(4))
 
 
 class Shared(Cluster):
@@ -26,19 +31,25 @@ class Shared(Cluster):
         self.owner: dict[str, str] = {}
         self.asked: list[tuple[str, str]] = []
         self.locked: set[str] = set()  # accounts that nobody can become
+        self.hanging: set[str] = set()  # whose commands do not end
+        self.at_once = self.at_once_max = 0
 
     async def run(self, command: Command, account: str = "") -> Answer:
         """See Shell."""
         self.asked.append((account, command.argv[0]))
+        if account in self.hanging:
+            await self._hang(command)
         if account in self.locked:
             raise LocalManagerError(f"as {account}: a password is required")
         number = command.argv[-1]
         if number in self.owner and self.owner[number] != account:
             return Answer(status=1, out="", err="Access/permission denied")
         known = set(self.jobs)
-        answer = await super().run(command, account)
-        if command.argv[0] == "sbatch":
-            self.owner |= dict.fromkeys(set(self.jobs) - known, account)
+        try:
+            answer = await super().run(command, account)
+        finally:
+            if command.argv[0] == "sbatch":
+                self.owner |= dict.fromkeys(set(self.jobs) - known, account)
         if "--me" in command.argv:
             rows = [
                 row for row in answer.out.splitlines() if self.owner.get(row.split()[0]) == account
@@ -46,21 +57,39 @@ class Shared(Cluster):
             return Answer(status=0, out="\n".join(rows), err="")
         return answer
 
+    async def _hang(self, command: Command) -> None:
+        self.at_once += 1
+        self.at_once_max = max(self.at_once, self.at_once_max)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        self.at_once -= 1
+        raise LocalManagerError(f"{command.argv[0]} gave no answer in 15 s", transient=True)
+
     def add(self, number: str, name: str, owner: str) -> None:
         """A job that an account has submitted by itself."""
         self.jobs[number], self.owner[number] = Job(name, "RUNNING"), owner
 
 
-def manager_of(cluster: Cluster, folder: Path) -> BatchManager:
+ACCOUNTS = ("anna1", "bert1", "idle1")
+
+
+def manager_of(
+    cluster: Cluster,
+    folder: Path,
+    *,
+    tell: Tell | None = None,
+    accounts: tuple[str, ...] = ACCOUNTS,
+) -> BatchManager:
     settings = BatchSettings(
         processors=16,
         state_directory=folder / "lrm",
         scope="ab",
         poll_s=0.01,
         figures_s=0.01,
-        accounts=("anna1", "bert1", "idle1"),
+        accounts=accounts,
+        trouble_s=0.05,
     )
-    return BatchManager(settings, Slurm(), cluster, tell=Witness(), clock=cluster.clock)
+    return BatchManager(settings, Slurm(), cluster, tell=tell or Witness(), clock=cluster.clock)
 
 
 def placeholder(claim: str, account: str, folder: Path) -> Placeholder:
@@ -115,23 +144,167 @@ async def test_a_job_under_another_account_s_name_is_neither_believed_nor_ended(
 
 async def test_an_account_that_cannot_be_asked_leaves_the_others_in_peace(tmp_path: Path) -> None:
     cluster = Shared()
-    manager = manager_of(cluster, tmp_path)
+    witness = Witness()
+    manager = manager_of(cluster, tmp_path, tell=witness)
     async with serving(manager):
         await manager.submit(placeholder(FIRST, "anna1", tmp_path))
         await manager.submit(placeholder(SECOND, "bert1", tmp_path))
         await manager.listing()
-        cluster.locked.add("bert1")
-        cluster.jobs["1"].state = "COMPLETED"
-        del cluster.jobs["2"]
-        with pytest.raises(LocalManagerError, match="as bert1: a password"):
-            await manager.listing()
-        cluster.now += 1000.0
-        with pytest.raises(LocalManagerError, match="as bert1: a password"):
-            await manager.listing()
+        with capture_logs() as logs:
+            cluster.locked.add("bert1")
+            cluster.jobs["1"].state = "COMPLETED"
+            second = cluster.jobs["2"]
+            second.is_listed, second.state = False, "FORGOTTEN"
+            end = Ended(claim=FIRST, cause=EndCause.EXITED, exit_status=0)
+            assert await manager.listing() == (end, Queued(claim=SECOND))
+            assert await witness.ended(FIRST) == end
+            cluster.now += 1000.0
+            await cluster.polls()
+            assert (await manager.listing())[1] == Queued(claim=SECOND), "nobody could look at it"
+        said = [entry for entry in logs if entry["event"] == "account.in_trouble"]
+        assert [entry["account"] for entry in said] == ["bert1"], "once, however often it is asked"
+        assert said[0]["reason"] == "as bert1: a password is required"
+
+        await manager.submit(placeholder(THIRD, "anna1", tmp_path))
+        assert cluster.job("j1.1.2.1").state == "PENDING"
+        for troubled in (
+            manager.submit(placeholder(FOURTH, "bert1", tmp_path)),
+            manager.withdraw(SECOND),
+        ):
+            with pytest.raises(LocalManagerError, match="as bert1: a password") as caught:
+                await troubled
+            assert caught.value.transient
+        assert (await manager.idle()).startable == 14, "the site is not full for the others"
+
+        second.is_listed, second.state = True, "PENDING"
         cluster.locked.clear()
-        first, second = await manager.listing()
-        assert first == Ended(claim=FIRST, cause=EndCause.EXITED, exit_status=0)
-        assert second == Queued(claim=SECOND), "what nobody could look at has not been missing"
+        assert (await witness.ended(SECOND)).cause is EndCause.WITHDRAWN, "as soon as it can be"
+        assert [entry.claim for entry in await manager.listing()] == [FIRST, SECOND, THIRD]
+        await manager.submit(placeholder(FOURTH, "bert1", tmp_path))
+
+
+async def test_what_an_account_submitted_is_not_submitted_twice_because_nobody_can_look(
+    tmp_path: Path,
+) -> None:
+    """Its answer was lost; then the agent was killed, and nobody can become the account."""
+    cluster = Shared()
+    manager = manager_of(cluster, tmp_path)
+    second = placeholder(SECOND, "bert1", tmp_path)
+    async with serving(manager):
+        await manager.listing()
+        cluster.is_deaf_to_submissions = True
+        with pytest.raises(LocalManagerError):
+            await manager.submit(second)
+        cluster.is_deaf_to_submissions = False
+    cluster.locked.add("bert1")
+    manager = manager_of(cluster, tmp_path)
+    async with serving(manager):
+        assert await manager.listing() == (Queued(claim=SECOND),), "it may be there: not gone"
+        for _ in range(2):
+            with pytest.raises(LocalManagerError, match="as bert1: a password") as caught:
+                await manager.submit(second)
+            assert caught.value.transient
+        cluster.locked.clear()
+        async with asyncio.timeout(10):
+            while not manager.number(SECOND):
+                await cluster.polls(1)
+        await manager.submit(second)
+        assert list(cluster.jobs) == ["1"]
+
+
+async def test_an_account_that_was_taken_off_the_list_is_its_claims_trouble_alone(
+    tmp_path: Path,
+) -> None:
+    cluster = Shared()
+    manager = manager_of(cluster, tmp_path)
+    async with serving(manager):
+        await manager.submit(placeholder(SECOND, "bert1", tmp_path))
+        cluster.jobs["1"].state = "RUNNING"
+        assert await manager.listing() == (Running(claim=SECOND),)
+    cluster.locked.add("bert1")  # as the shell does with one that the configuration does not name
+    witness = Witness()
+    manager = manager_of(cluster, tmp_path, tell=witness, accounts=("anna1",))
+    async with serving(manager):
+        await manager.withdraw(SECOND)
+        await cluster.polls(5)
+        assert await manager.listing() == (Running(claim=SECOND),), "nobody can say that it is over"
+        with pytest.raises(LocalManagerError, match="as bert1"):
+            await manager.submit(placeholder(THIRD, "bert1", tmp_path))
+        await manager.submit(placeholder(FIRST, "anna1", tmp_path))
+        cluster.job("j1.1.0.1").state = "RUNNING"
+        await witness.running(FIRST)
+        assert (await manager.idle()).startable > 0
+
+
+async def test_an_account_whose_commands_hang_takes_no_places_from_the_others(
+    tmp_path: Path,
+) -> None:
+    cluster = Shared()
+    manager = manager_of(cluster, tmp_path)
+    async with serving(manager):
+        await manager.listing()
+        cluster.hanging.add("bert1")
+        claims = [f"j2/1/{number}/1" for number in range(50)]
+        async with asyncio.TaskGroup() as group:
+            for claim in claims:
+                group.create_task(refused(manager, placeholder(claim, "bert1", tmp_path)))
+        assert cluster.at_once_max <= AT_ONCE + 1, "and a listing"
+        # Those that were under way when the first gave up, and from time to time a listing.
+        hung = [what for who, what in cluster.asked if who == "bert1" and what == "sbatch"]
+        assert len(hung) <= AT_ONCE
+        await manager.submit(placeholder(FIRST, "anna1", tmp_path))
+        assert await manager.listing() == (Queued(claim=FIRST),), "what was never sent is forgotten"
+
+
+def test_claims_in_trouble_have_no_more_than_is_in_use() -> None:
+    """They may have ended long ago, and would keep others out for ever."""
+    figures = Figures(processors=16, idle=10, queued_jobs=0)
+    for unsure, allowed, idle in ((0, 16, 10), (4, 16, 10), (4, 8, 4), (16, 16, 10), (16, 8, 2)):
+        assert idle_of(figures, (), allowed=allowed, unsure=unsure).startable == idle
+
+
+async def refused(manager: BatchManager, asked: Placeholder) -> None:
+    with pytest.raises(LocalManagerError) as caught:
+        await manager.submit(asked)
+    assert caught.value.transient
+
+
+async def test_commands_that_cannot_be_killed_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those that sudo runs, of an account whose home directory hangs."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    entries = {"bert1": Entry(prefix=("env",))}
+    shell = Shell(environment=dict(os.environ), limit_s=0.05, entries=entries)
+    hanging = Command(argv=("sh", "-c", f": > {gate}"))
+
+    def kill(_process: asyncio.subprocess.Process) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(asyncio.subprocess.Process, "kill", kill)
+    for _ in range(LEFT_MAX):
+        with pytest.raises(LocalManagerError, match="gave no answer in"):
+            await shell.run(hanging, "bert1")
+    with pytest.raises(LocalManagerError, match="4 commands have not ended and cannot") as caught:
+        await shell.run(hanging, "bert1")
+    assert caught.value.transient
+    monkeypatch.undo()
+    quick = Command(argv=("true",))
+    shell_limit_s = 10.0
+    assert (await Shell(environment=dict(os.environ)).run(quick)).status == 0
+    gate_reader = os.open(gate, os.O_RDONLY | os.O_NONBLOCK)  # all of them end
+    try:
+        async with asyncio.timeout(shell_limit_s):
+            while True:
+                try:
+                    assert (await shell.run(quick, "bert1")).status == 0
+                except LocalManagerError:
+                    await asyncio.sleep(0)
+                else:
+                    break
+    finally:
+        os.close(gate_reader)
 
 
 async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -> None:

@@ -151,7 +151,8 @@ class Cluster(Listener):
             err = "slurm_load_jobs error: Invalid job id specified"
             return Answer(status=1, out="", err=err)
         code = f"{job.code >> 8}:{job.code & 127}"
-        return Answer(status=0, out=f"JobId=1 JobState={job.state} ExitCode={code}", err="")
+        words = f"JobId={number} JobName={job.name} JobState={job.state} ExitCode={code}"
+        return Answer(status=0, out=words, err="")
 
 
 Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
@@ -230,6 +231,76 @@ async def test_a_job_that_nobody_knows_any_more_has_ended_some_time_later(
         cluster.now += MISSING_S
         end = await witness.ended(CLAIM)
         assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
+
+
+async def test_a_number_that_was_given_to_another_job_is_ours_no_more(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """A controller that lost its state begins with its first number again."""
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+        cluster.jobs["1"] = Job("somebody's", "RUNNING")
+        await cluster.polls()
+        await manager.withdraw(CLAIM)
+        await cluster.polls()
+        cluster.now += MISSING_S
+        assert (await witness.ended(CLAIM)).cause is EndCause.WITHDRAWN
+        assert cluster.cancelled() == []
+        assert cluster.jobs["1"].state == "RUNNING"
+
+
+async def test_a_number_of_an_earlier_life_is_not_cancelled_before_it_was_seen(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+    mine, cluster.jobs["1"] = cluster.jobs["1"], Job("somebody's", "RUNNING")
+    async with serve() as (manager, _):
+        cluster.is_away = True
+        await manager.withdraw(CLAIM)
+        cluster.is_away = False
+        await cluster.polls()
+        assert cluster.cancelled() == []
+    cluster.jobs["1"] = mine
+    async with serve() as (manager, witness):
+        assert (await witness.ended(CLAIM)).cause is EndCause.WITHDRAWN
+        assert set(cluster.cancelled()) == {"1"}
+
+
+async def test_a_second_job_under_our_name_does_not_hide_the_end_of_the_first(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """A submission that arrived twice; what was cancelled stays in the listing for long."""
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+        cluster.jobs["2"] = Job(cluster.jobs.pop("1").name, "CANCELLED")
+        await cluster.polls()
+        cluster.now += MISSING_S
+        assert (await witness.ended(CLAIM)).cause is EndCause.EXITED
+
+
+async def test_a_job_that_was_forgotten_and_is_there_again_is_cancelled(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """It counted as ended meanwhile, and its claim is nobody's any more."""
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        await witness.running(CLAIM)
+        forgotten = cluster.jobs.pop("1")
+        await cluster.polls()
+        cluster.now += MISSING_S
+        await witness.ended(CLAIM)
+        cluster.jobs["1"] = forgotten
+        async with asyncio.timeout(10):
+            while forgotten.state == "RUNNING":
+                await cluster.polls(1)
 
 
 async def test_silence_changes_nothing_however_long_it_lasts(

@@ -339,11 +339,14 @@ def test_the_name_of_another_job_hides_no_row(name: str) -> None:
 
 
 def test_what_left_the_listing_of_slurm_has_a_record_or_none() -> None:
-    out = "JobId=7 JobName=x JobState=FAILED Reason=NonZeroExitCode ExitCode=7:0 RunTime=00:00:01"
-    found = SLURM.read_record(said(out), number="7", name="koala-ab-j1.1.0.1")
+    name = "koala-ab-j1.1.0.1"
+    out = f"JobId=7 JobName={name} JobState=FAILED Reason=NonZeroExitCode ExitCode=7:0"
+    found = SLURM.read_record(said(out), number="7", name=name)
     assert found == row("7", JobState.ENDED, exit_status=7, reason="Slurm: FAILED")
     unknown = said(status=1, err="slurm_load_jobs error: Invalid job id specified")
     assert SLURM.read_record(unknown, number="7", name="n") is None
+    other = said(out.replace(name, f"{name}1"))
+    assert SLURM.read_record(other, number="7", name=name) is None, "it has the number now"
 
 
 # Grid Engine ---------------------------------------------------------------------------

@@ -56,11 +56,14 @@ def test_a_listing_of_slurm() -> None:
     ]
 
 
+CANCELLED, ALIVE = "koala-ab-j1.1.3.1", "koala-ab-j1.1.4.1"
+
+
 def test_records_of_slurm() -> None:
-    cancelled = Slurm().read_record(said(SLURM / "job-cancelled.txt"), number="27", name="n")
+    cancelled = Slurm().read_record(said(SLURM / "job-cancelled.txt"), number="27", name=CANCELLED)
     assert cancelled is not None
     assert (cancelled.state, cancelled.cause) == (JobState.ENDED, EndCause.CANCELLED_BY_SITE)
-    running = Slurm().read_record(said(SLURM / "job-running.txt"), number="28", name="n")
+    running = Slurm().read_record(said(SLURM / "job-running.txt"), number="28", name=ALIVE)
     assert running is not None
     assert running.state is JobState.RUNNING  # in no listing, and alive all the same
     text = (SLURM / "job-unknown.txt").read_text(encoding="utf-8")

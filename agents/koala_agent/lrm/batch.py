@@ -12,7 +12,10 @@ all jobs; the starter's own word arrives long before it, so polls only repair.
   name, one that can never start or is started again) is taken out, until it is gone.
 - A job under our name that is another user's is none of ours.
 - Where claims run as several accounts, each command about one is run as its account, and what an
-  account's listing says counts for that account's claims alone.
+  account's listing says counts for that account's claims alone. Of an account that cannot be asked
+  nothing is known: its claims stay as they were, and the others' go on.
+- A number is believed as long as a listing has it under our name: batch systems that lost their
+  state, or came to their last number, give it to others.
 - A job that is in no listing and has no record has ended, once it has been missing for `missing_s`.
 """
 
@@ -28,6 +31,7 @@ import msgspec
 import structlog
 
 from koala.errors import LocalManagerError
+from koala_agent.lrm.asking import Asking, NotAskedError
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, claim_of, job_name, script
 from koala_agent.lrm.known import Known, Row, idle_of, others_waiting
 from koala_agent.lrm.launch import check
@@ -50,8 +54,9 @@ class BatchSettings:
     in no listing and no record before it counts as ended: the record of an end comes late. Jobs of
     other users than `account` are foreign, whatever their names; empty: the listing has no others.
     `limited_s` is for how long a user who was refused more counts as having all that is allowed.
-    `accounts` are those that claims may run as, besides the agent's own. `make_room` is asked when
-    the table of jobs finds none on its disk.
+    `accounts` are those that claims may run as, besides the agent's own; one that could not be
+    asked is asked again after `trouble_s`. `make_room` is asked when the table of jobs finds none
+    on its disk.
     """
 
     processors: int
@@ -63,6 +68,7 @@ class BatchSettings:
     limited_s: float = 60.0
     account: str = ""
     accounts: tuple[str, ...] = ()
+    trouble_s: float = 10.0
     make_room: Callable[[], bool] = lambda: False
 
 
@@ -81,7 +87,7 @@ class BatchManager:
         """Raises LocalManagerError when the state directory cannot be used."""
         self._settings = settings
         self._dialect = dialect
-        self._shell = shell
+        self._asking = Asking(shell)
         self._tell = tell
         self._clock = clock
         self._table: JobTable[Row] = JobTable(
@@ -91,11 +97,13 @@ class BatchManager:
             scope=settings.scope,
             make_room=settings.make_room,
         )
-        self._known = {row.claim: Known(row=row) for row in self._table.load()}
+        # What was queued in an earlier life may run by now.
+        self._known = {
+            row.claim: Known(row=row, state=JobState.RUNNING if row.number else JobState.QUEUED)
+            for row in self._table.load()
+        }
         self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and accounts
-        self._unlisted = {"", *settings.accounts}  # accounts whose jobs were never listed
-        for name in {known.row.account for known in self._known.values()} - self._unlisted:
-            log.warning("account.not_configured", account=name)
+        self._unlisted = set(settings.accounts)  # those whose jobs nobody has seen (since ...)
         self._figures: Figures | None = None
         self._told_idle: Idle | None = None
         self._opened = asyncio.Event()
@@ -112,7 +120,7 @@ class BatchManager:
         """No other user waits, so that what a claim gives back goes to the next one of ours."""
         if self._figures is None or self._is_silent:
             return False
-        return others_waiting(self._figures, self._known.values()) == 0
+        return others_waiting(self._figures, self._counted()) == 0
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -127,23 +135,29 @@ class BatchManager:
     async def run(self) -> None:
         """See `LocalManager`."""
         self._opened.set()
-        figures_at = -math.inf
         try:
-            while not self._closing.is_set():
-                try:
-                    await self._look()
-                    is_changed = self._tell_changes()
-                    if is_changed or self._clock() - figures_at >= self._settings.figures_s:
-                        figures_at = self._clock()
-                        await self._look_at_figures()
-                        self._tell_idle()
-                    await self._clear()
-                    self._hear()
-                except LocalManagerError as error:
-                    self._miss(error)
-                await self._pause()
+            async with asyncio.TaskGroup() as group:
+                beside = group.create_task(self._look_after_troubled())
+                await self._poll()
+                beside.cancel()
         finally:
             self._table.close()
+
+    async def _poll(self) -> None:
+        figures_at = -math.inf
+        while not self._closing.is_set():
+            try:
+                await self._look()
+                is_changed = self._tell_changes()
+                if is_changed or self._clock() - figures_at >= self._settings.figures_s:
+                    figures_at = self._clock()
+                    await self._look_at_figures()
+                    self._tell_idle()
+                await self._clear()
+                self._hear()
+            except LocalManagerError as error:
+                self._miss(error)
+            await self._pause()
 
     async def opened(self) -> None:
         """See `LocalManager`. The table is what an earlier run left; the batch system is asked when
@@ -168,7 +182,10 @@ class BatchManager:
         check(placeholder, self._settings.processors)
         known = self._known.get(claim)
         if known is not None and not known.is_settled():
+            account = known.row.account
+            self._asking.check(account)
             await self._look()  # sent before, and never answered: a listing knows
+            self._asking.check(account)
             known = self._known.get(claim)
         if known is None:
             row = Row(claim=claim, processors=placeholder.processors, account=placeholder.account)
@@ -188,9 +205,9 @@ class BatchManager:
         if known is None or known.row.end is not None:
             return
         self._change(known, is_unwanted=True)
-        if known.row.number:
+        self._hurry.set()  # what no listing has shown yet is ended when one does
+        if known.is_there:
             await self._cancel(known.row.number, known.row.account)
-        self._hurry.set()
 
     async def listing(self) -> tuple[Listed, ...]:
         """See `LocalManager`."""
@@ -212,43 +229,84 @@ class BatchManager:
     # Looking ----------------------------------------------------------------------------------
 
     async def _ask(self, command: Command, account: str = "") -> Answer:
-        return await self._shell.run(command, account)
+        return await self._asking.ask(command, account)
 
     async def _look(self) -> None:
-        """One listing, compared with what is known. Those who wait for one under way make another:
-        it may have begun before what they want to see."""
+        """One listing of each account, compared with what is known. Those who wait for one under
+        way make another: it may have begun before what they want to see. Raises LocalManagerError
+        when our own account gets no answer: then the batch system is away."""
         async with self._looking:
-            began_at = self._clock()
-            asked = {claim for claim, known in self._known.items() if known.is_asked}
+            began_at, asked = self._clock(), self._being_asked()
             async with asyncio.TaskGroup() as group:
                 listing = {
                     account: group.create_task(self._list(account))
                     for account in self._accounts_to_ask()
                 }
-            trouble: LocalManagerError | None = None
+            troubles: dict[str, LocalManagerError] = {}
             for account, task in listing.items():
                 answer = task.result()
-                if isinstance(answer, LocalManagerError):
-                    trouble = answer
-                else:
-                    await self._look_through(account, answer, asked, began_at)
-            if trouble is not None:
-                raise trouble
+                trouble = await self._take_answer(account, answer, asked, began_at)
+                if trouble is not None:
+                    troubles[account] = trouble
+            if "" in troubles:
+                raise troubles[""]
+            for account, trouble in troubles.items():
+                self._asking.note(account, trouble)
 
     def _accounts_to_ask(self) -> list[str]:
-        """Our own, or those of which something is known, or nothing for sure."""
-        settings = self._settings
-        if not settings.accounts:
-            return [""]
-        open_ = {known.row.account for known in self._known.values() if known.row.end is None}
-        busy = {*self._unlisted, *open_, *self._unwanted.values()}
-        return [account for account in ("", *settings.accounts) if account in busy]
+        """Our own, and those of which something is known, or nothing for sure; but for those in
+        trouble, for whom the others do not wait."""
+        open_ = {known.row.account for known in self._open()}
+        busy = {*self._unlisted, *open_, *self._unwanted.values()} - self._asking.troubled
+        return ["", *sorted(busy - {""})]
+
+    def _being_asked(self) -> set[str]:
+        return {claim for claim, known in self._known.items() if known.is_asked}
 
     async def _list(self, account: str) -> list[BatchJob] | LocalManagerError:
         try:
-            return self._dialect.read_jobs(await self._ask(self._dialect.list_jobs(), account))
+            answer = await self._asking.ask_anyway(self._dialect.list_jobs(), account)
+            return self._dialect.read_jobs(answer)
         except LocalManagerError as error:
             return error
+
+    async def _take_answer(
+        self,
+        account: str,
+        answer: list[BatchJob] | LocalManagerError,
+        asked: set[str],
+        began_at: float,
+    ) -> LocalManagerError | None:
+        """What an account's listing says; what went wrong, if anything did."""
+        try:
+            if isinstance(answer, LocalManagerError):
+                return answer
+            await self._look_through(account, answer, asked, began_at)
+        except LocalManagerError as error:
+            return error
+        return None
+
+    async def _look_after_troubled(self) -> None:
+        """Accounts in trouble are listed beside the polls, for ever; at once when one is new."""
+        while True:
+            try:
+                async with asyncio.timeout(self._settings.trouble_s):
+                    await self._asking.noted.wait()
+            except TimeoutError:
+                pass
+            self._asking.noted.clear()
+            await asyncio.gather(*map(self._look_after, sorted(self._asking.troubled)))
+
+    async def _look_after(self, account: str) -> None:
+        began_at, asked = self._clock(), self._being_asked()
+        answer = await self._list(account)
+        async with self._looking:
+            trouble = await self._take_answer(account, answer, asked, began_at)
+        if trouble is None:
+            self._asking.heal(account)
+            self._hurry.set()
+        else:
+            self._asking.note(account, trouble)
 
     async def _look_through(
         self, account: str, jobs: list[BatchJob], asked: set[str], began_at: float
@@ -261,17 +319,19 @@ class BatchManager:
             claim = claim_of(job.name, scope=self._table.scope)
             if claim is not None and job.owner in ("", owner or job.owner):
                 found.setdefault(claim, []).append(job)
-        listed = {job.number for job in jobs}
+        ours = {job.number for named in found.values() for job in named}
         self._unwanted = {
-            n: whose for n, whose in self._unwanted.items() if n in listed or whose != account
+            n: whose for n, whose in self._unwanted.items() if n in ours or whose != account
         }
-        for claim, ours in found.items():
+        for claim, named in found.items():
             known = self._known.get(claim)
             if known is None or known.row.account == account:
-                self._take(claim, ours, account)
+                self._take(claim, named, account)
         for claim, known in list(self._known.items()):
             is_open = known.row.end is None and not known.is_asked and claim not in asked
-            if claim not in found and is_open and known.row.account == account:
+            if not is_open or known.row.account != account:
+                continue
+            if known.row.number not in {job.number for job in found.get(claim, ())}:
                 await self._miss_job(known, began_at)
 
     def _take(self, claim: str, jobs: list[BatchJob], account: str) -> None:
@@ -290,7 +350,9 @@ class BatchManager:
         own = next(job for job in jobs if job.number == known.row.number)
         self._refuse([job for job in jobs if job is not own], account)
         known.missing_since = None
-        if known.row.end is not None:
+        known.is_there = True
+        if known.row.end is not None:  # forgotten for so long that it counted as ended
+            self._refuse([own], account)
             return
         known.state = own.state
         known.is_limited = own.is_limited
@@ -318,7 +380,7 @@ class BatchManager:
             if job.state is JobState.ENDED:
                 self._unwanted.pop(job.number, None)
             elif job.number not in self._unwanted:
-                log.warning("batch.double_found", number=job.number, name=job.name)
+                log.warning("batch.unwanted_found", number=job.number, name=job.name)
                 self._unwanted[job.number] = account
 
     async def _miss_job(self, known: Known, now: float) -> None:
@@ -332,13 +394,16 @@ class BatchManager:
             return
         if known.missing_since is None:
             known.missing_since = now
+        known.is_there = False
         record = None
         if row.number:
             name = job_name(row.claim, scope=self._table.scope)
-            answer = await self._ask(self._dialect.record(row.number), row.account)
+            record_of = self._dialect.record(row.number)
+            answer = await self._asking.ask_anyway(record_of, row.account)
             record = self._dialect.read_record(answer, number=row.number, name=name)
             if record is not None and record.state is not JobState.ENDED:
                 known.missing_since = None  # it lives: a listing may be incomplete
+                known.is_there = True
                 return
         is_dequeued = row.is_unwanted and known.state in (JobState.QUEUED, JobState.STUCK)
         is_fresh = now - known.missing_since < self._settings.missing_s
@@ -380,19 +445,25 @@ class BatchManager:
             await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
         scope = self._table.scope
         name, text = job_name(placeholder.claim, scope=scope), script(placeholder, scope=scope)
+        may_be_queued = False
         try:
             question = self._dialect.ask(placeholder, name=name, script=text)
             if question is not None:
                 self._dialect.read_asked(await self._ask(question, account))
             command = self._dialect.submit(placeholder, name=name, script=text)
+            may_be_queued = True
             number = self._dialect.read_submitted(await self._ask(command, account))
         except LocalManagerError as error:
-            if not error.transient:  # it was not queued, for sure
+            if error.transient:
+                self._unlisted.add(account)  # a look finds out whether anything can be asked
+            was_asked = may_be_queued and not isinstance(error, NotAskedError)
+            if not (error.transient and was_asked):
                 del self._known[placeholder.claim]
                 self._table.forget(placeholder.claim)
             raise
         if not known.row.number:
             self._change(known, number=number)
+        known.is_there = True
         if known.row.is_unwanted:
             await self._cancel(number, account)
         self._hurry.set()
@@ -404,10 +475,20 @@ class BatchManager:
         """What is unwanted and still there is withdrawn once more."""
         for known in list(self._known.values()):
             row = known.row
-            if row.is_unwanted and row.end is None and row.number:
-                await self._cancel(row.number, row.account)
+            if row.is_unwanted and row.end is None and known.is_there:
+                await self._cancel_again(row.number, row.account)
         for number, account in list(self._unwanted.items()):
+            await self._cancel_again(number, account)
+
+    async def _cancel_again(self, number: str, account: str) -> None:
+        if account in self._asking.troubled:
+            return
+        try:
             await self._cancel(number, account)
+        except LocalManagerError as error:
+            if not account:
+                raise
+            log.debug("batch.not_cancelled", number=number, account=account, reason=str(error))
 
     # Telling ----------------------------------------------------------------------------------
 
@@ -434,12 +515,24 @@ class BatchManager:
 
     def _idle_now(self) -> Idle:
         assert self._figures is not None
-        known = self._known.values()
-        idle = idle_of(self._figures, known, allowed=self._settings.processors)
+        unsure = sum(known.row.processors for known in self._open() if self._is_unsure(known))
+        allowed = self._settings.processors
+        idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._is_silent:
             return replace(idle, idle=0, startable=0)
         is_limited = self._clock() - self._limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
+
+    def _open(self) -> list[Known]:
+        return [known for known in self._known.values() if known.row.end is None]
+
+    def _is_unsure(self, known: Known) -> bool:
+        """Whether it is of an account in trouble. One of those that waits counts as anybody's."""
+        return known.row.account in self._asking.troubled
+
+    def _counted(self) -> list[Known]:
+        """The claims that the figures are compared with."""
+        return [known for known in self._open() if not self._is_unsure(known)]
 
     def _tell_idle(self) -> None:
         if (idle := self._idle_now()) != self._told_idle:
@@ -458,6 +551,7 @@ class BatchManager:
         if self._is_silent:
             log.info("batch.answers_again")
             self._is_silent = False
+            self._asking.noted.set()  # whose trouble was that is asked now
             self._tell_idle()
 
     async def _pause(self) -> None:

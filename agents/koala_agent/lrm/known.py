@@ -27,12 +27,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Known:
-    """A claim of ours; `told` is what the agent has heard."""
+    """A claim of ours; `told` is what the agent has heard, and `is_there` says that the batch
+    system told us of its job under this number in this life, and that no look missed it since."""
 
     row: Row
     state: JobState = JobState.QUEUED
     told: type[Listed] | None = None
     missing_since: float | None = None
+    is_there: bool = False
     is_asked: bool = False  # its submission is under way
     is_limited: bool = False  # it waits because our user has all that is allowed
 
@@ -41,8 +43,10 @@ class Known:
         return bool(self.row.number) or self.row.end is not None or self.is_asked
 
 
-def idle_of(figures: Figures, known: Iterable[Known], *, allowed: int) -> Idle:
+def idle_of(figures: Figures, known: Iterable[Known], *, allowed: int, unsure: int = 0) -> Idle:
     """The last figures less the claims that wait, which will have some of the idle processors.
+    `unsure` are the processors of claims of which nobody knows whether they run: not more of them
+    than are in use.
 
     Who waits before us has the right to what is idle: backfilling may say otherwise, and a claim
     that finds out is refused after its grace time.
@@ -52,8 +56,10 @@ def idle_of(figures: Figures, known: Iterable[Known], *, allowed: int) -> Idle:
         sum(claim.row.processors for claim in claims if claim.state is state)
         for state in (JobState.RUNNING, JobState.QUEUED)
     )
+    in_use = figures.processors - figures.idle
+    running += min(unsure, max(0, in_use - running))
     idle = max(0, min(figures.idle, allowed - running) - waiting)
-    local = figures.processors - figures.idle - running
+    local = in_use - running
     return Idle(
         processors=min(figures.processors, allowed),
         idle=idle,

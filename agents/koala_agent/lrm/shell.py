@@ -9,11 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from koala.errors import LocalManagerError
 
 OUTPUT_MAX_BYTES = 64 * 1024 * 1024
+LEFT_MAX = 4
+"""Commands of an account that were given up, could not be killed and have not ended: then no more
+begin."""
+END_S = 2.0
+"""How long a command that was killed is waited for: a file system that hangs holds it for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +83,21 @@ class Shell:
         self._entries = entries or {}
         self._limit_s = limit_s
         self._places = asyncio.Semaphore(at_once)
+        self._left: dict[str, list[asyncio.subprocess.Process]] = {}
 
     async def run(self, command: Command, account: str = "") -> Answer:
         """The answer, whatever its status; an empty account is the agent's own. Raises
-        LocalManagerError: transient when the command did not end within the limit, final when there
-        is no such command."""
+        LocalManagerError: transient when the command did not end within the limit, or too many are
+        left that did not, final when there is no such command."""
         entry = Entry()
         if account:
             if account not in self._entries:
                 raise LocalManagerError(f"as {account}: the configuration names it no more")
             entry = self._entries[account]
+        self._left[account] = [left for left in self._left.get(account, ()) if not has_ended(left)]
+        if len(self._left[account]) >= LEFT_MAX:
+            message = f"as {account}: {LEFT_MAX} commands have not ended and cannot be killed"
+            raise LocalManagerError(message, transient=True)
         async with self._places:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -103,7 +114,11 @@ class Shell:
             except OSError as error:
                 name = (*entry.prefix, *command.argv)[0]
                 raise LocalManagerError(f"{name} cannot be run: {error}") from error
-            return await self._answer(process, command)
+            try:
+                return await self._answer(process, command)
+            finally:
+                if not has_ended(process):
+                    self._left[account].append(process)
 
     async def _answer(self, process: asyncio.subprocess.Process, command: Command) -> Answer:
         try:
@@ -123,16 +138,18 @@ class Shell:
         )
 
 
+def has_ended(process: asyncio.subprocess.Process) -> bool:
+    """A call, because it changes by itself."""
+    return process.returncode is not None
+
+
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Kills it and waits for it. One that became root on its way to an account (sudo) is not ours
-    to kill: it finds its pipes closed, and the loop's child watcher sees it go."""
-    try:
+    """Kills it and waits for it, but not for ever; nor for one that became root on its way to an
+    account (sudo), which is not ours to kill. The loop's child watcher sees it go, some time."""
+    with suppress(ProcessLookupError, PermissionError, TimeoutError):
         process.kill()
-    except ProcessLookupError:
-        pass
-    except PermissionError:
-        return
-    await process.wait()
+        async with asyncio.timeout(END_S):
+            await process.wait()
 
 
 def plain_environment(additions: Mapping[str, str]) -> dict[str, str]:

@@ -241,10 +241,13 @@ class Slurm:
         return Command(argv=("scontrol", "-o", "show", "job", number))
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
-        """See Dialect."""
+        """See Dialect; a controller that lost its state begins with its first number again."""
         if answer.status != 0 and "nvalid job id" in answer.err:
             return None
         _check(answer, "scontrol")
+        called = re.search(r"\bJobName=(\S+)", answer.out)
+        if called is None or called[1] != name:
+            return None
         state = re.search(r"\bJobState=(\w+)", answer.out)
         code = re.search(r"\bExitCode=([0-9]{1,9}):([0-9]{1,9})", answer.out)
         if state is None or code is None:
