@@ -8,6 +8,7 @@ bytes come, nothing else. Empty and zero on the wire mean absent where `link.pro
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from koala.errors import SpecError
@@ -17,6 +18,7 @@ from koala_agent.files import orders
 from koala_agent.logs import LogChunk, LogRequest
 
 PORT_MAX = 65_535
+OFFSET_MAX = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +134,8 @@ def _hold(hold: link_pb2.Hold) -> values.Hold:
         no_barrier=hold.no_barrier,
         inputs=tuple(hold.inputs),
         local_input=hold.local_input,
-        chunk_offset=hold.chunk_offset,
-        chunk_bytes=hold.chunk_bytes,
+        chunk_offset=_offset("chunk_offset", hold.chunk_offset),
+        chunk_bytes=_offset("chunk_bytes", hold.chunk_bytes),
         store_token=hold.store_token,
         is_preempting=hold.is_preempting,
         may_kill=hold.may_kill,
@@ -148,6 +150,8 @@ def _pace(pace: link_pb2.Pace) -> values.Pace:
 
 
 def _program(program: link_pb2.Program) -> values.Program:
+    if b"\0" in b"".join(_texts_of(program)):
+        raise SpecError("a program with a NUL character: allowed are those that a command can have")
     return values.Program(
         executable=program.executable,
         label=program.label,
@@ -168,6 +172,16 @@ def _program(program: link_pb2.Program) -> values.Program:
         output_files=tuple(program.output_files),
         job_type=program.job_type or "multiple",
     )
+
+
+def _texts_of(program: link_pb2.Program) -> Iterator[bytes]:
+    """All that becomes part of a path or a command."""
+    yield from (entry.name.encode() for entry in program.environment)
+    yield from (entry.value.encode() for entry in program.environment)
+    for field, value in program.ListFields():
+        if field.cpp_type == field.CPPTYPE_STRING:
+            texts = [value] if isinstance(value, str) else value
+            yield from (text.encode() for text in texts)
 
 
 def _try_paths(order: link_pb2.TryPaths) -> values.TryPaths:
@@ -291,7 +305,7 @@ def _log_request(request: link_pb2.LogRequest) -> LogRequest:
         claim=_claim(request.claim),
         stream=request.stream,
         process=request.process,
-        offset=request.offset,
+        offset=_offset("offset", request.offset),
         size_max=request.size_max,
     )
 
@@ -304,6 +318,13 @@ def _claim(text: str) -> values.ClaimId:
 
 def _number(number: link_pb2.ArmNumber) -> values.ArmNumber:
     return values.ArmNumber(epoch=number.epoch, counter=number.counter)
+
+
+def _offset(name: str, value: int) -> int:
+    """What no file reaches is none that a read can be told."""
+    if value > OFFSET_MAX:
+        raise SpecError(f"{name} = {value}: allowed is at most {OFFSET_MAX}")
+    return value
 
 
 def _finite(name: str, value: float) -> float:

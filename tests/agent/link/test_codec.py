@@ -167,6 +167,22 @@ def test_the_session_s_own_messages_arrive() -> None:
             ),
             "cpu_time_s = inf",  # the store has no word for it, and could not be read again
         ),
+        (
+            "hold",
+            link_pb2.Hold(
+                claim=CLAIM,
+                processors=1,
+                hold_s=1.0,
+                program=link_pb2.Program(executable="/bin/true", queue="short\0"),
+            ),
+            "NUL character",  # no command line and no path can have it
+        ),
+        (
+            "hold",
+            link_pb2.Hold(claim=CLAIM, processors=1, hold_s=1.0, chunk_offset=2**63),
+            "chunk_offset = 9223372036854775808",
+        ),
+        ("log_request", link_pb2.LogRequest(claim=CLAIM, offset=2**63), "offset = 92"),
         ("arm", link_pb2.Arm(claim=CLAIM, late_s=1.0), "do not include it"),
         ("pace", link_pb2.Pace(claim=CLAIM), "share = 0"),
         ("pace", link_pb2.Pace(claim=CLAIM, share=1.5), "share = 1.5"),
