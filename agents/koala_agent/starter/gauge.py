@@ -13,7 +13,7 @@ import os
 import signal
 
 from koala_agent.starter.events import Measured
-from koala_agent.starter.trees import offspring, used_by
+from koala_agent.starter.trees import offspring, started_at, used_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Gauge:
     def __init__(self, program: Program, processes: Processes) -> None:
         self._program = program
         self._processes = processes
-        self._strays: list[int] = []
+        self._strays: dict[int, int] = {}
         self._held: list[tuple[Callable[[int, int], None], int]] = []
 
     def measure(self) -> Measured:
@@ -39,7 +39,8 @@ class Gauge:
         nothing is known, had used as much for each of theirs."""
         used_s, groups = used_by(offspring())
         mains = self._processes.mains
-        self._strays = [pid for pid, group in groups.items() if group not in mains]
+        strays = (pid for pid, group in groups.items() if group not in mains)
+        self._strays = {pid: started_at(pid) for pid in strays}
         told = [self._told(process) for process in range(self._program.processes)]
         known = [work for work in told if work is not None]
         everywhere = sum(map(len, self._program.layout)) / max(1, len(self._program.mains))
@@ -53,7 +54,9 @@ class Gauge:
         """Stops the program."""
         if self._can_pace:
             groups = [(os.killpg, pid) for pid in self._processes.mains]
-            self._held = [*groups, *((os.kill, pid) for pid in self._strays)]
+            # Measured some time ago: a number may be another process's by now.
+            strays = (pid for pid, start in self._strays.items() if started_at(pid) == start)
+            self._held = [*groups, *((os.kill, pid) for pid in strays)]
             self._signal_held(signal.SIGSTOP)
 
     def let_run(self) -> None:

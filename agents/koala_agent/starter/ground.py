@@ -56,6 +56,11 @@ if TYPE_CHECKING:
         def wake_at(self) -> float | None: ...
 
 
+DEATHS_MAX = 5
+"""Couriers that may end before their time until the last of it is given up."""
+NOT_BROUGHT = "files could not be brought to the agent"
+
+
 class Driver:
     """Tells a machine what happens and carries out what it wants, until its world is over."""
 
@@ -150,6 +155,8 @@ class Ground:
         self._is_forked = False
         self._is_fetched = errand is None
         self._is_delivering = False
+        self._is_whole = False
+        self._deaths = 0
         self._others: list[tuple[int, int]] = []
         self._events: list[Event] = []
 
@@ -191,12 +198,14 @@ class Ground:
     def deliver(self, *, is_whole: bool) -> list[Event]:
         """Has logs, and with `is_whole` outputs, brought to the agent."""
         if self._courier is None:
-            return [Delivered(problem="")]
+            return [Delivered(problem=NOT_BROUGHT if self._deaths else "")]
         self._is_delivering = True
+        self._is_whole = is_whole
         self._courier.deliver(is_whole=is_whole)
         return []
 
     def _start_courier(self, errand: Errand) -> None:
+        """Raises OSError."""
         from koala_agent.starter.courier import Courier  # noqa: PLC0415 - late: most need none
 
         self._courier = Courier(errand)
@@ -221,16 +230,30 @@ class Ground:
         assert self._courier is not None
         assert self._errand is not None
         log("courier: it ended")
+        self._hear_courier(0)  # its last words
         self._watch.remove(self._courier.socket.fileno())
         self._courier.close()
         self._courier = None
-        if self._is_delivering:
-            self._events.append(Delivered(problem="files could not be brought to the agent"))
+        self._deaths += 1
+        if self._has_another(self._errand):
+            if self._is_delivering:
+                self.deliver(is_whole=self._is_whole)
+        elif self._is_delivering:
+            self._is_delivering = False
+            self._events.append(Delivered(problem=NOT_BROUGHT))
         elif not self._is_fetched:
             self._events.append(MachineLost(kind="vanished", reason="no input could be fetched"))
-        else:
-            self._errand.fetches = False  # it has
-            self._start_courier(self._errand)
+
+    def _has_another(self, errand: Errand) -> bool:
+        if not self._is_fetched or (self._is_delivering and self._deaths > DEATHS_MAX):
+            return False
+        errand.fetches = False  # it has
+        try:
+            self._start_courier(errand)
+        except OSError as error:
+            log(f"courier: no other one can be started: {error}")
+            return False
+        return True
 
     def fork(self) -> list[Event]:
         """Forks what is missing."""

@@ -77,6 +77,11 @@ class Wire:
         watch.add(connection.fileno(), select.POLLIN, self._ready)
 
     @property
+    def is_open(self) -> bool:
+        """Whether anything can come or go."""
+        return self._is_open
+
+    @property
     def address(self) -> str:
         """Ours, as the other end sees it."""
         return str(self._socket.getsockname()[0]) if self._is_open else ""

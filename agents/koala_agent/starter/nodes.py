@@ -46,6 +46,8 @@ TELL_S = 2.0
 """How long the word of what is left on another machine is waited for before all is ended."""
 KILLS_MAX = 40
 """How often KILL goes by the lines before what started the helpers is killed itself."""
+STRANGERS_MAX = 64
+"""Connections that have not proved themselves, besides one for each machine; the oldest goes."""
 END_S = 10.0
 """How long helpers that have nothing left may take to end."""
 
@@ -88,6 +90,7 @@ class Nodes:
             for machine in range(1, len(program.layout))
         }
         self._launchers: dict[int, list[Node]] = {}
+        self._strangers: list[_Caller] = []
         self._listener: socket.socket | None = None
         self._untold_since: float | None = None
         self._kills = 0
@@ -183,6 +186,9 @@ class Nodes:
         if self._listener is not None:
             self._watch.remove(self._listener.fileno())
             self._listener.close()
+        for caller in self._strangers:
+            if caller.is_stranger:
+                caller.wire.close()
         until = boot_now() + END_S
         while self._launchers and boot_now() < until:
             self._watch.wait(0.02)  # which has ended ones reaped
@@ -267,7 +273,10 @@ class Nodes:
         except OSError:
             return
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _Caller(connection, self._watch, self._greet)
+        known = [caller for caller in self._strangers if caller.is_stranger]
+        self._strangers = [*known, _Caller(connection, self._watch, self._greet)]
+        if len(self._strangers) > STRANGERS_MAX + len(self._nodes):
+            self._strangers.pop(0).wire.close()
 
     def _greet(self, caller: _Caller, message: dict[str, object]) -> Node | None:
         """Whose helper has said hello; None as long as it has not. Raises ValueError for a
@@ -391,6 +400,11 @@ class _Caller:
         self._greet = greet
         self._node: Node | None = None
         self.wire = Wire(connection, watch, hear=self._heard, lose=self._lost)
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether it is there, and has not proved to be anybody."""
+        return self._node is None and self.wire.is_open
 
     def _heard(self, message: dict[str, object]) -> None:
         if self._node is None:

@@ -91,6 +91,13 @@ def used_by(pids: Iterable[int]) -> tuple[float, dict[int, int]]:
     return ticks / os.sysconf("SC_CLK_TCK"), groups
 
 
+def started_at(pid: int) -> int:
+    """What tells a process from another that has its number later; 0 when there is none."""
+    stat = read_quietly(f"/proc/{pid}/stat")
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
 def offspring() -> list[int]:
     """All living processes below this one, as cheaply as the kernel allows: it lists the children
     of a thread, unless it was built without that."""

@@ -4,16 +4,56 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from koala_agent.starter.events import ProcessEnded
+from koala_agent.starter.gauge import Gauge
 from koala_agent.starter.ground import Ground
 from koala_agent.starter.line import Watch
 
 ENDS = 16
+
+
+def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None:
+    """The program's processes are measured once a cycle, and held many times in between."""
+    program: Any = SimpleNamespace(processes=0, layout=((1,),), mains=(1,), ranks=0)
+    processes: Any = SimpleNamespace(mains=(), cpu_s=0.0)
+    gauge = Gauge(program, processes)
+    with sleeping() as ours, sleeping() as another:
+        gauge.measure()
+        measured = gauge._strays
+        # The other one's as that of a process that ended before this one began.
+        gauge._strays = {
+            ours.pid: measured[ours.pid],
+            another.pid: measured[another.pid] - 1,
+        }
+        gauge.halt()
+        while state_of(ours.pid) != "T":
+            os.sched_yield()
+        assert state_of(another.pid) != "T"
+        gauge.let_run()
+        while state_of(ours.pid) == "T":
+            os.sched_yield()
+
+
+@contextmanager
+def sleeping() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_ends_that_are_signalled_together_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,35 @@ async def test_a_killed_starter_leaves_neither_process_nor_folder(
     await until_gone(scratch)
 
 
+async def test_a_courier_that_is_killed_while_it_brings_the_last_of_it_is_replaced(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    """What the program did is done, whoever of ours is killed."""
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    script = f"echo $$ $PPID > {ear.path}; head -c 500000 /dev/zero > result; read word < {go}"
+    async with a_far_site(tmp_path, scratch) as site:
+        await site.passed(a_shell_hold(script, output_files=("result",)))
+        program, starter = map(int, (await ear.line()).split())
+        (courier,) = children_of(starter) - {program}
+        os.kill(courier, signal.SIGSTOP)
+        await asyncio.to_thread(go.write_text, "go\n")
+        (folder,) = await asyncio.to_thread(lambda: list(scratch.iterdir()))
+        await until(lambda: b"nothing is left" in (folder / "placeholder.out").read_bytes())
+        os.kill(courier, signal.SIGKILL)
+        end = (await site.gone()).end
+        folder = site.claims.folder(CLAIM)
+    assert end is not None
+    assert end.is_well, end
+    assert not end.reason
+    assert (folder / "result").read_bytes() == bytes(500_000)
+    await until_gone(scratch)
+
+
+def children_of(pid: int) -> set[int]:
+    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
 async def test_the_secret_is_in_no_argument_environment_or_open_file(
     tmp_path: Path, scratch: Path, ear: Ear
 ) -> None:
