@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import secrets
 import shutil
 import stat
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -500,27 +501,48 @@ class Claims:
     async def _sweep(self) -> None:
         """Removes the folders of claims that were forgotten `keep_s` ago."""
         while math.isfinite(self._keep_s):
-            known = {folder_name(claim) for claim in self._table.claims}
-            await asyncio.to_thread(self._remove_old, known)
+            await self._sweep_once()
             await asyncio.sleep(min(SWEEP_S, max(1.0, self._keep_s)))
 
-    def _remove_old(self, known: Iterable[str]) -> None:
-        """Programs can rename their claims' folders and put links and files beside them: all that
-        is no known claim's goes, and no link is followed."""
-        kept = {*known, placeholders.STARTERS}
+    async def _sweep_once(self) -> None:
+        old = await asyncio.to_thread(self._find_old)
+        # Now: the table has a claim before there is a folder of it.
+        known = {folder_name(claim) for claim in self._table.claims}
+        await asyncio.to_thread(_remove_all, [path for path in old if path.name not in known])
+
+    def _find_old(self) -> list[Path]:
+        """What nobody has touched for `keep_s`. Programs can rename their claims' folders and put
+        links and files beside them: all that is no known claim's goes."""
         before = self._ports.unix_clock() - self._keep_s
+        found = []
         for path in sorted(self._place.root.iterdir()):
-            if path.name in kept:
-                continue
-            try:
-                if _touched_at(path) >= before:
-                    continue
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink()
-            except OSError:
-                continue  # going away by itself
+            with suppress(OSError):  # going away by itself
+                if path.name != placeholders.STARTERS and _touched_at(path) < before:
+                    found.append(path)
+        return found
+
+
+def _remove_all(paths: Iterable[Path]) -> None:
+    """No link is followed."""
+    for path in paths:
+        with suppress(OSError):
+            if path.is_dir() and not path.is_symlink():
+                _remove(path)
+            else:
+                path.unlink()
+
+
+def _remove(folder: Path) -> None:
+    """Also folders that nobody may write to, as programs leave them that unpack or build."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        return
+    folder.chmod(0o700)
+    for place, names, _files in os.walk(folder):
+        for inner in (Path(place, name) for name in names):
+            if not inner.is_symlink():
+                inner.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _touched_at(path: Path) -> float:

@@ -7,14 +7,17 @@ import json
 import os
 import signal
 import stat
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from koala_agent.carrier import _remove_all
 from koala_agent.logs import LogRequest, LogSource, read_log
 from koala_agent.placeholders import STARTERS
-from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop, folder_name
+from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended
 from tests.lrm.harness import find_by_claim
@@ -23,6 +26,7 @@ pytestmark = pytest.mark.live
 
 OWN_CLAIM = f"t{os.getpid()}/1/0/1"
 """That of no other test or grid on this machine."""
+NOBODY = 65_534
 
 # A daemon that leaves its session and its parent, says its pid, and lives on.
 ESCAPE = "setsid sh -c 'echo $$ > {ear}; exec sleep 600' > /dev/null 2>&1 &"
@@ -343,12 +347,63 @@ async def test_folders_of_forgotten_claims_are_removed_and_no_others(tmp_path: P
         await site.gone("j1/1/0/1")
         await site.granted(a_hold("j2/1/0/1"))
         assert stat.S_IMODE((folder(tmp_path, "j2/1/0/1") / ".koala").stat().st_mode) == 0o700
-        known = {folder_name(claim) for claim in site.claims.claims}
-        await asyncio.to_thread(site.claims._remove_old, known)
+        await site.claims._sweep_once()
         assert not folder(tmp_path, "j1/1/0/1").exists()
         assert folder(tmp_path, "j2/1/0/1").exists()
         site.claims.order(Stop(claim=ClaimId("j2/1/0/1")))
         await site.gone("j2/1/0/1")
+
+
+async def test_a_claim_that_comes_while_old_folders_are_looked_for_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_site(tmp_path, keep_s=0.0) as site:
+        find_old, order = site.claims._find_old, asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def find_later() -> list[Path]:
+            loop.call_soon_threadsafe(order.set)
+            while not (folder(tmp_path) / ".koala" / "spec.json").exists():
+                os.sched_yield()
+            return find_old()
+
+        monkeypatch.setattr(site.claims, "_find_old", find_later)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(site.claims._sweep_once())
+            await order.wait()
+            await site.passed(a_hold())
+        assert folder(tmp_path).exists()
+        await site.gone()
+
+
+def test_what_nobody_may_write_to_is_removed_as_well() -> None:
+    """By an agent that is not root."""
+    with unprivileged() as top:
+        folder, kept = top / "j1-1-0-1", top / "kept"
+        inner = folder / "sealed" / "more"
+        inner.mkdir(parents=True)
+        (inner / "file").touch()
+        kept.mkdir(mode=0o555)
+        (inner.parent / "link").symlink_to(kept)
+        inner.chmod(0o500)
+        inner.parent.chmod(0o000)
+        _remove_all([folder])
+        assert list(top.iterdir()) == [kept]
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o555
+
+
+@contextmanager
+def unprivileged() -> Iterator[Path]:
+    """A folder of our own, where we are not root."""
+    own = os.geteuid()
+    with tempfile.TemporaryDirectory(prefix="koala-sweep-") as top:
+        if own == 0:
+            os.chown(top, NOBODY, NOBODY)
+            os.seteuid(NOBODY)
+        try:
+            yield Path(top)
+        finally:
+            os.seteuid(own)
 
 
 async def test_a_claims_folder_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -369,7 +424,7 @@ async def test_a_claims_folder_that_became_a_link_is_not_followed(tmp_path: Path
             request=1, claim="j1/1/0/1", stream="stdout", process=0, offset=0, size_max=0
         )
         assert not (await asyncio.to_thread(read_log, wanted, source)).data
-        await asyncio.to_thread(site.claims._remove_old, ())
+        await site.claims._sweep_once()
         left = [path.name for path in await asyncio.to_thread(lambda: list(claims.iterdir()))]
     assert end.kind is EndKind.OUTPUT
     assert "is a symbolic link" in end.reason
