@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -159,6 +160,29 @@ def leaders(claim: str) -> list[int]:
         for seen in look().seen
         if seen.claim == claim and os.getsid(seen.identity.pid) == seen.identity.pid
     ]
+
+
+async def test_a_job_that_ends_while_it_is_adopted_has_ended(
+    serve: Serve, ask: Ask, pipe: Pipe, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look whether it lives and the watching."""
+    async with launch() as agent:
+        await agent.submit(ask("a", "sh", "-c", f"echo $$ > {pipe.path}; exec sleep 1000"))
+        pid = int(await pipe.line())
+        await agent.until("Running a")
+        await agent.kill()
+
+    def open_too_late(wanted: int) -> int:
+        if wanted == pid:
+            os.kill(pid, signal.SIGKILL)
+            monkeypatch.undo()
+            raise ProcessLookupError
+        return opened(wanted)
+
+    opened = os.pidfd_open
+    monkeypatch.setattr(os, "pidfd_open", open_too_late)
+    async with serve() as (_, witness):
+        assert (await witness.ended("a")).reason == "ended while no agent ran"
 
 
 async def test_the_time_limit_of_an_adopted_job_counts_from_its_start(

@@ -579,10 +579,15 @@ class EmulatedLocalManager:
         match job.state:
             case Starting():
                 self._leave(job, EndCause.LOST, "the agent ended while the job was being started")
-            case Alive(leader=leader) as alive if is_alive(leader):
-                self._follow(job, alive)
-            case Alive():
-                self._leave(job, EndCause.EXITED, "ended while no agent ran")
+            case Alive(leader=leader) as alive:
+                try:
+                    is_there = is_alive(leader)
+                    if is_there:
+                        self._follow(job, alive)
+                except ProcessLookupError:  # since that look
+                    is_there = False
+                if not is_there:
+                    self._leave(job, EndCause.EXITED, "ended while no agent ran")
             case Leaving(leader=first):
                 self._trees.end(job.claim, first)
             case Over():
