@@ -115,7 +115,7 @@ async def test_a_token_is_not_good_for_long(
     async with secured(tmp_path) as stage:
         token = await stage.token("delft", ttl_s=60)
         monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 61.0)
-        with pytest.raises(UnauthenticatedError, match="expired 1 s ago"):
+        with pytest.raises(UnauthenticatedError, match=r"expired \d+ s ago"):
             await join(token, "delft", tmp_path / "agent")
 
 

@@ -20,6 +20,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -338,6 +339,13 @@ class Grid:
 
     # --- the end ----------------------------------------------------------------------------------
 
+    def settle(self) -> None:
+        """Wait until no starter and no program is left: they end a little after their jobs."""
+        for _ in range(int(self.patience_s / LOOK_S)):
+            if not self.processes():
+                break
+            threading.Event().wait(LOOK_S)
+
     def stop(self) -> None:
         """End all processes in order; says what is left then, and kills it."""
         for name in (*self.sites, "daemon"):
@@ -414,6 +422,7 @@ def started(grid: Grid) -> Iterator[None]:
         with suppress(AssertionError):
             grid.stop()
         raise
+    grid.settle()
     grid.stop()
     grid.check()
 

@@ -15,12 +15,15 @@ from tests.live.grid import CALM, Grid, live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
+GRACE_S = 4.0
+GRACES = 2.0
+"""Before its deadline, in which a job is claimed: a busy machine takes some seconds for a start."""
 PARAMETERS: dict[str, Any] = {
     **CALM,
     "at_deadline": "kill",
     "lead_max_s": 1.0,
     "late_max_s": 8.0,  # of a machine that is busy with other tests
-    "wait_graces": 4.0,
+    "wait_graces": GRACES,
 }
 CROWD = """
 [load]
@@ -40,7 +43,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
         Path(tmp_path_factory.mktemp("grid")),
         sites={"delft": 4, "leiden": 4, "open": 8, "shut": 8},
         parameters=PARAMETERS,
-        grace_s=0.5,
+        grace_s=GRACE_S,
         more={"open": f"[lrm]\nmay_kill_local = true\n{CROWD}", "shut": CROWD},
     ) as grid:
         yield grid
@@ -51,13 +54,13 @@ async def test_a_job_starts_at_its_deadline_on_all_its_sites(grid: Grid) -> None
     parts = [evidence.component(site=site, count=2) for site in ("delft", "leiden")]
     async with grid.client() as client:
         await grid.ready(client)
-        job = (await client.submit(evidence.job(*parts, more='(deadline="+0.05")'))).job
-        assert await client.wait(job) == "Finished"
+        job = (await client.submit(evidence.job(*parts, more='(deadline="+0.2")'))).job
+        assert await client.wait(job) == "Finished", await client.show(job)
         shown = await client.show(job)
     deadline_at = shown["deadline"]["deadline_at"]
-    assert deadline_at == pytest.approx(shown["submitted_at"] + 3.0, abs=1e-5)
+    assert deadline_at == pytest.approx(shown["submitted_at"] + 12.0, abs=1e-5)
     for part in shown["parts"]:
-        assert deadline_at - 4 * 0.5 <= part["claimed_at"]
+        assert deadline_at - GRACES * GRACE_S <= part["claimed_at"]
         assert deadline_at <= part["passed_at"] <= deadline_at + PARAMETERS["late_max_s"]
     assert shown["timeline"]["start_lateness_s"] >= 0
     assert evidence.finished(job, processes=4) == 1
@@ -74,6 +77,7 @@ async def test_a_job_with_an_instant_to_come_waits_for_it(grid: Grid) -> None:
         assert shown["deadline"]["deadline_at"] == pytest.approx(at.timestamp(), abs=1e-5)
         await client.cancel(job)
         assert await client.wait(job) == "Cancelled"
+        await grid.at_rest(client)
 
 
 async def test_local_jobs_are_killed_for_it_where_that_is_allowed(grid: Grid) -> None:
@@ -116,4 +120,5 @@ async def test_a_deadline_that_is_past_is_refused(grid: Grid) -> None:
 async def now(client: Client) -> float:
     """The daemon's time."""
     submitted = await client.submit("&(executable=/bin/true)(resourceManagerContact=delft)")
-    return float((await client.show(submitted.job))["submitted_at"])
+    await client.wait(submitted.job)
+    return float((await client.show(submitted.job))["timeline"]["ended_at"])

@@ -18,6 +18,7 @@ from koala_agent.carrier import _remove_all
 from koala_agent.logs import LogRequest, LogSource, read_log
 from koala_agent.placeholders import STARTERS
 from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop
+from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended
 from tests.lrm.harness import find_by_claim
@@ -127,7 +128,7 @@ async def test_the_wall_time_ends_what_ignores_term(tmp_path: Path) -> None:
         end = await end_of(site, OWN_CLAIM)
     assert end.kind is EndKind.WALL_TIME
     assert end.statuses == (-signal.SIGKILL,)
-    assert not find_by_claim(OWN_CLAIM)
+    await until(lambda: not find_by_claim(OWN_CLAIM))
 
 
 async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
@@ -196,7 +197,7 @@ async def test_a_killed_starter_is_told_as_vanished(tmp_path: Path, ear: Ear) ->
         os.kill(int(await ear.line()), signal.SIGKILL)
         end = await end_of(site, OWN_CLAIM)
     assert end.kind is EndKind.VANISHED
-    assert not find_by_claim(OWN_CLAIM)
+    await until(lambda: not find_by_claim(OWN_CLAIM))
 
 
 @pytest.mark.parametrize("below", ["", "x" * 110])
