@@ -41,6 +41,7 @@ from koala_agent.values import (
 STATE_FOLDER = ".koala"
 STARTERS = ".starter"
 """Where starters are installed, among the claims' folders."""
+CHECKSUM = "checksum"
 BOOT = """\
 import os, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -112,14 +113,35 @@ def install_starter(place: Place) -> tuple[str, ...]:
     mark = hashlib.sha256(repr((modules, is_compiled, sys.version)).encode()).hexdigest()[:16]
     folder = place.root / STARTERS / mark
     name = "starter.pyc" if is_compiled else "starter.py"
-    if not (folder / name).exists():
+    if not _is_whole(folder):
         package = folder / "koala_agent" / "starter"
         package.mkdir(mode=0o700, parents=True, exist_ok=True)
         _install(package.parent / "__init__.py", "", is_compiled=is_compiled)
         for module, text in modules:
             _install(package / module, text, is_compiled=is_compiled)
         _install(folder / "starter.py", BOOT, is_compiled=is_compiled)
+        (folder / CHECKSUM).write_text(_checksum(folder), encoding="ascii")
     return (place.python or sys.executable, "-I", "-S", str(folder / name))
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether all that was installed is there as it was: after a power failure files may have their
+    names and nothing in them."""
+    try:
+        return (folder / CHECKSUM).read_text(encoding="ascii") == _checksum(folder)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _checksum(folder: Path) -> str:
+    """Of all modules below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py*")):
+        if path.parent.name == "__pycache__":
+            continue  # what an interpreter made of them by itself
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 @cache

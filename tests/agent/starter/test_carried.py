@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import sys
 import zlib
 from importlib import resources
+from pathlib import Path
+
+import pytest
 
 from koala_agent import placeholders
 from koala_agent.bodies import INPUT_BYTES_MAX
+from koala_agent.placeholders import Place, install_starter
 
 ROOM_BYTES = 12_000
 """For what comes beside it: specification, addresses, hosts."""
@@ -30,6 +35,25 @@ def test_what_is_carried_is_the_same_program() -> None:
         ours = ast.parse((package / name).read_text(encoding="utf-8"))
         theirs = ast.parse(carried[f"koala_agent/starter/{name}"])
         assert bare(theirs) == bare(ours)
+
+
+@pytest.mark.parametrize("python", [None, sys.executable])
+@pytest.mark.parametrize("spoilt", ["starter", "koala_agent/starter/machine"])
+def test_what_a_power_failure_left_of_an_installed_starter_is_replaced(
+    tmp_path: Path, python: str | None, spoilt: str
+) -> None:
+    """Files that have their names and nothing in them."""
+    place = Place(root=tmp_path, site="here", python=python)
+    command = install_starter(place)
+    folder = Path(command[-1]).parent
+    path = folder / f"{spoilt}{Path(command[-1]).suffix}"
+    whole = path.read_bytes()
+    inode = path.stat().st_ino
+    assert install_starter(place) == command
+    assert path.stat().st_ino == inode, "nothing is written that is there"
+    path.write_bytes(b"")
+    assert install_starter(place) == command
+    assert len(path.read_bytes()) == len(whole)
 
 
 def bare(tree: ast.Module) -> list[str]:
