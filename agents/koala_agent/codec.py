@@ -19,6 +19,8 @@ from koala_agent.logs import LogChunk, LogRequest
 
 PORT_MAX = 65_535
 OFFSET_MAX = 2**62
+RATE_MIN = 1e-3
+"""In bytes a second: nothing moves slower, and less would be a pause that no clock can count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +280,7 @@ def _transfer_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
                 offset=fetch.offset,
                 size_bytes=fetch.size_bytes,
                 checksum=fetch.checksum,
-                booked_bps=fetch.booked_bps,
+                booked_bps=_rate("booked_bps", fetch.booked_bps),
             ),
         )
     if kind == "serve":
@@ -293,7 +295,7 @@ def _transfer_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
                 offset=serve.offset,
                 size_bytes=serve.size_bytes,
                 relay=serve.relay,
-                booked_bps=serve.booked_bps,
+                booked_bps=_rate("booked_bps", serve.booked_bps),
             ),
         )
     return session.Order(body=CancelTransfer(transfer=message.cancel_transfer.transfer))
@@ -324,6 +326,12 @@ def _offset(name: str, value: int) -> int:
     """What no file reaches is none that a read can be told."""
     if value > OFFSET_MAX:
         raise SpecError(f"{name} = {value}: allowed is at most {OFFSET_MAX}")
+    return value
+
+
+def _rate(name: str, value: float) -> float:
+    if value != 0 and not RATE_MIN <= value < math.inf:
+        raise SpecError(f"{name} = {value}: allowed is 0, or at least {RATE_MIN:g} bytes a second")
     return value
 
 

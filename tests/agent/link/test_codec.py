@@ -182,6 +182,11 @@ def test_the_session_s_own_messages_arrive() -> None:
             link_pb2.Hold(claim=CLAIM, processors=1, hold_s=1.0, chunk_offset=2**63),
             "chunk_offset = 9223372036854775808",
         ),
+        *(
+            (kind, body(transfer="t", booked_bps=rate), f"booked_bps = {rate}")
+            for kind, body in (("fetch", link_pb2.Fetch), ("serve", link_pb2.Serve))
+            for rate in (-1.0, math.nan, math.inf, 1e-300)
+        ),
         ("log_request", link_pb2.LogRequest(claim=CLAIM, offset=2**63), "offset = 92"),
         ("arm", link_pb2.Arm(claim=CLAIM, late_s=1.0), "do not include it"),
         ("pace", link_pb2.Pace(claim=CLAIM), "share = 0"),
