@@ -370,7 +370,7 @@ async def test_a_submission_that_never_arrived_was_none(
     """The agent was killed after it had written the claim down, before the batch system heard."""
     async with serve() as (manager, _):
         await submit_unheard(manager, cluster, placeholder)
-    cluster.jobs.clear()
+        cluster.jobs.clear()  # before any look has seen it
     async with serve() as (manager, witness):
         assert await manager.listing() == ()
         await manager.submit(placeholder)

@@ -43,6 +43,9 @@ from koala_agent.lrm.table import JobTable
 ENDED_MAX = 10_000
 """Ended claims that are remembered, so that none of them is submitted again."""
 
+TRIALS_MAX = 2
+"""Accounts in trouble that are tried at a time: their commands may hang, and take places."""
+
 log = structlog.get_logger()
 
 
@@ -110,6 +113,7 @@ class BatchManager:
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()
         self._looking = asyncio.Lock()
+        self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._is_silent = False
         self._limited_at = -math.inf
 
@@ -298,8 +302,9 @@ class BatchManager:
             await asyncio.gather(*map(self._look_after, sorted(self._asking.troubled)))
 
     async def _look_after(self, account: str) -> None:
-        began_at, asked = self._clock(), self._being_asked()
-        answer = await self._list(account)
+        async with self._trials:
+            began_at, asked = self._clock(), self._being_asked()
+            answer = await self._list(account)
         async with self._looking:
             trouble = await self._take_answer(account, answer, asked, began_at)
         if trouble is None:
