@@ -6,7 +6,8 @@ have to wait for who asks for much.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from koala.daemon.access import Caller
@@ -25,16 +26,22 @@ class PastJobs:
         self._users = Turnstile(most=calls_per_user, at_once=1)
         self._reads = asyncio.Semaphore(READS_MAX)
 
-    async def read(self, user: str, wanted: Wanted) -> AsyncGenerator[Part, None]:
-        """All that are wanted, the last that ended first; who has enough closes it. What has left
-        the state before is among them if the pump was asked something first. Raises
-        ExhaustedError, JournalError."""
+    @asynccontextmanager
+    async def turn(self, user: str) -> AsyncIterator[None]:
+        """While a user's long call is answered: all of it, also what it asks of the state. Raises
+        ExhaustedError."""
         async with self._users.turn(user), self._reads:
-            before: Place | None = wanted.before
-            while before is not None:
-                part = await self._journal.jobs(replace(wanted, before=before))
-                before = part.before
-                yield part
+            yield
+
+    async def read(self, wanted: Wanted) -> AsyncGenerator[Part, None]:
+        """All that are wanted, the last that ended first; who has enough closes it. For who has the
+        turn. What has left the state before is among them if the pump was asked something first.
+        Raises JournalError."""
+        before: Place | None = wanted.before
+        while before is not None:
+            part = await self._journal.jobs(replace(wanted, before=before))
+            before = part.before
+            yield part
 
 
 def owner_wanted(caller: Caller, owner: str) -> str | None:

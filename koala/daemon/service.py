@@ -324,7 +324,8 @@ class Service(KoalaServicer):
         wanted = Wanted(owner=owner_wanted(caller, listing.owner))
         older: list[dict[str, Any]] = []
         looked_at = 0
-        async with aclosing(self._past.read(caller.name, wanted)) as parts:
+        turn = self._past.turn(caller.name)
+        async with turn, aclosing(self._past.read(wanted)) as parts:
             async for part in parts:
                 looked_at += len(part.jobs) + len(part.damaged)
                 older += map(damaged_picture, part.damaged)
@@ -418,7 +419,10 @@ class Service(KoalaServicer):
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
         caller = caller_of_call()
+        async with self._past.turn(caller.name):  # a look at all jobs takes long, too
+            return _document(await self._report(by, period, caller))
 
+    async def _report(self, by: By, period: Period, caller: Caller) -> dict[str, Any]:
         def begin(turn: Turn) -> Report:
             shown = _shown(turn, caller)
             if period.site is not None and period.site not in shown:
@@ -429,7 +433,7 @@ class Service(KoalaServicer):
         owner = owner_wanted(caller, period.user or "")
         wanted = Wanted(since=period.since, until=min(period.until, report.now), owner=owner)
         count = 0
-        async with aclosing(self._past.read(caller.name, wanted)) as parts:
+        async with aclosing(self._past.read(wanted)) as parts:
             async for part in parts:
                 if part.damaged:  # figures without it would be wrong
                     raise not_as_archived(self._journal.path, part.damaged[0])
@@ -440,7 +444,7 @@ class Service(KoalaServicer):
                         " shorter periods (since, until)"
                     )
                 report.add(part.jobs)
-        return _document(report.document())
+        return report.document()
 
     # --- sites and users --------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import Client
+from koala.core.accounting import Report
 from koala.core.forgetting import Forgotten
 from koala.core.job import Finished, Job
 from koala.core.values import JobId, UserName
@@ -32,6 +33,7 @@ from koala.errors import DamagedError, ExhaustedError, JournalError, RejectedErr
 from koala.wire.tls import Kind
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
+from tests.files.stage import comes_true
 from tests.harness.builders import a_spec
 
 pytestmark = pytest.mark.live
@@ -332,7 +334,7 @@ async def test_long_reads_are_few_and_one_of_a_user(tmp_path: Path) -> None:
     past = PastJobs(cast("Journal", SlowJournal()), calls_per_user=3)
 
     async def read(user: str) -> None:
-        async with aclosing(past.read(user, Wanted(owner=user))) as parts:
+        async with past.turn(user), aclosing(past.read(Wanted(owner=user))) as parts:
             async for _ in parts:
                 pass
 
@@ -399,6 +401,42 @@ async def test_a_report_ends_though_jobs_leave_the_state_while_it_reads(
             total = (await other.report("user"))["total"]
         assert len(asked) < 5
         assert total["jobs_finished"] == JOBS  # as of its begin
+
+
+async def test_reports_of_one_user_look_at_the_state_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look is at all jobs, and nobody else is answered meanwhile."""
+    looks, reads, go_on = 0, 0, asyncio.Event()
+    original = Journal.jobs
+
+    def look(*arguments: Any) -> Report:
+        nonlocal looks
+        looks += 1
+        return Report(*arguments)
+
+    async def jobs(journal: Journal, wanted: Wanted) -> archive.Part:
+        nonlocal reads
+        reads += 1
+        await go_on.wait()
+        return await original(journal, wanted)
+
+    monkeypatch.setattr("koala.daemon.service.Report", look)
+    monkeypatch.setattr(Journal, "jobs", jobs)
+    async with served(tmp_path) as (daemon, client), asyncio.TaskGroup() as group:
+        reporting = [group.create_task(client.report("user")) for _ in range(5)]
+        await comes_true(lambda: reads > 0)
+        async with Client(daemon.address, user="bob") as bob:
+            for _ in range(20):  # so much later than all of them were asked for
+                await bob.hello()
+            assert (looks, reads) == (1, 1)
+            bobs = group.create_task(bob.report("user"))
+            await comes_true(lambda: reads == 2)
+            assert looks == 2
+            go_on.set()
+            await bobs
+        assert len(await asyncio.gather(*reporting)) == 5
+    assert looks == 6
 
 
 async def test_a_submission_is_put_off_when_keys_go_too_quickly(
