@@ -17,8 +17,8 @@ from koala_agent.lrm.slurm import Slurm
 from tests.live.grid import CALM, MARK, Grid
 
 DEV = Path(__file__).parents[2] / "deploy" / "dev"
-UP_S = 90.0
-CLEAR_S = 30.0
+UP_S = 180.0
+CLEAR_S = 90.0
 SLOW_BPS = 1_000_000.0
 SLOW_S = 12.0
 
@@ -224,7 +224,7 @@ def grid_over(
     *,
     more: Mapping[str, str] | None = None,
     keep_s: float = 3600.0,
-    grace_s: float = 8.0,
+    grace_s: float = 30.0,
     slow_file: str = "",
 ) -> Iterator[Grid]:
     """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for

@@ -12,6 +12,7 @@ import pytest_asyncio
 from koala.client import Client
 from tests.batch.systems import System, grid_over
 from tests.live.grid import Grid, until
+from tests.live.test_jobs import submitted
 
 pytestmark = pytest.mark.lrm
 
@@ -192,26 +193,17 @@ async def _low_and_high(grid: Grid, client: Client, gate: str) -> tuple[str, str
     evidence = grid.evidence
     limit = "(maxWallTime=10)"
     parts = [evidence.component(site=site, count=2, more=limit) for site in grid.sites]
-    job = evidence.job(*parts, more=f"(priority=high)(inputFile={FILE})")
-    high = (await client.submit(job)).job
-    await grid.phase(client, high, "Claiming")
+    first = evidence.job(*parts, more=f"(priority=high)(inputFile={FILE})")
     sizes = {site["site"]: site["processors"] for site in await client.sites()}
-    low = await running(
-        grid,
-        client,
-        evidence.job(
-            *(
-                evidence.component(
-                    site=site,
-                    count=sizes[site],
-                    seconds=600,
-                    gate=gate,
-                    more=f"{limit}(jobType=single)",
-                )
-                for site in grid.sites
-            )
-        ),
+    whole = (
+        evidence.component(
+            site=site, count=sizes[site], seconds=600, gate=gate, more=f"{limit}(jobType=single)"
+        )
+        for site in grid.sites
     )
+    # At once, so that nothing but the start of the low one has to come before the high one claims.
+    high, low = [submitted(one) for one in await client.submit_many([first, evidence.job(*whole)])]
+    await grid.phase(client, low, "Running")
     return low, high
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from koala.client import Client
 from tests.batch.systems import System, grid_over
+from tests.harness.ports import free_port
 from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
@@ -47,7 +48,10 @@ async def test_a_job_over_three_batch_systems_starts_everywhere_at_the_same_mome
             assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
             shown = await client.show(submitted.job)
             skews.append(shown["timeline"]["start_skew_s"])
-        assert sorted(skews)[2] < 0.05, skews
+            held_from = max(part["claimed_at"] for part in shown["parts"])
+            assert all(part["passed_at"] >= held_from for part in shown["parts"]), shown["parts"]
+        # Milliseconds where nobody else is; starts that wait for nobody are seconds apart.
+        assert sorted(skews)[2] < 0.5, skews
         await live.at_rest(client)
 
 
@@ -66,13 +70,14 @@ async def test_paths_between_batch_jobs_are_tried_before_they_start(
     live, _ = grid
     async with live.client() as client:
         await live.ready(client)
-        text = job("exit 0", "alpha", "beta", "gamma").replace("+", "+(connect=(all 1 31990))", 1)
+        port = free_port()
+        text = job("exit 0", "alpha", "beta", "gamma").replace("+", f"+(connect=(all 1 {port}))", 1)
         for _ in range(2):
             submitted = await client.submit(text)
             assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-        with socket.create_server(("", 31990)):
+        with socket.create_server(("", port)):
             taken = (await client.submit(text)).job
-            assert await why_stopped(client, taken) == "pre-flight: 1: port 31990 is taken"
+            assert await why_stopped(client, taken) == f"pre-flight: 1: port {port} is taken"
         await client.cancel([taken])
         await live.at_rest(client)
 

@@ -41,6 +41,8 @@ def ear(tmp_path: Path) -> Iterator[Ear]:
 
 SIZES = {"alpha": 10, "beta": 18, "delta": 6}
 """More than one machine of each site has."""
+CLOCKS_S = 0.01
+"""How far the daemon's clock may be from the machine's."""
 
 
 def job(program: str, sizes: dict[str, int]) -> str:
@@ -77,11 +79,15 @@ async def test_processes_of_all_machines_start_at_the_same_moment(
             told.append(timeline["start_skew_s"])
             instants = [float(file.read_text()) for file in folder.iterdir()]
             assert len(instants) == sum(SIZES.values())
+            parts = shown["parts"]
+            assert isinstance(parts, list)
+            assert min(instants) >= max(part["claimed_at"] for part in parts) - CLOCKS_S
             seen.append(max(instants) - min(instants))
         await live.at_rest(client)
-    assert sorted(told)[2] < 0.05, told
-    # 34 shells begin on a few processors here, one after the other; `srun` alone takes longer.
-    assert sorted(seen)[2] < 0.25, seen
+    # Milliseconds where nobody else is; starts that wait for nobody are seconds apart. And 34
+    # shells begin on a few processors here, one after the other; `srun` alone takes longer.
+    assert sorted(told)[2] < 0.5, told
+    assert sorted(seen)[2] < 1.0, seen
 
 
 async def test_every_process_has_a_status_of_its_own(

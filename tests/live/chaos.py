@@ -354,6 +354,7 @@ class Campaign:
             self._grid.evidence.check()
         with course.expecting("rest"):
             await self._grid.at_rest(client)
+            await self._grid.idle(client, sum(self._grid.processors.values()))
             sites = await client.sites()
             idle = {site["site"]: site["idle"] for site in sites}
             assert idle == dict(self._grid.processors), idle

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
+from koala.daemon.main import DISK_FAILED
 from tests.live.grid import Grid
 from tests.live.proxied import FILES, LINK, STARTERS, filled
 from tests.live.proxy import Direction, Proxy
@@ -26,8 +27,11 @@ PAUSE_S = 2.0
 """Mean time between the beginnings of two faults at intensity 1."""
 TOGETHER_S = 0.010
 """Two processes that are killed within this time are killed together."""
-STARTER_PAUSE_MAX_S = 2.0
-"""Less than `pause_max_s` of the grid's parameters: what the protocol is promised."""
+STARTER_PAUSE_MAX_S = 1.5
+"""Half of `pause_max_s` of the grid's parameters: what the protocol is promised, also where a busy
+machine lets a process go on later."""
+DISK_LATE_S = 60.0
+"""So long after it a daemon that could write no more has ended, and said so by its status."""
 LEAVES_BYTES = (0, 0, 500_000, 2_000_000)
 """What is left on a full disk: nothing at all, or enough for some commits."""
 
@@ -194,11 +198,16 @@ class Saboteur:
             await moment(0.25)
             for name in ("daemon", *self._grid.sites):
                 if name not in self._away and (status := self._grid.exit_status(name)) is not None:
-                    if name == "daemon" and time.monotonic() < self._disk_full_until:
+                    if name == "daemon" and self._was_disk_full(status):
                         self.account.ended_on_full_disk += 1
                     else:
                         self.account.ended.append((name, status))
                     self._start(name)
+
+    def _was_disk_full(self, status: int) -> bool:
+        """Whether that is why the daemon ended; a busy machine takes a while to end it."""
+        late_s = time.monotonic() - self._disk_full_until
+        return late_s < 0 or (status == DISK_FAILED and late_s < DISK_LATE_S)
 
     # --- faults -----------------------------------------------------------------------------------
 
