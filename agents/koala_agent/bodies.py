@@ -17,7 +17,8 @@ import zlib
 SHELL = """\
 umask 077
 d=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/koala-XXXXXXXX") || exit 71
-trap 'trap "" HUP INT TERM XCPU USR1 USR2; rm -rf "$d"' EXIT
+trap 'trap "" HUP INT TERM XCPU USR1 USR2
+rm -rf "$d" 2> /dev/null || { find "$d" -type d -exec chmod u+rwx {} \\; ; rm -rf "$d"; }' EXIT
 trap : HUP USR1
 trap 'kill -TERM "$p" 2> /dev/null' TERM INT XCPU USR2
 "$2" -I -S -c 'import json, sys; given = json.loads(sys.stdin.readline()); exec(given["boot"])' \\
@@ -26,7 +27,8 @@ p=$! s=0
 while kill -0 "$p" 2> /dev/null; do wait "$p"; s=$?; done
 exit "$s"
 """
-"""$1 is where scratch folders are made, $2 the interpreter."""
+"""$1 is where scratch folders are made, $2 the interpreter. Programs that unpack or build leave
+folders that nobody may write to."""
 
 BOOT = """\
 import base64, os, zlib

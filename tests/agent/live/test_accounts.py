@@ -84,7 +84,8 @@ async def test_each_claim_runs_as_its_user_s_account_where_no_other_can_look(
 ) -> None:
     job = a_job()
     first, second, third = (f"{job}/1/{i}/1" for i in range(3))
-    script = "id -u; id -g; umask; echo $HOME $USER; echo made > made; exec sleep 1000"
+    sealed = "mkdir -p sealed/more; echo made > sealed/more/made; chmod 0 sealed/more sealed"
+    script = f"id -u; id -g; umask; echo $HOME $USER; {sealed}; exec sleep 1000"
     async with (
         fake_daemon() as daemon,
         a_site(tmp_path, daemon, scratch, job=job) as agent,
