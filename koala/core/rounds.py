@@ -76,7 +76,12 @@ class Rounds:
         if not room.can_take(job):
             lines.append("passed over: no usable site could take it, were all of it idle")
         elif head is not None and head is not job:
-            lines.append(f"{number} jobs before it; {describe_head(state, head, now)}")
+            why_not = (
+                describe_head(state, head, now)
+                if head.spec.owner == job.spec.owner
+                else "the head of the queue is another user's"  # whose sites may be hidden from it
+            )
+            lines.append(f"{number} jobs before it; {why_not}")
         policy = state.policies.queueing
         if isinstance(policy, Discipline) and not visiting(state, room, now).permits(queue):
             lines.append(f"no turn now: {policy.rule}")

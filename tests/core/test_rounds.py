@@ -11,13 +11,14 @@ from koala.core.events import DaemonStarted, ParametersChanged, SiteDrained, Sit
 from koala.core.explain import why
 from koala.core.job import EndKind
 from koala.core.slots import Policies
-from koala.core.values import FOREVER, JobId, SiteName
+from koala.core.values import FOREVER, JobId, SiteName, UserName
 from koala.policies import chosen
 from tests.core.conftest import Begin
 from tests.core.test_placing import order_of_claims
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import ANN, Script
 
+BOB = UserName("bob")
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
 
 
@@ -107,6 +108,15 @@ def test_why_names_the_head_of_the_queue_and_what_it_lacks(begin: Begin) -> None
     assert "number 3 of 3 in the queue of delft (EQ-LF)" in text
     assert "2 jobs before it; its head j1 does not fit: 8 processors" in text
     assert "delft has 4 idle" in text
+
+
+def test_why_tells_nothing_of_another_users_job_and_sites(begin: Begin) -> None:
+    script = begin(under("GS"), ageing_s=FOREVER)
+    script.tell(a_site("hidden", 8, idle=0, owner=ANN), a_site("leiden", 8, idle=0))
+    script.tell(a_job("hers", a_component(8, "hidden"), owner=ANN), a_job("his", 8, owner=BOB))
+    assert "its site hidden has 0 idle" in said(script, "hers")
+    assert "1 jobs before it; the head of the queue is another user's" in said(script, "his")
+    assert "hidden" not in said(script, "his")
 
 
 def test_lp_says_that_the_global_queue_has_to_wait(begin: Begin) -> None:
