@@ -130,7 +130,9 @@ def _step(folder: Path) -> None:
 
 def _is_behind(site: SiteRecord, rotation: Rotation) -> bool:
     """Whether it has no certificate yet of those that this stage gives; a renewed one counts when
-    it was used."""
+    it was used. One that has a join token knows by it who signed until then."""
+    if site.state == "awaited":
+        return rotation.stage is Stage.SPREAD
     is_old = site.issued_at < rotation.since or bool(site.next_serial)
     return site.state == "enrolled" and is_old
 

@@ -118,6 +118,24 @@ async def test_both_are_believed_until_everybody_knows_the_new_one(tmp_path: Pat
     assert rotations == ["spread", "moved", "whole"]
 
 
+async def test_a_site_that_has_not_joined_yet_would_be_shut_out_too(tmp_path: Path) -> None:
+    """Its join token names the authority that signs now, and nobody else is believed by it."""
+    state = tmp_path / "state"
+    async with secured(tmp_path):
+        pass
+    rotate(state)
+    async with secured(tmp_path) as stage:
+        token = await stage.token("vu")
+    with pytest.raises(RejectedError, match=r"sites that have not heard.*: vu "):
+        rotate(state)
+    moved = rotate(state, force=True)
+    assert (moved.standing, moved.sites) == (Standing.MOVED, ())
+    async with secured(tmp_path) as stage:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stage.joined(replace(token, address=stage.address))
+        assert trusted(await stage.site("vu")) == 2
+
+
 async def test_the_commands_say_where_it_stands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
