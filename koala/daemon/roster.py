@@ -54,7 +54,7 @@ SESSIONS_OF_SITE_MAX = 4
 """Streams that one site has open, whether it has registered on them or not: the newest. An agent
 has one, and those of its connections that died unnoticed."""
 FLOOD_REST_S = 60.0
-REGISTRATIONS_AT_ONCE = 30
+REGISTRATIONS_AT_ONCE = 60
 REGISTRATIONS_PER_S = 1.0
 """Of one site, and as often it may say that it has other processors: each is kept in the journal
 with all the site's facts, and has the tries of all jobs with a deadline counted anew."""
