@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from koala.core import events as ev
 from koala.core.budget import Budget
 from koala.core.ending import drop_member, drop_transfer, fail, on_missed, set_back
@@ -207,11 +209,14 @@ def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
     others = (*plan.claims, *(move.component for move in plan.moves))
     is_whole = all(members[component].claim for component in others)
     if state.parameters.preempt == "complete" and not is_whole:
-        return  # nor for a job that cannot start, because another claim is over the hold budget
+        return  # the job cannot start: another claim is over the hold budget
+    if not is_affordable(state, job, [members[n] for n in plan.preempting], now):
+        # Nobody is stopped for nothing, and no site is asked for what would not start there.
+        for component in plan.preempting:
+            put_off(state, job, members[component], now)
+        return
     for component in plan.preempting:
         claim(state, job, members[component], now, is_preempting=True)
-    if not all(members[component].claim for component in plan.preempting):
-        return  # a claim over the hold budget was not made: nobody is stopped for nothing
     for victim in plan.victims:
         other = state.placed.get(victim)
         if other is not None:
@@ -307,8 +312,7 @@ def claim(
     )
     hold_s = hold_max_s(state, job)
     if not charge(state, job, site, identity, component.processors * hold_s, now):
-        member.refusal = "the hold budget is used up"
-        job.not_before = now + state.parameters.scan_interval_s  # a budget comes back slowly
+        put_off(state, job, member, now)
         return
     member.claims += 1
     member.claim = identity
@@ -336,13 +340,23 @@ def claim(
     state.actions.append(hold(state, claim))
 
 
-def is_affordable(state: State, job: Job, wanted: tuple[Assignment, ...], now: Instant) -> bool:
-    """Whether the hold budgets allow all of these claims: local jobs die for all or for none."""
+def put_off(state: State, job: Job, member: Member, now: Instant) -> None:
+    """No claim is made for a member, because it would be over a hold budget."""
+    member.refusal = "the hold budget is used up"
+    job.not_before = now + state.parameters.scan_interval_s  # a budget comes back slowly
+
+
+def is_affordable(
+    state: State, job: Job, wanted: Sequence[Assignment | Member], now: Instant
+) -> bool:
+    """Whether the hold budgets allow all of these claims: others die for all of them or for
+    none."""
     hold_s = hold_max_s(state, job)
     sums: dict[SiteName, float] = {}
-    for assignment in wanted:
-        processors = job.spec.components[assignment.component].processors
-        sums[assignment.site] = sums.get(assignment.site, 0.0) + processors * hold_s
+    for one in wanted:
+        assert one.site is not None
+        processors = job.spec.components[one.component].processors
+        sums[one.site] = sums.get(one.site, 0.0) + processors * hold_s
     limits = state.parameters
     user = state.user_budgets.setdefault(job.spec.owner, Budget())
     sites = {site: state.site_budgets.setdefault(site, Budget()) for site in sums}

@@ -444,6 +444,22 @@ def test_nobody_is_stopped_where_another_component_is_over_the_hold_budget(begin
     assert script.phase("low") == "Running"
 
 
+def test_a_budget_for_some_of_those_that_preempt_asks_no_site_in_vain(begin: Begin) -> None:
+    """A site that refuses a claim for which somebody was stopped takes no more preemption for a
+    while; nobody was stopped for this one, and others' jobs would wait for it."""
+    script = begin(bandwidth_default_bps=10.0, hold_budget_user_s=6 * 900.0).ignore(StartTransfer)
+    for site in ("delft", "leiden"):
+        script.tell(a_site(site, 4, starts_after_stop=True), a_job(f"low-{site}", 4))
+        script.running(f"low-{site}")
+    script.tell(a_site("home", 1)).replica("data", "home", 10)
+    script.report("delft", 4).report("leiden", 4)
+    script.tell(a_job("high", 4, 4, priority=HIGH, file="data", owner=UserName("bob")))
+    script.report("delft", 0).report("leiden", 0).at(0.9).expect_nothing()
+    assert script.story("high").count("Claiming") == 1
+    assert "the hold budget is used up" in "".join(why(script.scheduler, JobId("high"), 0.9))
+    assert {script.phase("low-delft"), script.phase("low-leiden")} == {"Running"}
+
+
 # --- hold budget ---
 
 
