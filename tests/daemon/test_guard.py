@@ -25,6 +25,8 @@ from koala.policies import chosen
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
 FILE = FileName("data")
+LONG_S = 60.0
+"""For policies that answer: a busy machine may leave them alone for a while."""
 
 
 def view() -> GridView:
@@ -55,7 +57,9 @@ def at(site: str, component: int = 0, **more: Any) -> Assignment:
 
 
 def answering(*assignments: Assignment) -> Guard:
-    return Guard(lambda _request, _view: Placement(assignments=assignments), name="theirs")
+    return Guard(
+        lambda _request, _view: Placement(assignments=assignments), name="theirs", limit_s=LONG_S
+    )
 
 
 def test_one_that_behaves_is_asked_every_time() -> None:
@@ -74,7 +78,7 @@ def test_one_that_errs_is_replaced_for_good_and_the_default_answers() -> None:
         asked.append(1)
         raise KeyError("price")
 
-    guard = Guard(errs, name="theirs")
+    guard = Guard(errs, name="theirs", limit_s=LONG_S)
     for _ in range(3):
         answer = guard(request(), view())
         assert isinstance(answer, Placement)
@@ -150,7 +154,7 @@ def test_an_answer_that_cannot_be_is_not_believed(
 
 @pytest.mark.parametrize("answer", [None, "delft", Unplaceable(component=3, reason="no")])
 def test_neither_is_what_is_no_answer(answer: Any) -> None:
-    guard = Guard(lambda _request, _view: answer, name="theirs")
+    guard = Guard(lambda _request, _view: answer, name="theirs", limit_s=LONG_S)
     assert isinstance(guard(request(), view()), Placement)
     assert guard.trouble
 
@@ -161,7 +165,7 @@ def test_what_a_policy_does_to_its_view_is_lost() -> None:
         return Placement(assignments=(at("leiden"),))
 
     picture = view()
-    Guard(grabs, name="theirs")(request(), picture)
+    Guard(grabs, name="theirs", limit_s=LONG_S)(request(), picture)
     assert picture.idle_at(DELFT) == 8
 
 
@@ -178,7 +182,7 @@ FREE = (Correction(component=0, weight=0.25), Correction(component=1, weight=0.2
 
 def test_corrections_of_a_progress_policy_that_behaves_are_its_own() -> None:
     answer = (Correction(component=1, weight=-0.75), Correction(component=0, weight=0.25))
-    guard = ProgressGuard(lambda _question: answer, name="theirs")
+    guard = ProgressGuard(lambda _question: answer, name="theirs", limit_s=LONG_S)
     assert guard(a_question()) == answer
     assert not guard.trouble
 
@@ -196,7 +200,7 @@ def test_corrections_of_a_progress_policy_that_behaves_are_its_own() -> None:
     ],
 )
 def test_corrections_that_cannot_be_are_not_believed(answer: Any, trouble: str) -> None:
-    guard = ProgressGuard(lambda _question: answer, name="theirs")
+    guard = ProgressGuard(lambda _question: answer, name="theirs", limit_s=LONG_S)
     assert guard(a_question()) == FREE
     assert trouble in guard.trouble
     assert guard(a_question()) == FREE

@@ -34,7 +34,7 @@ MANNERS: tuple[tuple[Direction, ...], ...] = (("up", "down"), ("up",), ("down",)
 LEASE_S = HASTY["run_lease_s"]
 STOPPED_S = LEASE_S + HASTY["kill_s"]
 SILENCE_S = 1.5
-MARGIN_S = 10.0
+MARGIN_S = 20.0
 """For a machine that does other things, too."""
 
 
