@@ -81,6 +81,7 @@ class Cluster(Listener):
         self.is_away = False
         self.is_deaf_to_submissions = False  # they arrive, and their answers do not
         self.forgets = False
+        self.has_figures = True
         self.refusal = ""
         self.now = 0.0
 
@@ -111,6 +112,8 @@ class Cluster(Listener):
                 return self._cancel(number)
             case ("scontrol", "-o", "show", "job", number):
                 return self._show(number)
+            case ("sinfo", *_) if not self.has_figures:
+                return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
             case ("sinfo", *_):
                 node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0")
                 return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
@@ -335,6 +338,24 @@ async def test_nothing_is_startable_while_the_controller_is_away(
         assert not is_free(manager)
         cluster.is_away = False
         await witness.until(Idle, lambda idle: idle.startable == 16)
+
+
+async def test_listings_without_figures_are_no_answer(serve: Serve, cluster: Cluster) -> None:
+    """Neither at the start, when there never were any, nor later, when those there are grow old."""
+    cluster.has_figures = False
+    async with serve() as (manager, witness):
+        await cluster.polls(5)
+        assert not is_free(manager)
+        cluster.has_figures = True
+        await witness.until(Idle, lambda idle: idle.startable == 16)
+        witness.told.clear()
+        cluster.has_figures = False
+        cluster.now += 1.0
+        await witness.until(Idle, lambda idle: idle.startable == 0)
+        witness.told.clear()
+        await cluster.polls(5)
+        assert witness.told == [], "nothing is offered as long as they are missing"
+        assert not is_free(manager)
 
 
 def is_free(manager: BatchManager) -> bool:

@@ -154,8 +154,9 @@ class BatchManager:
                 await self._look()
                 is_changed = self._tell_changes()
                 if is_changed or self._clock() - figures_at >= self._settings.figures_s:
-                    figures_at = self._clock()
+                    figures_at = -math.inf  # due until they are there
                     await self._look_at_figures()
+                    figures_at = self._clock()
                     self._tell_idle()
                 await self._clear()
                 self._hear()
