@@ -32,7 +32,7 @@ from koala.core.forgetting import forget
 from koala.core.values import Instant
 from koala.daemon.audit import note
 from koala.daemon.folder import DAMAGED, FILE, LOCK, MARK, RESTORED, SALVAGED
-from koala.daemon.journal import check_format
+from koala.daemon.journal import check_format, check_whole
 from koala.daemon.past import Past, connect, open_past, replay
 from koala.daemon.records import Mark, mark_text
 from koala.disk import BALLAST
@@ -182,8 +182,10 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
 
 
 def _read_back(past: Past) -> None:
-    """Read the journal from its first to its last event; of a long past only some is remembered at
-    a time. Raises JournalError."""
+    """Read the journal from its first to its last event, of which only some is remembered at a
+    time, and all jobs that have left the state: a start would. Raises JournalError."""
+    with closing(connect(past.path)) as connection:
+        check_whole(connection, past.path)
     for step in replay(past):
         forget(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
 

@@ -419,13 +419,24 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
             )
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if found != "ok":
-            raise damaged(path, f"{found}")
-        archive.check_jobs(connection, path)
+        check_whole(connection, path)
         _add_index(connection)
     except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"unreadable, or no journal: {error}") from error
+
+
+def check_whole(connection: sqlite3.Connection, path: Path) -> None:
+    """All that no chain vouches for: the database as such, and each job of the archive. Raises
+    JournalError."""
+    try:
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        has_archive = connection.execute("PRAGMA user_version").fetchone()[0] == FORMAT
+    except (sqlite3.Error, UnicodeError) as error:
+        raise damaged(path, f"unreadable: {error}") from error
+    if found != "ok":
+        raise damaged(path, f"{found}")
+    if has_archive:
+        archive.check_jobs(connection, path)
 
 
 def _add_index(connection: sqlite3.Connection) -> None:

@@ -211,6 +211,24 @@ async def test_what_cannot_be_read_back_is_no_backup(tmp_path: Path) -> None:
     assert not (tmp_path / "second").exists()
 
 
+async def test_an_archived_job_that_is_damaged_is_found_before_the_backup_counts(
+    tmp_path: Path,
+) -> None:
+    """No event tells of it any more; a daemon would not start with what was put back."""
+    await backed_up(tmp_path, "first", FakeAgent(""), jobs=1)
+    with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
+        row = ("j99", "ann", 1.0, 2.0, "", "", b"body", b"sum")
+        connection.execute("INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    with pytest.raises(JournalError, match="job j99 is not as it was archived"):
+        back_up(tmp_path / "state", tmp_path / "second", with_spool=False)
+    assert not (tmp_path / "second").exists()
+    with closing(sqlite3.connect(tmp_path / "first" / FILE)) as connection, connection:
+        connection.execute("INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    with pytest.raises(JournalError, match="job j99 is not as it was archived"):
+        restore(tmp_path / "first", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
 def test_a_backup_ends_beside_a_daemon_that_commits_all_the_time(tmp_path: Path) -> None:
     """A journal of sixty megabytes, so that others commit while it is copied."""
     journal = Journal.open(tmp_path / "state")
