@@ -123,7 +123,7 @@ class Store:
             return [
                 msgspec.json.decode(body, type=Claim) for name, body in rows if is_claim_id(name)
             ]
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             message = f"{self._path}: a claim cannot be read: {error}"
             raise JournalError(message) from error
 
@@ -208,7 +208,7 @@ class Store:
                 chain=bytes.fromhex(chain),
                 seal=bytes.fromhex(seal),
             )
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise JournalError(f"{self._path}: the mark {text[:80]!r} cannot be read") from error
 
     def note_mark(self, mark: JournalMark) -> None:

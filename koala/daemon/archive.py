@@ -23,7 +23,7 @@ from koala.core.forgetting import Forgotten
 from koala.core.job import Job
 from koala.core.saving import CORE, NotSavedError, load_object, save_object
 from koala.core.values import Instant, JobId
-from koala.daemon.records import Mark, Snapshot, damaged
+from koala.daemon.records import UNREADABLE, Mark, Snapshot, damaged
 from koala.errors import JournalError
 
 TABLES = """
@@ -108,7 +108,7 @@ def read_snapshots(connection: sqlite3.Connection, path: Path) -> Iterator[Kept 
     for (seq,) in places:
         try:
             yield _snapshot(connection, seq)
-        except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
+        except (sqlite3.Error, zlib.error, ValueError, TypeError, RecursionError) as error:
             yield damaged(path, f"the snapshot after event {seq} cannot be used: {error}")
 
 
@@ -242,7 +242,7 @@ def _trusted(path: Path) -> Iterator[None]:
     """What cannot be read is a JournalError."""
     try:
         yield
-    except (sqlite3.Error, UnicodeError, zlib.error, msgspec.DecodeError, NotSavedError) as error:
+    except (sqlite3.Error, UnicodeError, zlib.error, NotSavedError, *UNREADABLE) as error:
         raise damaged(path, f"an archived job cannot be read: {error}") from error
 
 

@@ -151,7 +151,9 @@ class _Lines:
         for path in (self._older, self._path):
             with suppress(FileNotFoundError), path.open("rb") as file:
                 for line in deque(file, maxlen=count):
-                    with suppress(msgspec.DecodeError):  # a torn one, of a disk that was full
+                    with suppress(
+                        msgspec.DecodeError, RecursionError
+                    ):  # a torn one, of a disk that was full
                         kept.append(msgspec.json.decode(line, type=dict[str, Any]))
         return list(kept)
 

@@ -91,7 +91,7 @@ def read_rotation(folder: Path) -> Rotation | None:
         return msgspec.json.decode(read_private(path), type=Rotation)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 

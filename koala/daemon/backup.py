@@ -295,7 +295,7 @@ def _read(folder: Path, backup: Path) -> Backup:
             raise ConfigError(f"{backup}: a backup of version {version}: allowed is {VERSION}")
         manifest = msgspec.json.decode(text, type=_Manifest)
         chain = bytes.fromhex(manifest.chain)
-    except (OSError, ValueError, msgspec.DecodeError) as error:
+    except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{backup}: no backup: {MANIFEST} cannot be read: {error}") from error
     events = manifest.events
     past = open_past(folder)

@@ -168,7 +168,7 @@ class Enrolments:
             self._file = msgspec.json.decode(read_private(self._path), type=_File)
         except FileNotFoundError:
             self._file = _File()
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise ConfigError(f"{self._path}: cannot be read: {error}") from error
         if self._file.format != 1:
             found = self._file.format

@@ -94,6 +94,8 @@ def damaged(source: Path | str, what: str) -> DamagedError:
 
 # --- events as text -------------------------------------------------------------------------------
 
+UNREADABLE = (msgspec.DecodeError, RecursionError)
+"""What a decoder raises, of nonsense and of depth."""
 _ENCODER = msgspec.json.Encoder()
 _DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in EVENTS.items()}
 _ANSWERS = msgspec.json.Decoder(list[Any])
@@ -126,7 +128,7 @@ def decode_event(kind: str, body: str) -> Event:
             if value == _INFINITY:
                 plain["parameters"][name] = math.inf
         return msgspec.convert(plain, ParametersChanged)
-    except (msgspec.DecodeError, ConfigError, KeyError, AttributeError) as error:
+    except (*UNREADABLE, ConfigError, KeyError, AttributeError) as error:
         raise JournalError(f"a {kind} that cannot be read: {error}") from error
 
 
@@ -165,7 +167,7 @@ def read_rows(rows: Iterable[Row], mark: Mark, *, source: str) -> Iterator[tuple
         try:
             event = decode_event(kind, body)
             said = _ANSWERS.decode(answers) if answers else []
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise JournalError(f"{source}: event {seq} cannot be read: {error}") from error
         yield Record(seq=seq, at=at, event=event, answers=said), Mark(seq, chain)
 

@@ -147,6 +147,9 @@ async def test_what_is_no_backup_and_what_is_damaged_is_refused(tmp_path: Path) 
         (backup / MANIFEST).write_text(json.dumps({**manifest, **wrong}))
         with pytest.raises(ConfigError, match=r"no backup: backup\.json cannot be read"):
             restore(backup, target)
+    (backup / MANIFEST).write_text('{"koala-backup": 1, "other": ' + "[" * 100_000)
+    with pytest.raises(ConfigError, match=r"no backup: backup\.json cannot be read"):
+        restore(backup, target)
     (backup / MANIFEST).write_text(json.dumps(manifest))
     for name in (".tar", ".tar.gz"):
         packed = tmp_path / f"packed{name}"

@@ -21,7 +21,17 @@ from koala.daemon import journal as journal_module
 from koala.daemon.folder import FILE
 from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, records
-from koala.daemon.records import Batch, Notice, Record, decode_event, encode_event
+from koala.daemon.records import (
+    Batch,
+    Mark,
+    Notice,
+    Record,
+    _chained,
+    decode_event,
+    encode_event,
+    read_rows,
+    rows_of,
+)
 from koala.errors import JournalError
 
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
@@ -48,6 +58,18 @@ def test_infinite_parameters_read_back() -> None:
     text = encode_event(event)
     json.loads(text, parse_constant=pytest.fail)  # plain JSON, for other programs
     assert decode_event("ParametersChanged", text) == event
+
+
+@pytest.mark.parametrize("kind", ["SiteDrained", "ParametersChanged"])
+def test_what_is_nested_too_deep_is_refused_as_any_other_nonsense(kind: str) -> None:
+    deep = "[" * 100_000
+    with pytest.raises(JournalError, match="cannot be read"):
+        decode_event(kind, f'{{"site": "delft", "by": "ann", "parameters": {deep}')
+    (row,), _ = rows_of([record(1)], Mark())
+    seq, at, name, body, _, _ = row
+    chain = _chained(b"", seq, at, name, body, deep)
+    with pytest.raises(JournalError, match="event 1 cannot be read"):
+        list(read_rows([(seq, at, name, body, deep, chain)], Mark(), source="a journal"))
 
 
 def record(seq: int, *, answers: list[object] | None = None) -> Record:

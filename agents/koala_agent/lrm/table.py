@@ -162,7 +162,7 @@ class JobTable(Generic[Row]):
         try:
             rows = self._connection.execute("SELECT body FROM job ORDER BY rowid").fetchall()
             return [decoder.decode(body) for (body,) in rows]
-        except (sqlite3.Error, msgspec.DecodeError) as error:
+        except (sqlite3.Error, msgspec.DecodeError, RecursionError) as error:
             raise LocalManagerError(f"cannot read {self._path}: {error}") from error
 
     def save(self, claim: str, row: Row) -> None:
