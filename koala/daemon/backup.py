@@ -104,9 +104,11 @@ def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
             if target.name.endswith(TAR):
                 packed = Path(scratch) / "packed"
                 _pack(folder, packed, is_compressed=not target.name.endswith(".tar"))
+                _sync(packed)
                 packed.rename(target)
             else:
                 folder.rename(target)
+            _sync(target.parent)
     except OSError as error:
         raise JournalError(f"{error.filename or target}: {error.strerror or error}") from error
     note(state_dir, verb="Backup", subject=str(target))
@@ -128,13 +130,14 @@ def restore(backup: Path, state_dir: Path) -> Backup:
             part.mkdir()
             _copy_tree(folder, part)
             (part / MANIFEST).unlink()
-            _close(part)
             (part / RESTORED).write_text(
                 json.dumps({"backup": str(backup), "events": found.events}) + "\n"
             )
+            _close(part)
             with suppress(FileNotFoundError):
                 state_dir.rmdir()
             part.rename(state_dir)
+            _sync(state_dir.parent)
     except OSError as error:
         raise JournalError(f"{error.filename or state_dir}: {error.strerror or error}") from error
     note(state_dir, verb="Restore", subject=str(backup))
@@ -316,10 +319,20 @@ def _read(folder: Path, backup: Path) -> Backup:
 
 
 def _close(folder: Path) -> None:
-    """For this user alone, whatever the modes were of what was copied."""
+    """For this user alone, whatever the modes were of what was copied; and durable."""
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink():  # that would be done to what it names, wherever that is
             path.chmod(0o700 if path.is_dir() else 0o600)
+            _sync(path)
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or which names are in a folder, durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -214,6 +214,30 @@ async def test_what_cannot_be_read_back_is_no_backup(tmp_path: Path) -> None:
     assert not (tmp_path / "second").exists()
 
 
+@pytest.mark.parametrize("target", ["second", "second.tar"])
+async def test_what_was_made_or_put_back_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """When the command is over the machine may lose power."""
+    await backed_up(tmp_path, "first", FakeAgent(""), jobs=1)
+    synced: set[int] = set()
+    fsync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    for made in (tmp_path / target, tmp_path / "back"):
+        synced.clear()
+        if made.name == target:
+            back_up(tmp_path / "state", made, with_spool=False)
+        else:
+            restore(tmp_path / target, made)
+        below = [path for path in made.rglob("*") if path.name != AUDIT]  # it says so afterwards
+        assert {path.stat().st_ino for path in (tmp_path, made, *below)} <= synced
+
+
 async def test_an_archived_job_that_is_damaged_is_found_before_the_backup_counts(
     tmp_path: Path,
 ) -> None:
