@@ -26,7 +26,7 @@ class Book:
     @property
     def asked_through(self) -> int:
         """The highest ask number such that it and all before it are in the site's figures."""
-        return min(self._asks.values(), default=self._highest_ask + 1) - 1
+        return max(0, min(self._asks.values(), default=self._highest_ask + 1) - 1)
 
     def asked(self, hold: Hold, *, is_known: bool) -> None:
         """The daemon asks for a claim."""
