@@ -276,7 +276,7 @@ async def test_commands_that_cannot_be_killed_do_not_pile_up(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     entries = {"bert1": Entry(prefix=("env",))}
-    shell = Shell(environment=dict(os.environ), limit_s=0.05, entries=entries)
+    shell = Shell(environment=dict(os.environ), limit_s=0.3, entries=entries)
     hanging = Command(argv=("sh", "-c", f": > {gate}"))
 
     def kill(_process: asyncio.subprocess.Process) -> None:
@@ -291,11 +291,10 @@ async def test_commands_that_cannot_be_killed_do_not_pile_up(
     assert caught.value.transient
     monkeypatch.undo()
     quick = Command(argv=("true",))
-    shell_limit_s = 10.0
     assert (await Shell(environment=dict(os.environ)).run(quick)).status == 0
     gate_reader = os.open(gate, os.O_RDONLY | os.O_NONBLOCK)  # all of them end
     try:
-        async with asyncio.timeout(shell_limit_s):
+        async with asyncio.timeout(90):
             while True:
                 try:
                     assert (await shell.run(quick, "bert1")).status == 0
