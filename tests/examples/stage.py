@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from koala_agent.lrm.processes import SCOPE_VARIABLE
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LIMIT_S = 120.0
 """Longest that a test waits for a program; far above what it needs."""
@@ -149,6 +151,8 @@ class Stage:
             "KOALA_JOB": "j1",
             "KOALA_ATTEMPT": "1",
             "KOALA_CLAIM": f"j1/1/{self.components[index]}/1",
+            # Else it is of any local manager of this machine that has a claim of this name.
+            SCOPE_VARIABLE: str(self.folder),
             "KOALA_COMPONENT": str(self.components[index]),
             "KOALA_LABEL": f"c{self.components[index]}",
             "KOALA_PROCESS": str(process),

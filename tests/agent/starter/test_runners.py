@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from koala_agent import values
+from koala_agent.lrm.processes import SCOPE_VARIABLE
 from koala_agent.placeholders import Place, install_starter
 from koala_agent.starter import runners
 from koala_agent.values import ClaimId, Peer
 
 OWN = ClaimId("j1/1/1/1")
+SCOPE = {SCOPE_VARIABLE: "none of those that other tests run"}
+"""Else a process is of any local manager of this machine that has a claim of this name."""
 
 
 def peer(component: int, processes: int, *hosts: tuple[str, int]) -> Peer:
@@ -59,7 +62,7 @@ def state(tmp_path: Path) -> Path:
         "bundle": {},
     }
     launch = {
-        "environment": {"PATH": os.environ["PATH"], "ONLY_THERE": "yes"},
+        "environment": {"PATH": os.environ["PATH"], "ONLY_THERE": "yes", **SCOPE},
         "path": os.environ["PATH"],
         "kv": "/there/kv",
     }
@@ -79,7 +82,7 @@ def run(
     place = Place(root=state.parent.parent / "claims", site="delft")
     return subprocess.run(
         [*install_starter(place), "rank", str(state), *arguments],
-        env={"PATH": os.environ["PATH"], **environment},
+        env={"PATH": os.environ["PATH"], **SCOPE, **environment},
         capture_output=True,
         text=True,
         timeout=60,
