@@ -276,6 +276,7 @@ def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings
         kill_s=to_number(spec, "kill_s"),
         wall_time_s=to_number(spec, "wall_time_s"),
         delivers=not spec["shared"],
+        has_outputs=bool(spec["outputs"]),
         progress_s=to_number(spec, "progress_s"),
         no_barrier=bool(spec["no_barrier"]),
     )

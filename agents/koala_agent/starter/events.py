@@ -23,7 +23,8 @@ class Settings:
     """What the machine must know of its claim; a time of 0 for `wall_time_s` means no limit.
 
     `processes` are its main processes; where they are helpers of a launcher, `ranks` counts the
-    processes that they start. `delivers` when the agent cannot see this machine's files.
+    processes that they start. `delivers` when the agent cannot see this machine's files;
+    `has_outputs` when the job names files that it writes.
     """
 
     claim: str
@@ -40,6 +41,7 @@ class Settings:
     hosts: tuple[tuple[str, int], ...] = ()
     ranks: int = 0
     delivers: bool = False
+    has_outputs: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -240,7 +240,7 @@ class StarterMachine:
             if isinstance(self.phase, (Holding, Running)):
                 self._begin_end("stopped", "")
             elif isinstance(self.phase, Delivering):
-                self._over(self.phase, "its outputs are not wanted any more")
+                self._cut_short(self.phase, "stopped", "its outputs are not wanted any more")
         elif kind == "dismissed":
             self._dismiss(str(message.get("reason", "")))
         elif kind == "noted" and isinstance(self.phase, Over):
@@ -469,7 +469,7 @@ class StarterMachine:
         if isinstance(phase, (Holding, Running)):
             self._begin_end("site", reason)
         elif isinstance(phase, Delivering):
-            self._over(phase, f"{reason}, before its outputs were at the agent")
+            self._cut_short(phase, "site", f"{reason}, before its outputs were at the agent")
         elif isinstance(phase, Ending) and self._now < self._settled_at:
             self._begin_end("site", reason, is_dismissed=phase.is_dismissed)
 
@@ -595,6 +595,14 @@ class StarterMachine:
         self._ended_at = self._now
         self._say(Deliver(is_whole=is_whole))
 
+    def _cut_short(self, phase: Delivering, kind: str, problem: str) -> None:
+        """Outputs of a program that ended well are lost on their way: its claim ends by what cut
+        them off, for the program wrote them. Logs alone fail no job."""
+        is_well = phase.kind == "exited" and not any(self._final_statuses())
+        if is_well and self._settings.has_outputs:
+            phase = Delivering(kind=kind, reason="", used=phase.used, until=phase.until)
+        self._over(phase, problem)
+
     def _over(self, phase: Delivering, problem: str, *, is_dismissed: bool = False) -> None:
         if not isinstance(self.phase, Delivering):
             self._ended_at = self._now
@@ -666,7 +674,7 @@ class StarterMachine:
             self._tick_running(phase)
         elif isinstance(phase, Delivering):
             if self._now >= min(phase.until, self.lease_until()):
-                self._over(phase, "its outputs took too long to the agent")
+                self._cut_short(phase, "lease", "its outputs took too long to the agent")
         elif isinstance(phase, Over) and self._now >= phase.until:
             self._exit()
         if isinstance(self.phase, Ending) and self._now >= self.phase.look_at:

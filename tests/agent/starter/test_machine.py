@@ -700,22 +700,42 @@ def test_what_a_program_wrote_is_delivered_before_its_end_is_told() -> None:
     assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 3.0)
 
 
-@pytest.mark.parametrize("event", [Received(message={"kind": "stop"}), SiteSignalled(reason="x")])
-def test_a_delivery_ends_when_nobody_wants_it_any_more(event: Event) -> None:
-    script = running_on_machines(delivers=True)
+def delivering(*, status: int = 0, has_outputs: bool = True) -> Script:
+    """Its program has ended; what it wrote is on its way."""
+    script = running_on_machines(delivers=True, has_outputs=has_outputs)
     script.tell(Opened(at=2.0), 2.0)
-    script.tell(ProcessEnded(index=0, status=0), 3.0)
-    script.tell(Looked(left=0), 3.0)
-    assert the_end(script.tell(event, 4.0))["kind"] == "exited"
+    script.tell(ProcessEnded(index=0, status=status), 3.0)
+    assert Deliver(is_whole=True) in script.tell(Looked(left=0), 3.0)
+    return script
 
 
-def test_a_delivery_ends_with_the_lease() -> None:
-    script = running_on_machines(delivers=True)
-    script.tell(Opened(at=2.0), 2.0)
-    script.tell(ProcessEnded(index=0, status=0), 3.0)
-    script.tell(Looked(left=0), 3.0)
-    due = script.machine.lease_until()
-    assert any(isinstance(action, WriteEnd) for action in script.woken(due))
+CUTS = [
+    (Received(message={"kind": "stop"}), "stopped"),
+    (SiteSignalled(reason="x"), "site"),
+    (Woken(), "lease"),
+]
+
+
+@pytest.mark.parametrize(("event", "kind"), CUTS)
+def test_outputs_that_are_lost_on_their_way_are_no_end_of_the_program(
+    event: Event, kind: str
+) -> None:
+    """It wrote them: an end by itself would have the agent miss them, and its job Failed."""
+    script = delivering()
+    end = the_end(script.tell(event, script.machine.lease_until()))
+    assert (end["kind"], end["statuses"]) == (kind, [0])
+
+
+@pytest.mark.parametrize(("event", "_kind"), CUTS)
+def test_the_end_of_a_program_stays_when_no_output_of_it_is_lost(event: Event, _kind: str) -> None:
+    for script in (delivering(status=3), delivering(has_outputs=False)):
+        end = the_end(script.tell(event, script.machine.lease_until()))
+        assert end["kind"] == "exited"
+
+
+def test_what_could_not_be_read_of_outputs_is_left_to_the_agent() -> None:
+    end = the_end(delivering().tell(Delivered(problem="out: no such file"), 4.0))
+    assert (end["kind"], end["reason"]) == ("exited", "out: no such file")
 
 
 def test_a_line_on_which_nothing_is_answered_is_dialled_anew() -> None:
