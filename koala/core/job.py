@@ -392,6 +392,7 @@ class Claim:
     is_preempting: bool = False  # low-priority jobs are stopped for it
     may_kill: bool = False  # local jobs may be killed for it
     released: bool = False  # may have passed, or may pass yet: the fence counts
+    is_silent: bool = False  # past its fence at a site that is there: an error, counted already
     passed_at: Instant | None = None
 
 

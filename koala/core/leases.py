@@ -6,6 +6,10 @@ take (`Parameters.fence_s`, or that of an earlier, longer lease: `Claim.fence_s`
 starts takes its start as the last answer to every ping (design: Fence). Of a claim that was not
 released nothing can pass; it is fenced as well, after the shorter hold lease, where its site is
 away and cannot say that it is gone.
+
+A site that is there can say it, and can end what a lease cannot: a starter that is stopped, or what
+is left of one that was killed. So it is told to stop the claim first, and has as long again as the
+fence time to answer, and `ANSWER_S` at least.
 """
 
 from __future__ import annotations
@@ -14,18 +18,28 @@ from collections.abc import Mapping
 
 from koala.core.events import ClaimFenced
 from koala.core.grid import Site
-from koala.core.job import Claim
+from koala.core.job import Claim, ClaimPhase
 from koala.core.values import ClaimId, Instant, Seconds, SiteName
+
+ANSWER_S = 60.0
+"""An agent asks its starter first, then its batch system, again and again."""
+
+
+def answer_s(claim: Claim, fence_s: Seconds) -> Seconds:
+    """How long a site that is there is waited for, once it was told to stop a silent claim."""
+    return max(fence_s, claim.fence_s, ANSWER_S)
 
 
 class Leases:
     """Last answers by claim; claims that left the ledger are forgotten by `overdue`."""
 
-    __slots__ = ("_answered", "_started_at")
+    __slots__ = ("_answered", "_asked_at", "_started_at")
 
     def __init__(self, started_at: Instant) -> None:
         self._started_at = started_at
         self._answered: dict[ClaimId, Instant] = {}
+        # Since when sites that are there are waited for, by claims that they were told to stop.
+        self._asked_at: dict[ClaimId, Instant] = {}
 
     def answer(self, claim: ClaimId, now: Instant) -> None:
         """A ping of this claim is being answered."""
@@ -42,13 +56,23 @@ class Leases:
     ) -> list[ClaimFenced]:
         """The claims whose fence time has come, in the ledger's order."""
         self._answered = {claim: at for claim, at in self._answered.items() if claim in ledger}
-        return [
-            ClaimFenced(claim=claim.id)
-            for claim in ledger.values()
-            if (claim.released or _is_away(sites, claim.site))
-            and now
-            >= self.fence_at(claim, sites, fence_s=fence_s, hold_fence_s=hold_fence_s, now=now)
-        ]
+        asked_at: dict[ClaimId, Instant] = {}
+        found: list[ClaimFenced] = []
+        for claim in ledger.values():
+            is_away = _is_away(sites, claim.site)
+            if not claim.released and not is_away:
+                continue
+            if now < self.fence_at(
+                claim, sites, fence_s=fence_s, hold_fence_s=hold_fence_s, now=now
+            ):
+                continue
+            if not is_away and claim.phase is ClaimPhase.STOPPING:
+                asked_at[claim.id] = self._asked_at.get(claim.id, now)
+                if now < asked_at[claim.id] + answer_s(claim, fence_s):
+                    continue
+            found.append(ClaimFenced(claim=claim.id))
+        self._asked_at = asked_at
+        return found
 
     def fence_at(
         self,

@@ -4,6 +4,8 @@ Failure).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from koala.core import events as ev
 from koala.core.accounting import charge_of
 from koala.core.actions import (
@@ -46,7 +48,19 @@ from koala.core.values import Instant
 
 
 def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
+    """Silence has made it certainly dead, as far as durations say it. A site that is there has the
+    last word: it is told to stop what it may still have of the claim, and waited for."""
     end = ClaimEnd(kind=EndKind.FENCED, reason="silent past its lease", ended_at=now)
+    claim = state.ledger.get(event.claim)
+    if claim is None:
+        return
+    site = state.sites[claim.site]
+    is_asked = claim.phase is ClaimPhase.STOPPING or member_of(state, claim) is None
+    if site.is_connected and not is_asked:
+        claim.is_silent = True
+        judge_site(state, site, claim, end, now)
+        lose_sight(state, claim, end, now)
+        return
     on_gone(state, ev.ClaimGone(claim=event.claim, end=end), now)
 
 
@@ -56,6 +70,8 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
     claim = state.ledger.get(identity)
     if claim is None:
         return
+    if end.kind is EndKind.EXITED and not claim.released:  # whatever its agent says, nothing ran
+        end = replace(end, kind=EndKind.VANISHED, reason="said to have run without a Release")
     if end.kind is EndKind.UNKNOWN and claim.released and claim.granted_at is not None:
         lose_sight(state, claim, end, now)
         return
@@ -71,7 +87,8 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
     site.unreported.pop(identity, None)
     if end.kind is not EndKind.FENCED:
         state.actions.append(AcknowledgeClaim(claim=identity, site=claim.site))
-    judge_site(state, site, claim, end, now)
+    if not claim.is_silent:
+        judge_site(state, site, claim, end, now)
     if claim.granted_at is None and is_refusal(claim, end, now):
         narrow(site, claim.ask_number)
     state.ask_scan()
@@ -81,8 +98,9 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
 
 
 def lose_sight(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
-    """The agent has lost all it knew of a claim that may have passed. Its starter may live: that is
-    silence, not the end, which only the fence brings (or an operator)."""
+    """The agent has lost all it knew of a claim that may have passed, or nothing is heard of it.
+    Its starter may live: that is silence, not the end, which only the agent's word or the fence
+    brings (or an operator)."""
     found = member_of(state, claim)
     if found is None or claim.phase is ClaimPhase.STOPPING:
         return
@@ -157,9 +175,8 @@ def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Inst
         program_failed(state, job, member, end, now)
     else:
         job.failures += end.kind in SITE_FAULTS
-        is_partial = isinstance(job.phase, Releasing) and any(
-            m.passed_at is not None for m in attempt.members
-        )
+        passed = [m.passed_at is not None for m in attempt.members]
+        is_partial = isinstance(job.phase, Releasing) and any(passed) and not all(passed)
         set_back(state, job, f"partial start: {text}" if is_partial else text, now)
 
 

@@ -321,6 +321,7 @@ def digest(state: State) -> str:
         ],
         "ledger": [
             [c.id, c.phase, c.site, c.nonce, c.ask_number, c.granted_at, c.passed_at, c.released]
+            + ["silent"] * c.is_silent
             + ([c.address, c.hosts] if c.address or c.hosts else [])
             for c in state.ledger.values()
         ],

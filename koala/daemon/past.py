@@ -30,6 +30,10 @@ from koala.errors import JournalError
 
 ROWS = 4096  # read at once: a reader that is slow must not keep the writer's log from being folded
 
+_OTHER_VERSION = (
+    "Start the version that wrote it once more, end it with TERM, and start this one then"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
@@ -148,7 +152,7 @@ def repeat(path: Path, scheduler: Scheduler, record: Record) -> list[Action]:
         kind = type(record.event).__name__
         raise JournalError(
             f"{path}: event {record.seq} ({kind}) cannot be replayed: {error!r}: this"
-            f" version of Koala decides otherwise than the one that wrote it"
+            f" version of Koala decides otherwise than the one that wrote it. {_OTHER_VERSION}"
         ) from error
 
 
@@ -159,7 +163,8 @@ def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) ->
         raise JournalError(
             f"{path}: the replay up to event {seq} gives another state than the one that"
             f" was recorded (digest {found[:16]}, recorded {expected[:16]}): this version of Koala"
-            f" decides otherwise than the one that wrote it, or the journal was changed"
+            f" decides otherwise than the one that wrote it, or the journal was changed."
+            f" {_OTHER_VERSION}"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koala.core.actions import (
+    AcknowledgeClaim,
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
@@ -89,6 +90,45 @@ def test_a_running_job_waits_for_a_silent_site_until_the_fence(script: Script) -
     script.fence("j1/1/0/1")
     assert script.phase("j1") == "Placing"
     assert script.scheduler.sites[A].errors == 1
+
+
+def test_a_site_that_is_there_is_asked_to_stop_what_is_silent(script: Script) -> None:
+    """Its starter may be stopped, or have left something alive: the site can tell, and end it."""
+    script.tell(a_site("a", 4), a_job("j1", 4))
+    script.running("j1")
+    script.fence("j1/1/0/1").expect(StopClaim, claim="j1/1/0/1")
+    assert script.phase("j1") == "Stopping"
+    assert script.scheduler.sites[A].errors == 1
+    script.gone("j1/1/0/1")
+    assert script.phase("j1") == "Placing"
+    assert script.scheduler.sites[A].errors == 1
+
+
+def test_a_site_that_is_there_and_never_answers_is_fenced(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4))
+    script.running("j1")
+    script.fence("j1/1/0/1").expect(StopClaim, claim="j1/1/0/1")
+    script.fence("j1/1/0/1")
+    assert script.phase("j1") == "Placing"
+    assert script.scheduler.sites[A].errors == 1  # one silence is one error
+
+
+def test_what_ended_well_before_the_stop_came_is_not_run_again(script: Script) -> None:
+    script.heed(AcknowledgeClaim, PublishOutputs).tell(a_site("a", 4), a_job("j1", 4))
+    script.running("j1")
+    script.fence("j1/1/0/1").expect(StopClaim, claim="j1/1/0/1")
+    script.exits("j1/1/0/1").drop()
+    assert script.phase("j1") == "Finished"
+
+
+def test_nothing_runs_without_a_release_whatever_an_agent_says(script: Script) -> None:
+    """Else the others would be released without it."""
+    script.heed(AcknowledgeClaim).tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
+    first, second = script.claimed("j1")
+    script.exits(first).expect(StopClaim, claim=second)
+    assert script.phase("j1") in ("Placing", "Claiming")
+    assert "said to have run without a Release" in script.story("j1")
+    script.drop()
 
 
 def test_a_site_declared_lost_frees_its_jobs_at_once(script: Script) -> None:

@@ -239,7 +239,7 @@ def test_nobody_passed_is_no_partial_start(released: Script) -> None:
 
 def test_a_fenced_claim_ends_the_wait(released: Script) -> None:
     released.passed("j1/1/0/1").gone("j1/1/1/1", EndKind.VANISHED).drop()
-    released.heed(AcknowledgeClaim).fence("j1/1/0/1")
+    released.disconnect("a").heed(AcknowledgeClaim).fence("j1/1/0/1")
     assert not released.take(AcknowledgeClaim)
     assert released.phase("j1") in ("Placing", "Claiming")
     released.drop()

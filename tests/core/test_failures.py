@@ -286,7 +286,7 @@ def test_rerun_no_takes_a_fenced_member_for_one_that_ran(script: Script) -> None
     """Nobody will ever know whether it passed."""
     script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
     script.started("j1")
-    script.fence("j1/1/0/1")
+    script.disconnect("a").fence("j1/1/0/1")
     assert script.phase("j1") == "Failed"
 
 

@@ -53,6 +53,24 @@ def test_a_released_claim_is_fenced_when_silent_since_its_last_answer() -> None:
     assert is_fenced(leases, ledger(), 130.0)
 
 
+def test_a_site_that_is_there_has_as_long_again_to_answer_a_stop() -> None:
+    leases, claims = Leases(0.0), ledger()
+    assert is_fenced(leases, claims, 110.0)
+    claims[CLAIM].phase = ClaimPhase.STOPPING
+    assert not is_fenced(leases, claims, 115.0)
+    assert not is_fenced(leases, claims, 214.9)
+    assert is_fenced(leases, claims, 215.0)
+
+
+def test_a_site_that_comes_back_is_waited_for_from_then_on() -> None:
+    leases, claims = Leases(0.0), ledger()
+    claims[CLAIM].phase = ClaimPhase.STOPPING
+    assert not is_fenced(leases, claims, 300.0)
+    assert is_fenced(leases, claims, 301.0, is_connected=False)
+    assert not is_fenced(leases, claims, 1000.0)  # and not from the first time on
+    assert is_fenced(leases, claims, 1100.0)
+
+
 def test_a_lease_that_was_longer_once_still_counts() -> None:
     """Its starter may not have heard of the shorter one."""
     claims = ledger()

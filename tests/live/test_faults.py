@@ -147,6 +147,23 @@ async def test_a_job_whose_agent_does_not_come_back_ends_everywhere_and_only_the
             await grid.at_rest(client)
 
 
+async def test_a_starter_that_is_stopped_is_ended_by_its_agent_before_the_job_runs_again(
+    tmp_path: Path,
+) -> None:
+    """No lease can end it, and it stays stopped; its agent is there, and is asked."""
+    sites = {"delft": 4, "leiden": 4}
+    with live_grid(tmp_path, sites=sites, parameters=HASTY) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+            starter, *_ = grid.starters(f"{job}/1/0/")
+            os.kill(starter, signal.SIGSTOP)
+            # The evidence's locks show that nothing of attempt 1 was alive when attempt 2 began.
+            await until(lambda: any(line.attempt == 2 for line in grid.evidence.lines(job)))
+            assert not grid.processes(f"{job}/1/")
+            await ends_well(grid, client, job, attempt=2)
+
+
 async def test_a_killed_starter_sets_its_job_back_and_its_processes_are_reaped(
     tmp_path: Path,
 ) -> None:

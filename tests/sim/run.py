@@ -12,6 +12,7 @@ import structlog
 
 from koala.core.events import SiteResumed
 from koala.core.job import Delayed, Placing
+from koala.core.leases import answer_s
 from koala.core.scheduler import Scheduler
 from koala.core.slots import Policies
 from koala.core.snapshot import digest
@@ -148,11 +149,14 @@ class Run:
         daemon = self.world.daemon
         if not daemon.is_up or self.world.engine.now < daemon.stopped_until + UNRESPONSIVE_S:
             return  # stopped again and again, it may not have got to it
-        slack_s = 2 * self.scenario.parameters.hold_fence_s + UNRESPONSIVE_S
+        limits = self.scenario.parameters
+        slack_s = 2 * limits.hold_fence_s + UNRESPONSIVE_S
         for claim in daemon.scheduler.ledger.values():
             if not claim.released:
                 continue  # nothing waits for it
             late_s = self.world.engine.now - daemon.fence_at(claim)
+            if daemon.scheduler.sites[claim.site].is_connected:
+                late_s -= answer_s(claim, limits.fence_s)
             require(late_s < slack_s, 5, f"{claim.id} is dead for {late_s:g} s and waited for")
 
     def _play_out(self) -> None:
