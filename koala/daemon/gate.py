@@ -101,7 +101,7 @@ class Gate(grpc.aio.ServerInterceptor):
                 answer = self._answer(behaviour, request, context, what)
                 return await self._while_believed(answer, context, caller, believe)
             try:
-                async with self._turnstile.turn(caller.name):
+                async with self._turnstile.turn(caller.name, request.ByteSize()):
                     return await self._answer(behaviour, request, context, what)
             except ExhaustedError as error:
                 await abort(context, error)

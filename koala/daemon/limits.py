@@ -29,6 +29,8 @@ SEAT_RETRY_S = 5.0
 CALL_RETRY_S = 1.0
 CALLS_AT_ONCE = 16
 """Calls of one user that are answered at a time: enough to share commits."""
+CALLS_BYTES_MAX = 64 * MB
+"""What calls of one user that are not answered yet say together: they wait in memory."""
 SUBMISSION_BURST_S = 10.0
 """After a rest a user may submit what this time allows at once."""
 
@@ -96,7 +98,7 @@ class Seats:
 
 class Turnstile:
     """Lets `at_once` calls of each user through, the others of that user in their order; more than
-    `most` of one are refused."""
+    `most` of one are refused, and more than all together may say."""
 
     def __init__(self, *, most: int, at_once: int = CALLS_AT_ONCE) -> None:
         self._most = most
@@ -104,31 +106,54 @@ class Turnstile:
         self._lines: dict[str, _Line] = {}
 
     @asynccontextmanager
-    async def turn(self, user: str) -> AsyncIterator[None]:
-        """While a call of this user is answered. Raises ExhaustedError."""
+    async def turn(self, user: str, size_bytes: int = 0) -> AsyncIterator[None]:
+        """While a call of this user is answered, which says so much. Raises ExhaustedError."""
         line = self._lines.get(user)
         if line is None:
             line = self._lines[user] = _Line(self._at_once)
         if line.calls >= self._most:
             what = f"{line.calls} calls of {_named(user)} wait to be answered"
             raise _full(what, f"{self._most} (limits.calls_per_user)", CALL_RETRY_S)
+        if line.size_bytes + size_bytes > CALLS_BYTES_MAX:
+            told = line.size_bytes + size_bytes
+            what = f"the calls of {_named(user)} that are not answered would have {told} bytes"
+            raise _full(what, f"{CALLS_BYTES_MAX} in all", CALL_RETRY_S)
         line.calls += 1
+        line.size_bytes += size_bytes
         try:
             async with line.gate:
                 yield
         finally:
             line.calls -= 1
+            line.size_bytes -= size_bytes
             if not line.calls:
                 del self._lines[user]
+
+
+class LongTurns:
+    """For what takes long: one call of each user at a time, and few in all, in the order in which
+    they came; so neither memory nor others have to wait for who asks for much."""
+
+    def __init__(self, *, most: int, at_once: int) -> None:
+        """`most` calls of a user may wait, `at_once` of different users go on."""
+        self._users = Turnstile(most=most, at_once=1)
+        self._all = asyncio.Semaphore(at_once)
+
+    @asynccontextmanager
+    async def turn(self, user: str) -> AsyncIterator[None]:
+        """While a long call of this user goes on. Raises ExhaustedError."""
+        async with self._users.turn(user), self._all:
+            yield
 
 
 class _Line:
     """One user's calls."""
 
-    __slots__ = ("calls", "gate")
+    __slots__ = ("calls", "gate", "size_bytes")
 
     def __init__(self, at_once: int) -> None:
         self.calls = 0
+        self.size_bytes = 0
         self.gate = asyncio.Semaphore(at_once)
 
 
@@ -149,7 +174,7 @@ class Quotas:
 
     def require_room(self, spec: JobSpec) -> None:
         """Room for another job like this. Raises ExhaustedError."""
-        limits, size = self._limits, _size_bytes(spec)
+        limits, size = self._limits, description_bytes(spec)
         of_user = self._of_user.get(spec.owner, _Load())
         for load, whose, jobs_max, mb_max, suffix in (
             (self._all, "", limits.jobs, limits.descriptions_mb, ""),
@@ -177,7 +202,7 @@ class Quotas:
 
     def accepted(self, job: JobId, spec: JobSpec) -> None:
         """This job is there from now on."""
-        size = _size_bytes(spec)
+        size = description_bytes(spec)
         self._live[job] = (spec.owner, size)
         for load in (self._all, self._of_user.setdefault(spec.owner, _Load())):
             load.jobs += 1
@@ -232,7 +257,7 @@ def would_be_delayed(queued: int, most: int) -> ExhaustedError:
     return _full(what, f"{most} (parameters.queue_jobs_max)", QUEUE_RETRY_S)
 
 
-def _size_bytes(spec: JobSpec) -> int:
+def description_bytes(spec: JobSpec) -> int:
     """About what a description takes: the length of its JSON."""
     return len(msgspec.json.encode(spec))
 

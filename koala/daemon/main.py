@@ -60,6 +60,7 @@ from koala.daemon.service import Parts, Service
 from koala.daemon.session import Guests, Timing
 from koala.daemon.spool import Over, Spool
 from koala.daemon.streams import Streams
+from koala.daemon.texts import Texts
 from koala.daemon.turns import Upkeep
 from koala.disk import Disk
 from koala.errors import (
@@ -287,6 +288,7 @@ class Daemon:
         self._publish_notices = [notices.publish, _log_notices, settle_unfinished]
         pump.deliver_to(_Receiver(effects, self._publish_notices))
         quotas = Quotas(config.limits, scheduler.jobs.values())
+        texts = Texts(calls_per_user=config.limits.calls_per_user)
         self._publish_notices.append(quotas.publish)
         figures = Figures(scheduler, pump, desk, roster, notices, self._disk)
         registrar = Registrar(doors.authority, doors.enrolments, doors.audit, cut=roster.cut)
@@ -302,6 +304,7 @@ class Daemon:
             quotas=quotas,
             past=PastJobs(journal, calls_per_user=config.limits.calls_per_user),
             turnstile=doors.turnstile,
+            texts=texts,
             seats=Seats(
                 "watchers",
                 most=config.limits.watchers,
@@ -345,6 +348,7 @@ class Daemon:
                 notices.close()
                 roster.close("the daemon stops")
                 await server.stop(LAST_WORDS_S if pump.has_failed else STOP_S)
+                texts.close()
             pump.close()
             await pumping
             relay.cancel()

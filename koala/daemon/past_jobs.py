@@ -5,15 +5,14 @@ have to wait for who asks for much.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from koala.daemon.access import Caller
 from koala.daemon.archive import Part, Place, Wanted
 from koala.daemon.journal import Journal
-from koala.daemon.limits import Turnstile
+from koala.daemon.limits import LongTurns
 
 READS_MAX = 2  # at a time
 
@@ -23,15 +22,12 @@ class PastJobs:
 
     def __init__(self, journal: Journal, *, calls_per_user: int) -> None:
         self._journal = journal
-        self._users = Turnstile(most=calls_per_user, at_once=1)
-        self._reads = asyncio.Semaphore(READS_MAX)
+        self._turns = LongTurns(most=calls_per_user, at_once=READS_MAX)
 
-    @asynccontextmanager
-    async def turn(self, user: str) -> AsyncIterator[None]:
+    def turn(self, user: str) -> AbstractAsyncContextManager[None]:
         """While a user's long call is answered: all of it, also what it asks of the state. Raises
         ExhaustedError."""
-        async with self._users.turn(user), self._reads:
-            yield
+        return self._turns.turn(user)
 
     async def read(self, wanted: Wanted) -> AsyncGenerator[Part, None]:
         """All that are wanted, the last that ended first; who has enough closes it. For who has the

@@ -1,7 +1,7 @@
 """What clients ask: the Koala service. Every answer is taken in the pump's turn and given after its
 commit, so nobody sees what a crash could take back.
 
-Texts are read here, outside the pump; long ones in a thread. A document's schema is in docs/api.md.
+Texts are read outside the pump (`texts`). A document's schema is in docs/api.md.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import json
 import math
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from functools import lru_cache, wraps
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -36,7 +36,6 @@ from koala.core.snapshot import files_picture, sites_picture, whole_picture
 from koala.core.values import JobId, SiteName, UserName
 from koala.daemon.access import Caller, caller_of_call
 from koala.daemon.admission import (
-    at_queue,
     check,
     check_deadline,
     warnings,
@@ -54,6 +53,7 @@ from koala.daemon.past_jobs import PastJobs, owner_wanted
 from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
 from koala.daemon.roster import Roster
+from koala.daemon.texts import Texts
 from koala.daemon.turns import Turn, quiet_turn
 from koala.disk import Disk
 from koala.errors import (
@@ -64,19 +64,15 @@ from koala.errors import (
     UnknownJobError,
     UnknownSiteError,
 )
-from koala.rsl.jobspec import JobReading, read_job
-from koala.wire import PROTOCOL, checks
+from koala.rsl.jobspec import JobReading
+from koala.wire import PROTOCOL
 from koala.wire.status import from_submitted, submitted_error
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
 
 SUBMISSIONS_MAX = 1_000
-TEXT_BYTES_INLINE = 64 * 1024  # longer ones are read in a thread
-KEY_MAX = 256
-DEFINITIONS_MAX = 1_000
 WRITE_S_MAX = 60.0  # for one notice: a watcher that takes nothing for so long is cut
 SITE_VERBS = ("drain", "resume", "lost")
-YIELD_CHARACTERS = 8 * 1024  # of texts read between two chances for others
 LOT = 25  # submissions or cancels of one call between two chances for others
 CANCELS_MAX = 10_000
 KEY_TRIES = 5  # to find keys in memory or archive while others go from one to the other
@@ -132,6 +128,7 @@ class Parts:
     past: PastJobs
     seats: Seats
     turnstile: Turnstile
+    texts: Texts
 
 
 class Service(KoalaServicer):
@@ -157,6 +154,7 @@ class Service(KoalaServicer):
         self._past = parts.past
         self._seats = parts.seats
         self._turnstile = parts.turnstile
+        self._texts = parts.texts
         self._metrics = metrics
 
     @_answering
@@ -182,9 +180,12 @@ class Service(KoalaServicer):
         now = asyncio.get_running_loop().time()
         self._quotas.require_rate(owner, len(request.submissions), now)
         results: list[pb.Submitted] = []
-        for first in range(0, len(request.submissions), LOT):
+        while len(results) < len(request.submissions):
+            first = len(results)
             lot = request.submissions[first : first + LOT]
-            results += await self._submit_lot(lot, owner, is_dry_run=request.dry_run)
+            readings = await self._texts.read_lot(lot, owner)
+            read = lot[: len(readings)]
+            results += await self._submit_lot(read, readings, owner, is_dry_run=request.dry_run)
         errors = [from_submitted(result) for result in results]
         if errors and all(isinstance(error, ExhaustedError) for error in errors):
             assert errors[0] is not None
@@ -192,21 +193,14 @@ class Service(KoalaServicer):
         return pb.SubmitReply(results=results)
 
     async def _submit_lot(
-        self, submissions: Sequence[pb.Submission], owner: str, *, is_dry_run: bool
+        self,
+        submissions: Sequence[pb.Submission],
+        readings: Sequence[JobReading | KoalaError],
+        owner: str,
+        *,
+        is_dry_run: bool,
     ) -> list[pb.Submitted]:
         """Some submissions in one turn of the pump; others' turns are between those of two lots."""
-        readings: list[JobReading | KoalaError] = []
-        characters = 0
-        for submission in submissions:
-            try:
-                readings.append(await _read(submission, owner))
-            except KoalaError as error:
-                readings.append(error)
-            characters += len(submission.rsl)
-            if characters >= YIELD_CHARACTERS:
-                characters = 0
-                await asyncio.sleep(0)
-
         keys = [key for submission in submissions if (key := _key(submission, owner))]
         for _ in range(KEY_TRIES):
             past = await self._past_keys(keys)
@@ -573,31 +567,6 @@ def _message(notice: Notice) -> pb.Notice:
 
 def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
     return request.job in ("", notice.job) and request.site in ("", notice.site)
-
-
-async def _read(submission: pb.Submission, owner: str) -> JobReading:
-    """The job of a text. Raises SpecError."""
-    size = len(submission.rsl)
-    if len(submission.key) > KEY_MAX:
-        raise SpecError(f"key has {len(submission.key)} characters: allowed are {KEY_MAX}")
-    if len(submission.definitions) > DEFINITIONS_MAX:
-        count = len(submission.definitions)
-        raise SpecError(f"{count} definitions: allowed are {DEFINITIONS_MAX}")
-    definitions = tuple(sorted(submission.definitions.items()))
-    if size > TEXT_BYTES_INLINE:
-        reading = await asyncio.to_thread(read_job, submission.rsl, dict(definitions), owner)
-    else:
-        reading = _read_cached(submission.rsl, definitions, owner)
-    if not submission.queue:
-        return reading
-    site = checks.site(submission.queue, "queue")
-    return replace(reading, spec=at_queue(reading.spec, site))
-
-
-@lru_cache(maxsize=64)
-def _read_cached(text: str, definitions: tuple[tuple[str, str], ...], owner: str) -> JobReading:
-    """The same text often comes many times; what it says is a frozen value."""
-    return read_job(text, dict(definitions), owner)
 
 
 def _key(submission: pb.Submission, owner: str) -> str:

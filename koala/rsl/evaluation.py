@@ -36,7 +36,7 @@ from koala.rsl.tree import (
     Variable,
 )
 
-PRODUCED_CHARACTERS_MAX = 64 * 1024 * 1024
+PRODUCED_CHARACTERS_MAX = 4 * 1024 * 1024
 """Limit on the characters that references and concatenations put into one tree."""
 
 COMPARED_NAMES_MAX = 1000

@@ -3,7 +3,7 @@
 Only `=` relates here; `|`, nested `+` and the other operators are RSL, but no job. Attributes of
 the whole job (priority, deadline, ...) may stand in any one component or directly in the `+`; the
 table in `attributes` says what becomes of every attribute. Stated limits: `JOB_CHARACTERS_MAX`
-here, and those of `readers` and `fields`.
+and `JOB_TOKENS_MAX` here, and those of `readers` and `fields`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from koala.rsl.readers import (
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Tree
 
 JOB_CHARACTERS_MAX = 1_000_000
+JOB_TOKENS_MAX = 200_000
+"""Names, values, operators, parentheses: each costs about five microseconds and 200 bytes."""
 PATHS_MAX = 20_000
 
 _CONTACT = re.compile(r"(?:https?://)?(?P<host>[A-Za-z0-9_][A-Za-z0-9._\-]*)(?P<rest>[:/].*)?")
@@ -51,7 +53,7 @@ def read_job(
     if len(text) > JOB_CHARACTERS_MAX:
         message = f"the job description has {len(text)} characters, at most {JOB_CHARACTERS_MAX}"
         raise SpecError(f"{message} are allowed")
-    return read_tree(evaluate(parse(text), definitions), owner)
+    return read_tree(evaluate(parse(text, tokens_max=JOB_TOKENS_MAX), definitions), owner)
 
 
 def read_tree(tree: Tree, owner: str = "") -> JobReading:

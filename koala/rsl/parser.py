@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
+from itertools import islice
 from typing import TypeAlias
 
 from koala.errors import SpecError
@@ -38,14 +39,17 @@ _OPERATORS = {operator.value: operator for operator in Operator}
 _CONNECTIVES = {connective.value: connective for connective in Connective}
 
 
-def parse(text: str | bytes) -> Tree:
-    """Read a whole text; bytes must be UTF-8. Raises SpecError with the position."""
+def parse(text: str | bytes, *, tokens_max: int | None = None) -> Tree:
+    """Read a whole text; bytes must be UTF-8. Raises SpecError with the position, and without one
+    for a text of more tokens than allowed, of which nothing beyond these is read."""
     source = Source.of(text)
     parser = _Parser(source)
     state: _State = parser.specification
-    for token in tokens(source):
+    for token in islice(tokens(source), tokens_max):
         state = state(token)
-    assert parser.root is not None
+    if parser.root is None:  # END is the last token, and finishes the root
+        message = f"the text has more than {tokens_max} names, values and signs, which is the limit"
+        raise SpecError(message)
     return Tree(root=parser.root, source=source)
 
 

@@ -3,7 +3,7 @@ changes nothing, and ends with what it was about."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from koala.client import Client, Submission, Submitted
 from koala.core.values import JobId
 from koala.daemon.config import LimitsTable
-from koala.daemon.limits import Bucket, Quotas, Seats, Turnstile
+from koala.daemon.limits import CALLS_BYTES_MAX, Bucket, Quotas, Seats, Turnstile
 from koala.daemon.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
 from koala.wire import PROTOCOL
@@ -97,6 +97,30 @@ async def test_a_user_who_floods_waits_for_himself_and_another_one_does_not() ->
         opened.set()
     assert order == ["ann0", "ann1", "bob0", "ann2", "ann3", "ann4"]
     await call("ann", 6)  # nothing is left of the flood
+
+
+async def test_what_waits_of_one_user_says_so_much_and_no_more() -> None:
+    turnstile = Turnstile(most=100, at_once=1)
+    part = CALLS_BYTES_MAX // 4
+
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        await stack.enter_async_context(turnstile.turn("ann", part))
+
+        async def wait() -> None:
+            async with turnstile.turn("ann", part):
+                pass
+
+        for _ in range(3):
+            group.create_task(wait())
+        await asyncio.sleep(0)
+        with pytest.raises(ExhaustedError, match="of ann that are not answered would have 6400"):
+            async with turnstile.turn("ann", 1):
+                pass
+        async with turnstile.turn("bob", part):
+            pass
+        await stack.aclose()
+    async with turnstile.turn("ann", 4 * part):
+        pass
 
 
 def test_an_end_makes_room_once() -> None:

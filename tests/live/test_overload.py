@@ -18,8 +18,8 @@ import pytest
 
 from koala.client import Client, Submitted
 from koala.credentials import PLAIN
-from koala.daemon import service
 from koala.daemon.limits import CALLS_AT_ONCE
+from koala.daemon.texts import Texts
 from koala.errors import ExhaustedError, UnreachableError
 from koala.rsl.jobspec import JobReading
 from koala.wire import PROTOCOL
@@ -212,15 +212,15 @@ async def test_a_flood_of_one_user_keeps_no_other_one_from_the_daemon(
     """As many of the flood's calls are in work as may be of one user, and the others wait behind
     them, until ann has her answer."""
     calls, lot = 120, 25
-    reading, answered, in_work = service._read, asyncio.Event(), asyncio.Semaphore(0)
+    reading, answered, in_work = Texts.read, asyncio.Event(), asyncio.Semaphore(0)
 
-    async def read(submission: pb.Submission, owner: str) -> JobReading:
+    async def read(texts: Texts, submission: pb.Submission, owner: str) -> JobReading:
         if owner == "flood":
             in_work.release()
             await answered.wait()
-        return await reading(submission, owner)
+        return await reading(texts, submission, owner)
 
-    monkeypatch.setattr(service, "_read", read)
+    monkeypatch.setattr(Texts, "read", read)
     async with (
         running(config_of(tmp_path)) as daemon,
         Client(daemon.address, user="flood") as flood,

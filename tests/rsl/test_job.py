@@ -21,7 +21,7 @@ from koala.core.values import FileName, Priority, SiteName, TcpPath, UserName
 from koala.errors import SpecError
 from koala.rsl import read_job
 from koala.rsl.fields import ARGUMENTS_BYTES_MAX, ENVIRONMENT_BYTES_MAX
-from koala.rsl.jobspec import JOB_CHARACTERS_MAX
+from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX
 from tests.tidy.sources import ROOT
 
 
@@ -335,6 +335,18 @@ def test_a_description_of_more_than_a_million_characters_is_refused_at_once() ->
     for page in ("rsl.md", "api.md"):
         text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
         assert re.search("1,000,000 characters (of text|a description)", text)
+
+
+def test_a_description_of_more_words_than_anybody_needs_is_refused_before_it_is_read() -> None:
+    relations = JOB_TOKENS_MAX // 5 - 2
+    text = (
+        "&(executable=a)" + "(x-a=b)" * relations
+    )  # and the `&` and the end: three short of the limit
+    assert read_job(text).spec == read_job("&(executable=a)").spec
+    with pytest.raises(SpecError, match="has more than 200000 names, values and signs"):
+        read_job(text + "(x-a=b)(")  # what is wrong after it is not looked at
+    page = " ".join((ROOT / "docs" / "rsl.md").read_text(encoding="utf-8").split())
+    assert "200,000 names, values and signs" in page
 
 
 def test_bounds_themselves_are_allowed() -> None:
