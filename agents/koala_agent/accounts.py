@@ -18,8 +18,19 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from koala.errors import ConfigError
+from koala_agent import FORK_SUPPORT
 from koala_agent.config import AccountsTable, Config
 from koala_agent.lrm.shell import Entry
+
+CLIENT_VARIABLES = (
+    "KOALA_ADDRESS",
+    "KOALA_CA",
+    "KOALA_CREDENTIALS",
+    "KOALA_DEBUG",
+    "KOALA_RUNTIME_DIR",
+    "KOALA_TOKEN",
+)
+"""What clients read (docs/configuration.md); whoever starts an agent may be one, with a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,3 +143,10 @@ def _entry(account: Account, table: AccountsTable) -> Entry:
 def _refuse(key: str, value: object, allowed: str) -> NoReturn:
     message = f"accounts.{key} = {value!r}: allowed is {allowed}"
     raise ConfigError(message)
+
+
+def own_environment() -> dict[str, str]:
+    """What programs under the agent's own account get of its environment where no batch system
+    gives them theirs: all but what is for the agent, and for clients of whoever started it."""
+    kept_back = (FORK_SUPPORT, *CLIENT_VARIABLES)
+    return {name: value for name, value in os.environ.items() if name not in kept_back}

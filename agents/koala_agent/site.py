@@ -21,8 +21,8 @@ import structlog
 from koala.disk import MB, Disk
 from koala.errors import LocalManagerError
 from koala.wire.tls import IdentityFile
-from koala_agent import FORK_SUPPORT, clock, codec, values
-from koala_agent.accounts import served
+from koala_agent import clock, codec, values
+from koala_agent.accounts import own_environment, served
 from koala_agent.carrier import Claims, Ports, check_outputs
 from koala_agent.claim_states import Claim
 from koala_agent.collecting import missing, upload_order
@@ -370,7 +370,7 @@ class Site:
                     seed=config.lrm.seed,
                     load=_load(config),
                     may_kill_local=config.lrm.may_kill_local,
-                    environment={k: v for k, v in os.environ.items() if k != FORK_SUPPORT},
+                    environment=own_environment(),
                     entries=self._served.entries,
                     make_room=self._disk.give_up_ballast,
                 )

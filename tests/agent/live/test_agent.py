@@ -13,6 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from koala.client import ADDRESS_VARIABLE
+from koala.credentials import (
+    AUTHORITY_VARIABLE,
+    FILE_VARIABLE,
+    RUNTIME_VARIABLE,
+    TOKEN_VARIABLE,
+)
 from koala.wire.v1 import link_pb2
 from koala_agent import clock
 from tests.agent.live.agent_process import (
@@ -110,6 +117,26 @@ async def test_a_claim_goes_through_its_whole_life_and_is_forgotten(tmp_path: Pa
         session.end()
         again = await daemon.session()
         assert claim not in await again.inventory()
+
+
+async def test_programs_get_nothing_of_the_credentials_that_started_their_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Theirs may be other users; what else it has in its environment they have, too."""
+    known = (FILE_VARIABLE, TOKEN_VARIABLE, AUTHORITY_VARIABLE, RUNTIME_VARIABLE, ADDRESS_VARIABLE)
+    for name in (*known, "KOALA_DEBUG", "KOALA_TEST_MARK"):
+        monkeypatch.setenv(name, "the agent's own")
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    said = tmp_path / "said"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job):
+        session = await daemon.live(hold(claim, "-c", f"env > {said}"))
+        await session.claim(claim, GRANTED)
+        await passed(session, claim)
+        await session.claim(claim, GONE)
+    own = [line for line in said.read_text().splitlines() if line.endswith("=the agent's own")]
+    assert own == ["KOALA_TEST_MARK=the agent's own"]
+    assert f"KOALA_CLAIM={claim}" in said.read_text().splitlines()
 
 
 async def test_an_agent_that_was_killed_finds_its_running_claim_again(tmp_path: Path) -> None:
