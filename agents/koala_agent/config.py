@@ -74,7 +74,7 @@ class SiteTable(Table, frozen=True):
 
     processors: Count
     grace_s: Positive = 5.0
-    address: str = ""
+    address: HostText = ""
     owner: str = ""
     longest_hold_s: Positive = math.inf
     largest_claim: Count | None = None

@@ -90,8 +90,11 @@ def is_foreign(news: ClaimNews, site: SiteName, scheduler: Scheduler) -> bool:
 
 
 def _plausible(news: ClaimNews, claim: Claim, now: Instant) -> ClaimNews:
-    """With instants between the asking and now, but for what clocks may err."""
+    """With instants between the asking and now, but for what clocks may err, and no more statuses
+    than there can be processes."""
     end = news.end
+    if end is not None:
+        end = replace(end, statuses=end.statuses[: claim.processors])
     if end is not None and end.ended_at is not None:
         end = replace(end, ended_at=_between(claim.asked_at, end.ended_at, now))
     passed_at = news.passed_at

@@ -12,7 +12,11 @@ from koala.wire import names
 NAME_MAX = 256
 INSTANT_MAX = 2.5e11  # seconds; later ones have no date
 AMOUNT_MAX = 2.0**53
+PORT_MAX = 65_535
 BYTES_MAX = 2**62  # the journal's JSON and SQLite have 64-bit integers with a sign
+
+_HOST = re.compile(r"[^\s:/]+|[0-9A-Fa-f:]+")
+_ENDPOINT = re.compile(r"(?:[^\s:/]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})")
 
 
 def claim(value: str) -> ClaimId:
@@ -34,6 +38,30 @@ def text(name: str, value: str, length_max: int = NAME_MAX) -> str:
     """A text of bounded length."""
     if len(value) > length_max:
         raise SpecError(f"{name} has {len(value)} characters: allowed are at most {length_max}")
+    return value
+
+
+def printable(field: str, value: str) -> str:
+    """A name of bounded length, without control characters: people see it, and programs get it."""
+    if not value.isprintable():
+        raise SpecError(f"{field} = {value[:80]!r}: control characters are not allowed")
+    return text(field, value)
+
+
+def host(field: str, value: str) -> str:
+    """The name or number of a machine; empty means none."""
+    if value and not _HOST.fullmatch(printable(field, value)):
+        raise SpecError(f"{field} = {value[:80]!r}: allowed is the name or number of a machine")
+    return value
+
+
+def endpoint(field: str, value: str) -> str:
+    """Where something is reached; empty means nowhere."""
+    found = _ENDPOINT.fullmatch(printable(field, value))
+    if value and (found is None or not 1 <= int(found["port"]) <= PORT_MAX):
+        raise SpecError(
+            f"{field} = {value[:80]!r}: allowed is HOST:PORT with a port from 1 to {PORT_MAX}"
+        )
     return value
 
 

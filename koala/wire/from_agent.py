@@ -229,7 +229,7 @@ def _registration(message: pb.FromAgent) -> Registration:
         return Registration(
             protocol=register.protocol,
             protocol_min=register.protocol_min,
-            version=checks.text("version", register.version),
+            version=checks.printable("version", register.version),
             site=SiteName(checks.text("site", register.site)),
             session="",
             epoch_seen=0,
@@ -239,21 +239,23 @@ def _registration(message: pb.FromAgent) -> Registration:
     facts = register.facts
     return Registration(
         protocol=register.protocol,
-        version=checks.text("version", register.version),
+        version=checks.printable("version", register.version),
         site=checks.site(register.site),
-        session=checks.text("session", register.session),
+        session=checks.printable("session", register.session),
         epoch_seen=checks.count("epoch_seen", register.epoch_seen),
         facts=SiteFacts(
             processors=checks.count("processors", register.facts.processors, PROCESSORS_MAX),
             grace_s=checks.amount("grace_s", facts.grace_s),
             starts_after_stop=facts.starts_after_stop,
-            address=checks.text("address", facts.address),
-            serves=checks.text("serves", facts.serves),
-            owner=UserName(checks.text("owner", facts.owner)) if facts.owner else None,
+            address=checks.host("address", facts.address),
+            serves=checks.endpoint("serves", facts.serves),
+            owner=UserName(checks.printable("owner", facts.owner)) if facts.owner else None,
             may_kill_local=facts.may_kill_local,
             mips=checks.amount("mips", facts.mips) or MIPS_DEFAULT,
             slots=checks.count("slots", facts.slots, PROCESSORS_MAX) or None,
-            honours=tuple(checks.text("honours", name) for name in facts.honours[:HONOURS_MAX]),
+            honours=tuple(
+                checks.printable("honours", name) for name in facts.honours[:HONOURS_MAX]
+            ),
             users=_users(facts.users),
         ),
         idle=checks.count("idle", register.idle, PROCESSORS_MAX),
@@ -266,7 +268,7 @@ def _users(names: Sequence[str]) -> tuple[UserName, ...]:
     """Whose claims a site takes, each name once and in order, whatever the agent sent."""
     if len(names) > USERS_MAX:
         raise SpecError(f"users are {len(names)}: allowed are at most {USERS_MAX}")
-    return tuple(sorted({UserName(checks.text("users", name)) for name in names}))
+    return tuple(sorted({UserName(checks.printable("users", name)) for name in names}))
 
 
 def _mark(mark: pb.Mark) -> SiteMark:
@@ -310,9 +312,10 @@ def _claim_news(message: pb.FromAgent) -> ClaimNews:
         claim=checks.claim(report.claim),
         phase=phase,
         nonce=checks.text("nonce", report.nonce),
-        address=checks.text("address", report.address),
+        address=checks.printable("address", report.address),
         hosts=tuple(
-            (checks.text("hosts", host.name), host.processors) for host in report.hosts[:HOSTS_MAX]
+            (checks.printable("hosts", host.name), host.processors)
+            for host in report.hosts[:HOSTS_MAX]
         ),
         armed=armed,
         passed_at=passed_at if passed_at > 0 else None,

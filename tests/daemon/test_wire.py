@@ -1,6 +1,7 @@
 """Messages to values and errors to statuses: whatever comes, a value or an error of ours."""
 
 from contextlib import suppress
+from typing import Any
 
 import grpc
 import pytest
@@ -97,6 +98,46 @@ def test_a_registration_says_what_its_local_manager_acts_on() -> None:
     assert news.facts.may_kill_local
 
 
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"address": "a\n\x1b[2J"}, r"address = 'a\\n\\x1b\[2J': control characters"),
+        ({"address": "../etc"}, "address = '../etc': allowed is the name or number of a machine"),
+        ({"address": "one two"}, "address = 'one two'"),
+        ({"serves": "../:99999999"}, "serves = '../:99999999': allowed is HOST:PORT"),
+        ({"serves": "delft:65536"}, "serves = .* a port from 1 to 65535"),
+        ({"serves": "delft:0"}, "serves = "),
+        ({"serves": "delft"}, "serves = "),
+        ({"serves": "delft:1\n"}, "serves = .*control characters"),
+        ({"owner": "an\0n"}, "owner = .*control characters"),
+        ({"users": ["ann", "b\x1bob"]}, "users = .*control characters"),
+        ({"honours": ["queue\r"]}, "honours = .*control characters"),
+    ],
+)
+def test_facts_that_no_site_can_have_are_refused(facts: dict[str, Any], words: str) -> None:
+    register = pb.Register(protocol=PROTOCOL, site="delft", facts=pb.Facts(processors=4, **facts))
+    with pytest.raises(SpecError, match=words):
+        from_agent.read(pb.FromAgent(register=register))
+
+
+@pytest.mark.parametrize(
+    ("address", "serves"),
+    [
+        ("", ""),
+        ("10.0.0.1", "10.0.0.1:7401"),
+        ("::1", "[fe80::1]:65535"),
+        ("n_1.delft.example", "n_1.delft.example:1"),
+    ],
+)
+def test_where_a_site_is_reached_is_taken_as_it_is(address: str, serves: str) -> None:
+    facts = pb.Facts(processors=4, address=address, serves=serves)
+    news = from_agent.read(
+        pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft", facts=facts))
+    )
+    assert isinstance(news, from_agent.Registration)
+    assert (news.facts.address, news.facts.serves) == (address, serves)
+
+
 texts = st.text(max_size=12)
 floats = st.floats()
 counts = st.integers(0, 2**32 - 1)
@@ -134,6 +175,8 @@ messages = st.one_of(
                 processors=counts,
                 grace_s=floats,
                 owner=texts,
+                address=texts,
+                serves=texts,
                 honours=st.lists(st.sampled_from(["queue", "x" * 300]), max_size=2),
             ),
         ),
