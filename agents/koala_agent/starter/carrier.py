@@ -75,6 +75,7 @@ class Carrier:
         self._paths: Paths | None = None
         self._passing = -1
         self._delivered: list[str] = []
+        self._is_lost = False
 
     def run(self) -> None:
         """Until nothing is left to do."""
@@ -116,11 +117,15 @@ class Carrier:
         if isinstance(event, (Delivered, MachineLost)):
             if isinstance(event, Delivered):
                 self._delivered.append(event.problem)
-            elif not self._delivered:
-                return event
+                self._is_lost |= event.is_lost
+            else:
+                self._is_lost = True
+                if not self._delivered:
+                    return event
             if nodes is not None and len(self._delivered) < nodes.present + 1:
                 return None
-            return Delivered(problem="; ".join(text for text in self._delivered if text))
+            problem = "; ".join(text for text in self._delivered if text)
+            return Delivered(problem=problem, is_lost=self._is_lost)
         return event
 
     def carry_out(self, action: Action) -> list[Event]:

@@ -178,9 +178,11 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivered:
-    """Logs and outputs are at the agent; what is not, for a person."""
+    """Logs and outputs are at the agent; what is not, for a person. `is_lost` when what was to
+    bring them is lost, a machine perhaps, and not a file that cannot be had."""
 
     problem: str
+    is_lost: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

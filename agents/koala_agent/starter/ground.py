@@ -198,7 +198,8 @@ class Ground:
     def deliver(self, *, is_whole: bool) -> list[Event]:
         """Has logs, and with `is_whole` outputs, brought to the agent."""
         if self._courier is None:
-            return [Delivered(problem=NOT_BROUGHT if self._deaths else "")]
+            is_lost = self._deaths > 0
+            return [Delivered(problem=NOT_BROUGHT if is_lost else "", is_lost=is_lost)]
         self._is_delivering = True
         self._is_whole = is_whole
         self._courier.deliver(is_whole=is_whole)
@@ -240,7 +241,7 @@ class Ground:
                 self.deliver(is_whole=self._is_whole)
         elif self._is_delivering:
             self._is_delivering = False
-            self._events.append(Delivered(problem=NOT_BROUGHT))
+            self._events.append(Delivered(problem=NOT_BROUGHT, is_lost=True))
         elif not self._is_fetched:
             self._events.append(MachineLost(kind="vanished", reason="no input could be fetched"))
 

@@ -452,7 +452,11 @@ class StarterMachine:
             self._tried = event.problem
             self._tell({"kind": "tried", "problem": event.problem})
         elif isinstance(event, Delivered) and isinstance(self.phase, Delivering):
-            self._over(self.phase, event.problem)
+            if event.is_lost:
+                problem = event.problem or "a machine was lost with what it had to bring"
+                self._cut_short(self.phase, "vanished", problem)
+            else:
+                self._over(self.phase, event.problem)
 
     def _on_barrier(self, event: Ready | Opened | OpenedEverywhere | TooLate) -> None:
         if isinstance(event, Opened):

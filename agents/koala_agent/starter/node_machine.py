@@ -237,7 +237,7 @@ class NodeMachine:
         elif isinstance(event, Asked):
             self._ask(event)
         elif isinstance(event, Delivered):
-            self._tell("delivered", problem=event.problem)
+            self._tell("delivered", problem=event.problem, is_lost=event.is_lost)
 
     def _process_ended(self, event: ProcessEnded) -> None:
         self._tell("ended", index=event.index, status=event.status)

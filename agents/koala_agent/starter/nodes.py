@@ -350,7 +350,8 @@ class Nodes:
         elif kind == "ask":
             self._ask(node, message)
         elif kind == "delivered":
-            self._events.append(Delivered(problem=str(message.get("problem", ""))))
+            problem, is_lost = str(message.get("problem", "")), bool(message.get("is_lost"))
+            self._events.append(Delivered(problem=problem, is_lost=is_lost))
 
     def _pong(self, node: Node, sent_at: float) -> None:
         assert node.wire is not None

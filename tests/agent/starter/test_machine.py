@@ -713,6 +713,7 @@ CUTS = [
     (Received(message={"kind": "stop"}), "stopped"),
     (SiteSignalled(reason="x"), "site"),
     (Woken(), "lease"),
+    (Delivered(problem="files could not be brought", is_lost=True), "vanished"),
 ]
 
 
