@@ -448,7 +448,7 @@ class EmulatedLocalManager:
         if job.limit is not None:
             job.limit.cancel()
             job.limit = None
-        self._trees.end(job.claim, leader)
+        self._trees.end(job.claim, leader, is_script=bool(job.placeholder.body))
 
     def _gone(self, claim: str, seen: Usage) -> None:
         """No process of this claim is left."""
@@ -589,7 +589,7 @@ class EmulatedLocalManager:
                 if not is_there:
                     self._leave(job, EndCause.EXITED, "ended while no agent ran")
             case Leaving(leader=first):
-                self._trees.end(job.claim, first)
+                self._trees.end(job.claim, first, is_script=bool(asked.body))
             case Over():
                 raise AssertionError(job.claim)
 

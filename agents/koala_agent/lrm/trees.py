@@ -4,7 +4,8 @@ One loop serves all claims with one look at /proc a round: seldom while claims o
 while some are being ended. A claim that is being ended gets TERM to all its processes, KILL after
 `kill_s`, and is gone when a complete look found nothing. (An incomplete one may miss a process
 that forks and exits while /proc is being read, which is just what a program does that becomes a
-daemon; on a machine where no look is ever complete, many in a row are taken for one.)
+daemon; on a machine where no look is ever complete, many in a row are taken for one.) A script that
+cleans up after its processes is killed as much later than they.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class _Tree:
     kill_at: float | None = None
     """When TERM becomes KILL; None while the claim runs."""
     told: set[Identity] = field(default_factory=set)
+    script: Identity | None = None
+    """Cleans up when the others have ended."""
     empty_looks: int = 0
 
 
@@ -77,8 +80,9 @@ class Trees:
         if len(self._trees) == 1:
             self._wake.set()
 
-    def end(self, claim: str, leader: Identity | None = None) -> None:
-        """Ends all processes of a claim, also of one that was never watched; `gone` follows.
+    def end(self, claim: str, leader: Identity | None = None, *, is_script: bool = False) -> None:
+        """Ends all processes of a claim, also of one that was never watched; `gone` follows. A
+        leader that `is_script` cleans up after the others.
 
         Called again when the leader has exited, it only looks at once.
         """
@@ -87,6 +91,7 @@ class Trees:
             tree = self._trees[claim] = _Tree(known=set() if leader is None else {leader})
         if tree.kill_at is None:
             tree.kill_at = self._clock() + self._kill_s
+            tree.script = leader if is_script else None
         self._gap_s = _GAP_MIN_S
         self._wake.set()
 
@@ -134,13 +139,23 @@ class Trees:
     def _signal(self, tree: _Tree, found: tuple[Seen, ...], seen: tuple[Seen, ...]) -> None:
         assert tree.kill_at is not None
         if self._clock() >= tree.kill_at:
-            for group in groups_of(found, seen):
+            is_last = self._clock() >= tree.kill_at + self._kill_s
+            ended = tuple(p for p in found if is_last or not _is_cleaning_up(p, tree))
+            for group in groups_of(ended, seen):
                 with suppress(PermissionError):
                     kill_group(group)
-            _send_all(tree.known, signal.SIGKILL)
+            _send_all((process.identity for process in ended), signal.SIGKILL)
         else:
             _send_all(tree.known - tree.told, signal.SIGTERM)
             tree.told |= tree.known
+
+
+def _is_cleaning_up(process: Seen, tree: _Tree) -> bool:
+    """Whether it is the script, or what that has started since TERM went to all that there was."""
+    if tree.script is None:
+        return False
+    is_new = process.group == tree.script.pid and process.identity not in tree.told
+    return is_new or process.identity == tree.script
 
 
 def _send_all(identities: Iterable[Identity], number: signal.Signals) -> None:

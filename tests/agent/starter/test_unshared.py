@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from koala_agent.logs import LogRequest, read_log
-from koala_agent.values import ClaimId, EndKind, Hold, Leases
+from koala_agent.values import ClaimId, EndKind, Hold, Leases, Stop
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
@@ -170,6 +170,21 @@ async def test_a_killed_starter_leaves_neither_process_nor_folder(
         end = (await site.gone()).end
     assert end is not None
     assert end.kind is EndKind.VANISHED
+    await until_gone(scratch)
+
+
+async def test_a_batch_job_that_must_be_killed_leaves_no_folder(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    """The script lives until what it started has ended, and then cleans up."""
+    script = f"echo $PPID > {ear.path}; exec sleep 600"
+    async with a_far_site(tmp_path, scratch) as site:
+        await site.passed(a_shell_hold(script))
+        starter = int(await ear.line())
+        os.kill(starter, signal.SIGSTOP)
+        site.claims.order(Stop(claim=CLAIM))
+        assert (await site.gone()).end is not None
+        await process_ended(starter)
     await until_gone(scratch)
 
 
