@@ -195,7 +195,7 @@ class Service(KoalaServicer):
     async def _submit_lot(
         self,
         submissions: Sequence[pb.Submission],
-        readings: Sequence[JobReading | KoalaError],
+        readings: Sequence[JobReading | pb.Submitted],
         owner: str,
         *,
         is_dry_run: bool,
@@ -233,16 +233,16 @@ class Service(KoalaServicer):
         self,
         turn: Turn,
         submission: pb.Submission,
-        reading: JobReading | KoalaError,
+        reading: JobReading | pb.Submitted,
         owner: str,
         past: PastKeys,
         *,
         is_dry_run: bool,
     ) -> pb.Submitted:
         """One submission in the pump's turn: its job, or its error, whatever becomes of others."""
+        if isinstance(reading, pb.Submitted):
+            return reading
         try:
-            if isinstance(reading, KoalaError):
-                raise reading
             key = _key(submission, owner)
             digest = _digest(submission, owner)
             known = turn.scheduler.keys.get(key, past.jobs.get(key)) if key else None

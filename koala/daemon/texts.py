@@ -19,6 +19,7 @@ from koala.daemon.limits import LongTurns, description_bytes
 from koala.errors import KoalaError, SpecError
 from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JobReading, read_job
 from koala.wire import checks
+from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb
 
 KEY_MAX = 256
@@ -42,10 +43,10 @@ class Texts:
 
     async def read_lot(
         self, submissions: Sequence[pb.Submission], owner: str
-    ) -> list[JobReading | KoalaError]:
-        """What these say, or what is wrong with them; only of the first of them where these are
-        large enough already to be dealt with before more are read."""
-        readings: list[JobReading | KoalaError] = []
+    ) -> list[JobReading | pb.Submitted]:
+        """What these say, or the answer that says what is wrong with them; only of the first of
+        them where these are large enough already to be dealt with before more are read."""
+        readings: list[JobReading | pb.Submitted] = []
         characters = size = 0
         for submission in submissions:
             try:
@@ -53,7 +54,8 @@ class Texts:
                 size += description_bytes(reading.spec)
                 readings.append(reading)
             except KoalaError as error:
-                readings.append(error)
+                # The error itself would keep all that was read until it was raised.
+                readings.append(submitted_error(error))
             if size >= LOT_BYTES:
                 break
             characters += len(submission.rsl)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from koala.daemon.texts import (
     Texts,
 )
 from koala.errors import KoalaError, SpecError
+from koala.rsl.evaluation import PRODUCED_CHARACTERS_MAX
 from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX, JobReading
 from koala.wire.v1 import koala_pb2 as pb
 from tests.daemon.running import config_of, running
@@ -74,6 +76,22 @@ async def test_what_was_read_is_dealt_with_before_it_is_much(texts: Texts) -> No
     sizes = [description_bytes(r.spec) for r in readings if isinstance(r, JobReading)]
     assert len(sizes) == len(readings)
     assert sum(sizes[:-1]) < LOT_BYTES <= sum(sizes)
+
+
+async def test_what_is_wrong_keeps_nothing_of_what_was_read(texts: Texts) -> None:
+    """An error keeps its traceback, whose frames keep the tree and what references produced."""
+    wrong = pb.Submission(rsl=LARGE_JOB.replace("$(A)#y", "$(A)#y $(A)#y $(A)#y $(A)#y"))
+    tracemalloc.start()
+    try:
+        readings = await texts.read_lot([wrong] * 10, "ann")
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert {reading.error for reading in readings if isinstance(reading, pb.Submitted)} == {
+        "the variables of this text produce more than 4194304 characters, which is the limit"
+    }
+    assert len(readings) == 10
+    assert kept < PRODUCED_CHARACTERS_MAX < most < 3 * PRODUCED_CHARACTERS_MAX
 
 
 @pytest.mark.parametrize(
