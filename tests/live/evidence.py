@@ -34,11 +34,9 @@ def main() -> int:
     name = f"{folder}/lock.{job}.{attempt}"
     own = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(own, fcntl.LOCK_SH)
-    for other in sorted(os.listdir(folder)):  # noqa: PTH208 - pathlib takes longer than all this
-        is_other = other.startswith(f"lock.{job}.") and not name.endswith(f"/{other}")
-        if is_other and not _is_free(f"{folder}/{other}"):
-            _append(folder, "overlap")
-            return 7
+    if is_other_alive(folder, job, attempt):
+        _append(folder, "overlap")
+        return 7
     _append(folder, "start")
     left_s = float(seconds)
     while left_s > 0 and not os.path.exists(f"{folder}/{gate}"):  # noqa: PTH110 - as above
@@ -49,6 +47,21 @@ def main() -> int:
             file.write(f"{job} {attempt}\n")
     _append(folder, "end")
     return int(sys.argv[4]) if len(sys.argv) > 4 else 0
+
+
+def is_other_alive(folder: str, job: str, attempt: str) -> bool:
+    """Whether a process of another attempt of the job holds its lock. One looks at a time: to look
+    is to hold the lock for a moment, in which it is not free."""
+    looking = os.open(f"{folder}/looking", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(looking, fcntl.LOCK_EX)
+        return any(
+            not _is_free(f"{folder}/{other}")
+            for other in os.listdir(folder)  # noqa: PTH208 - pathlib takes longer than all this
+            if other.startswith(f"lock.{job}.") and other != f"lock.{job}.{attempt}"
+        )
+    finally:
+        os.close(looking)
 
 
 def _is_free(path: str) -> bool:
