@@ -1,7 +1,9 @@
 """State of older releases, and of later ones: loaded, or refused with a clear text.
 
 `old/formatN.sql` are journals as releases wrote them: j1 Finished, j2 with its claims granted, j3
-waits, j4 was cancelled.
+waits, j4 was cancelled. In that of format 2 the agents of j1 arm in time, and chain and digests are
+as if they always had: they had armed too late, and said that j1 had ended well without a Release,
+which no core believes any more (decision 209).
 """
 
 import sqlite3
