@@ -43,6 +43,7 @@ from koala.credentials import find_credentials
 from koala.errors import ExhaustedError, KoalaError, UnreachableError
 from tests.cli.command import koala_here
 from tests.harness.small_disk import small_disk
+from tests.live.evidence import Evidence
 from tests.live.faults import Account, Kind, Saboteur, draw, moment
 from tests.live.grid import CALM, started, until
 from tests.live.leftovers import leftovers, placeholders
@@ -71,8 +72,13 @@ is left."""
 INPUT = "input.dat"
 INPUT_BYTES = 400_000
 OUTPUT = "result"
+PLACED = "Claiming: placed on"
 FENCED = "fenced: silent past its lease"
+STOPPING = "Stopping: "
 """How the daemon's story tells of it."""
+EXIT_S, WORD_S = 0.2, 2.0
+"""How long a program may take from the line that it is at its end until it has exited, and how long
+the word to stop may take to come to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,6 +403,7 @@ class Campaign:
 
     def _check_job(self, job: str, order: Order, shown: dict[str, Any]) -> None:
         """How it ended, and that it ran to its end exactly once."""
+        course = self.course
         phase, reason = shown["phase"], shown["reason"]
         allowed = {"Failed"} if order.is_failing else {"Finished"}
         if order.is_cancelled_after_s is not None:
@@ -405,23 +412,12 @@ class Campaign:
         if phase == "Failed":
             assert "3" in reason, f"failed for {reason!r}"
         elif phase == "Finished":
-            excused = self._excused(job, shown)
             evidence, processes = self._grid.evidence, order.processes
+            excused = unheard(evidence, job, shown)
+            excused |= {attempt for name, attempt in course.account.bereft if name == job}
             last = evidence.finished(job, processes=processes, excused=excused)
-            self.course.ran_again += len(evidence.whole(job, processes)) - 1
+            course.ran_again += len(evidence.whole(job, processes)) - 1
             assert last == shown["attempts"], f"ran to its end in attempt {last}"
-
-    def _excused(self, job: str, shown: dict[str, Any]) -> set[int]:
-        """Attempts that may have ended unheard: of which a starter was killed, and which the daemon
-        gave up because a site was cut off for longer than its lease."""
-        found = {attempt for name, attempt in self.course.account.bereft if name == job}
-        attempt = 0
-        for _, text in shown["story"]:
-            if text.startswith("Claiming: placed on"):
-                attempt += 1
-            elif FENCED in text:
-                found.add(attempt)
-        return found
 
     async def _check_output(self, job: str, attempt: int) -> None:
         """What the last attempt wrote is published, whole."""
@@ -449,6 +445,25 @@ async def submit_surely(client: Client, rsl: str, *, key: str) -> str:
         with suppress(UnreachableError, ExhaustedError):
             return (await client.submit(rsl, key=key)).job
         await moment(0.1)
+
+
+def unheard(evidence: Evidence, job: str, shown: dict[str, Any]) -> set[int]:
+    """Attempts that may have ended without anybody's knowing: those that the daemon gave up because
+    a site was cut off for longer than its lease, and those whose last program wrote its end while
+    the word to stop it was on its way, which may have come before the program had exited."""
+    found = set()
+    # A long story has lost its beginning.
+    attempt = shown["attempts"] - sum(text.startswith(PLACED) for _, text in shown["story"])
+    for at, text in shown["story"]:
+        if text.startswith(PLACED):
+            attempt += 1
+        elif FENCED in text:
+            found.add(attempt)
+        elif text.startswith(STOPPING):
+            over_at = evidence.over_at(job, attempt)
+            if at - EXIT_S < over_at < at + WORD_S:
+                found.add(attempt)
+    return found
 
 
 # --- the command ----------------------------------------------------------------------------------

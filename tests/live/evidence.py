@@ -4,11 +4,12 @@ A program is this file itself, run as a script by the interpreter alone:
 
     python -I -S evidence.py FOLDER GATE SECONDS [STATUS [OUTPUT]]
 
-It appends one line at its start and one at its end, with O_APPEND, so lines of all sites stand in
-the order in which they were written. As long as it lives it holds a lock named after its job and
-attempt, which only the kernel gives back; at its start it looks for locks of other attempts of its
-job, so two attempts that are alive at once are seen whatever kills them. It ends after SECONDS, or
-as soon as the file FOLDER/GATE is there. A file OUTPUT, where it runs, names job and attempt.
+It appends one line at its start and, just before it exits, one at its end, with O_APPEND, so lines
+of all sites stand in the order in which they were written. As long as it lives it holds a lock
+named after its job and attempt, which only the kernel gives back; at its start it looks for locks
+of other attempts of its job, so two attempts that are alive at once are seen whatever kills them.
+It ends after SECONDS, or as soon as the file FOLDER/GATE is there. A file OUTPUT, where it runs,
+names job and attempt.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import fcntl
 import os
 import select
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +80,8 @@ def _is_free(path: str) -> bool:
 
 def _append(folder: str, word: str) -> None:
     names = ("KOALA_JOB", "KOALA_ATTEMPT", "KOALA_COMPONENT", "KOALA_PROCESS")
-    line = " ".join([word, *(os.environ[name] for name in names), str(os.getpid())])
+    own = [os.environ[name] for name in names]
+    line = " ".join([word, *own, str(os.getpid()), f"{time.time():.6f}"])
     descriptor = os.open(f"{folder}/{LOG}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, f"{line}\n".encode())
     os.close(descriptor)
@@ -144,6 +147,12 @@ class Evidence:
         ended = [line.attempt for line in self.lines(job) if line.word == "end"]
         return [number for number in sorted(set(ended)) if ended.count(number) == processes]
 
+    def over_at(self, job: str, attempt: int) -> float:
+        """When the last process of an attempt wrote that it was at its end, in seconds since 1970;
+        minus infinity when none did."""
+        ends = [line for line in self.lines(job) if line.word == "end"]
+        return max((line.at for line in ends if line.attempt == attempt), default=float("-inf"))
+
     def finished(self, job: str, *, processes: int, excused: Container[int] = ()) -> int:
         """The attempt in which each process of a job ended, the last one and the only one; but for
         those attempts that are excused: they ended, and nobody could tell."""
@@ -156,13 +165,14 @@ class Evidence:
 
 
 class Line:
-    """One line: a word, and whose it is."""
+    """One line: a word, whose it is, and when it was written (seconds since 1970)."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.word, self.job, attempt, component, process, pid = text.split()
+        self.word, self.job, attempt, component, process, pid, at = text.split()
         self.attempt, self.component, self.process = int(attempt), int(component), int(process)
         self.pid = int(pid)
+        self.at = float(at)
 
     @property
     def place(self) -> str:
@@ -174,4 +184,5 @@ class Line:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # At once: an interpreter that takes itself down can be ended by a Stop after it wrote its end.
+    os._exit(main())
