@@ -17,8 +17,8 @@ import getpass
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeAlias, cast
@@ -58,7 +58,6 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 
 Document: TypeAlias = dict[str, Any]
 _Notices: TypeAlias = "grpc.aio.UnaryStreamCall[pb.WatchRequest, pb.Notice]"
-_Parts: TypeAlias = "grpc.aio.UnaryStreamCall[pb.LogsRequest, pb.LogPart]"
 _CUT = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.ABORTED,
@@ -265,15 +264,20 @@ class Client:
         request = pb.LogsRequest(
             job=job, component=str(component), stream=stream, process=process, follow=follow
         )
-        stub = await self._reach()
-        call = cast("_Parts", stub.Logs(request, metadata=self._metadata))
-        try:
-            async for part in call:
+        async with aclosing(self._parts("Logs", request)) as parts:
+            async for part in parts:
                 yield part
-        except grpc.aio.AioRpcError as error:
-            raise self._error(error) from error
-        finally:
-            call.cancel()
+
+    async def outputs(
+        self, job: str, *, component: str | int = "", is_names_only: bool = False
+    ) -> AsyncIterator[pb.OutputPart]:
+        """The output files of a job that has Finished, one after the other: of each an empty part,
+        which has its name and size, and its content in order. Raises RejectedError where there are
+        none, or not yet."""
+        request = pb.OutputsRequest(job=job, component=str(component), is_names_only=is_names_only)
+        async with aclosing(self._parts("Outputs", request)) as parts:
+            async for part in parts:
+                yield part
 
     # --- grid -------------------------------------------------------------------------------------
 
@@ -421,6 +425,18 @@ class Client:
         """The connection, waited for a bounded time. Raises UnreachableError, UnauthenticatedError
         when one side does not believe the other."""
         return KoalaStub(await self._door.open())
+
+    async def _parts(self, method: str, request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
+        """What a call answers piece by piece."""
+        stub = await self._reach()
+        call = getattr(stub, method)(request, metadata=self._metadata)
+        try:
+            async for part in call:
+                yield part
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from error
+        finally:
+            call.cancel()
 
     async def _call(self, method: str, request: Any, _: type[Any]) -> Any:  # noqa: ANN401
         stub = await self._reach()

@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "wait": "koala.cli.follow:wait",
     "cancel": "koala.cli.jobs:cancel",
     "logs": "koala.cli.follow:logs",
+    "outputs": "koala.cli.outputs:outputs",
     "watch": "koala.cli.follow:watch",
     "sites": "koala.cli.sites:sites_commands",
     "site": "koala.cli.sites:site_commands",

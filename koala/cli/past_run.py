@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from koala.cli.simulating.shared import progress
+from koala.cli.progress import progress
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.slots import NO_POLICIES

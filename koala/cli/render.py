@@ -101,6 +101,14 @@ def files_text(files: Sequence[Document], *, width: int | None = None) -> str:
     return table(columns("FILE", ">SIZE", "SITES", "CHECKSUM"), rows, width=width)
 
 
+def outputs_text(files: Sequence[Document], *, width: int | None = None) -> str:
+    """`koala outputs`: an output file a line; the paths of those that were fetched."""
+    if any("path" in file for file in files):
+        return "\n".join(clean(file["path"]) for file in files)
+    rows = [[file["name"], size(file["size_bytes"])] for file in files]
+    return table(columns("FILE", ">SIZE"), rows, width=width)
+
+
 def job_text(
     job: Document,
     *,

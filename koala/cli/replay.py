@@ -141,7 +141,7 @@ def _compare(run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool
 
 
 def _progress(bars: ExitStack, name: str, recording: Recording) -> Callable[[Instant], None]:
-    from koala.cli.simulating.shared import progress
+    from koala.cli.progress import progress
 
     span_s = max(recording.last_at - recording.first_at, 1e-9)
     words = "simulating as it was" if name == "simulated" else "simulating what if"

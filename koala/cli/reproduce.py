@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from koala.cli.progress import progress
 from koala.cli.simulating import shared
 from koala.errors import ConfigError, SpecError
 
@@ -73,7 +74,7 @@ def reproduce(
     folder = out if out is not None else Path("reproduction") / found.name
     _make(folder)
     runs = len(wanted.runs())
-    with shared.progress(f"{runs} runs", runs) as tell:
+    with progress(f"{runs} runs", runs) as tell:
         swept = sweep(wanted, workers=workers, progress=tell)
     told = report(swept)
     write(told, folder)

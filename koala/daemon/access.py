@@ -111,6 +111,7 @@ RULES: dict[str, Rule] = {
     "Koala/Report": Rule(Who.USER),
     "Koala/Watch": Rule(Who.USER),
     "Koala/Logs": Rule(Who.USER),
+    "Koala/Outputs": Rule(Who.USER),
     "Koala/AddSite": Rule(Who.OPERATOR, _named),
     "Koala/RevokeSite": Rule(Who.OPERATOR, _named),
     "Koala/ListEnrolments": Rule(Who.OPERATOR),

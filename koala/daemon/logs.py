@@ -185,27 +185,18 @@ class Logs:
     def _sources(self, wanted: LogsWanted) -> list[Source]:
         """What there is to read in the job's newest attempt. Raises SpecError."""
         job = self._job(wanted.job)
-        components = job.spec.components
-        labels = [job.spec.label(index) for index in range(len(components))]
-        chosen = [
-            index
-            for index, label in enumerate(labels)
-            if wanted.component in ("", label, str(index))
-        ]
-        if not chosen:
-            known = ", ".join(labels[:20])
-            raise SpecError(f"component = {wanted.component[:80]!r}: {job.id} has {known}")
         sources = []
-        for index in chosen:
-            count = components[index].processes
+        for index in chosen_components(job, wanted.component):
+            count = job.spec.components[index].processes
+            label = job.spec.label(index)
             if wanted.process >= count:
-                raise SpecError(f"process = {wanted.process}: {labels[index]} has 0 to {count - 1}")
+                raise SpecError(f"process = {wanted.process}: {label} has 0 to {count - 1}")
             processes = range(count) if wanted.process < 0 else (wanted.process,)
             sources += [
                 Source(
                     attempt=job.attempts,
                     component=index,
-                    label=labels[index],
+                    label=label,
                     process=process,
                     stream=stream,
                 )
@@ -315,6 +306,16 @@ class Logs:
             raise UnreachableError(f"{site} does not answer") from error
         finally:
             del self._asked[number]
+
+
+def chosen_components(job: Job, name: str) -> list[int]:
+    """The components that an index or a label names; empty: all. Raises SpecError."""
+    labels = [job.spec.label(index) for index in range(len(job.spec.components))]
+    chosen = [index for index, label in enumerate(labels) if name in ("", label, str(index))]
+    if not chosen:
+        known = ", ".join(labels[:20])
+        raise SpecError(f"component = {name[:80]!r}: {job.id} has {known}")
+    return chosen
 
 
 def _read_file(path: Path, offset: int) -> bytes | None:

@@ -11,7 +11,6 @@ it at once; the next start replays. Exit status: 0 ended in order, 1 failed, 2 w
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import resource
@@ -50,6 +49,7 @@ from koala.daemon.limits import Quotas, Seats
 from koala.daemon.logs import Logs
 from koala.daemon.marks import Marks
 from koala.daemon.notices import Notices
+from koala.daemon.outputs import Outputs, Publisher
 from koala.daemon.past_jobs import PastJobs
 from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
@@ -67,8 +67,6 @@ from koala.errors import (
     ConfigError,
     DiskError,
     KoalaError,
-    RejectedError,
-    SpecError,
     first_error,
 )
 from koala.logstream import log_stream
@@ -80,8 +78,6 @@ from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-PUBLISH_AGAIN_S = 2.0
 ENDS = ("Failed", "Cancelled")
 LAST_WORDS_S = 0.2  # for calls that are told that they will not be answered
 STOP_S = 2.0  # for calls under way, after Goodbye
@@ -159,7 +155,6 @@ class Daemon:
             low_bytes=config.low_disk_bytes,
             ballast_bytes=config.ballast_bytes,
         )
-        self._publishing: asyncio.Queue[Over] = asyncio.Queue()
         self._publish_notices: list[Callable[[Sequence[Notice]], None]] = []
         self._manager = ServiceManager.of(os.environ)
 
@@ -235,6 +230,7 @@ class Daemon:
             scheduler, pump, clock, guests=guests, timing=timing, sites_max=config.limits.sites
         )
         spool = Spool(config.spool)
+        publisher = Publisher(spool)
         logs = Logs(
             scheduler,
             spool,
@@ -258,7 +254,7 @@ class Daemon:
             if job.attempts > 1 or (job.attempts and wants_files):
                 is_finished = isinstance(job.phase, Finished)
                 over = Over(job=job.id, attempt=job.attempts, is_finished=is_finished)
-                self._publishing.put_nowait(over)
+                publisher.settle(over)
 
         def settle_unfinished(notices: Sequence[Notice]) -> None:
             for notice in notices:
@@ -298,6 +294,7 @@ class Daemon:
             notices=notices,
             roster=roster,
             logs=logs,
+            outputs=Outputs(spool, publisher),
             registrar=registrar,
             disk=self._disk,
             journal=journal,
@@ -328,7 +325,7 @@ class Daemon:
                 group.create_task(self._disk.run()),
                 group.create_task(doors.run()),
                 group.create_task(keep_aside(lambda: pump.jobs)),
-                group.create_task(self._publish(spool)),
+                group.create_task(publisher.run()),
             ]
             others += self._bus(group)
             others.append(group.create_task(self._manager.feed()))
@@ -400,19 +397,6 @@ class Daemon:
 
         self._publish_notices.append(publish)
         return [group.create_task(bus.run())]
-
-    async def _publish(self, spool: Spool) -> None:
-        """Outputs of Finished jobs become visible and what nobody sees goes, one job after the
-        other, beside the loop."""
-        while True:
-            over = await self._publishing.get()
-            try:
-                await asyncio.to_thread(spool.settle, over)
-            except (OSError, SpecError, RejectedError) as error:
-                log.warning("outputs.not_published", job=over.job, reason=str(error))
-                if isinstance(error, OSError) and error.errno in NO_ROOM:
-                    await asyncio.sleep(PUBLISH_AGAIN_S)
-                    self._publishing.put_nowait(over)
 
     def _write_endpoint(self) -> None:
         path = self._config.state_dir / "endpoint"

@@ -49,6 +49,7 @@ from koala.daemon.limits import Quotas, Seats, Turnstile, would_be_delayed
 from koala.daemon.listing import Listing, damaged_picture
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
+from koala.daemon.outputs import Outputs, OutputsWanted
 from koala.daemon.past_jobs import PastJobs, owner_wanted
 from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
@@ -121,6 +122,7 @@ class Parts:
     notices: Notices
     roster: Roster
     logs: Logs
+    outputs: Outputs
     registrar: Registrar
     disk: Disk
     journal: Journal
@@ -146,6 +148,7 @@ class Service(KoalaServicer):
         self._notices = parts.notices
         self._roster = parts.roster
         self._logs = parts.logs
+        self._outputs = parts.outputs
         self._registrar = parts.registrar
         self._disk = parts.disk
         self._version = version
@@ -512,6 +515,23 @@ class Service(KoalaServicer):
             with self._seats.seat(caller.name):
                 await self._require_known(request.job, caller)
                 async with aclosing(self._logs.read(wanted)) as parts:
+                    async for part in parts:
+                        await context.write(part)
+        except KoalaError as error:
+            await abort(context, error)
+
+    async def Outputs(self, request: pb.OutputsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
+        caller = caller_of_call()
+
+        def read(turn: Turn) -> OutputsWanted:
+            job = turn.scheduler.jobs[_known(turn, request.job, caller)]
+            return OutputsWanted.of(request, job)
+
+        try:
+            with self._seats.seat(caller.name):
+                async with self._turnstile.turn(caller.name):
+                    wanted = await self._ask_about(request.job, read)
+                async with aclosing(self._outputs.read(wanted)) as parts:
                     async for part in parts:
                         await context.write(part)
         except KoalaError as error:

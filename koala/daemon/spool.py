@@ -24,6 +24,7 @@ import re
 import secrets
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -116,6 +117,23 @@ class Spool:
         """The folder of the outputs of a Finished job: `<label>/<name>`."""
         return self._job(job) / "output"
 
+    def published_files(
+        self, job: str, components: Mapping[int, str] | None = None
+    ) -> tuple[Folder, list[tuple[str, int]]]:
+        """That folder, and the names below it with their sizes in bytes, in order: those of the
+        components with these labels, or all."""
+        folder = Folder(self.published(job))
+        chosen = {
+            name
+            for index, label in (components or {}).items()
+            for name in _visible_names(index, label)
+        }
+        return folder, [
+            (name, stamp.size_bytes)
+            for name, stamp in folder.listing()
+            if components is None or name.partition("/")[0] in chosen
+        ]
+
     def store(self, part: Path, *, claim: str, label: str, name: str, is_log: bool) -> None:
         """Takes a durable file out of `incoming` to its place. Raises SpecError, OSError."""
         place = self.check(claim=claim, label=label, name=name, is_log=is_log)
@@ -156,7 +174,8 @@ class Spool:
         names = []
         for place, label in labels.items():
             # Two components with one label must not overwrite each other.
-            visible = escape(label) if uses[label] == 1 else f"{escape(label)}.{place.component}"
+            alone, numbered = _visible_names(place.component, label)
+            visible = alone if uses[label] == 1 else numbered
             source = Folder(self.outputs(place))
             target = Folder(self.published(job) / visible)
             for name, _ in source.listing():
@@ -176,11 +195,6 @@ class Spool:
     def free_bytes(self) -> int:
         """What the disk has left."""
         return shutil.disk_usage(self._folder).free
-
-    def remove(self, job: str) -> None:
-        """Deletes all that is there of a job."""
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self._job(job))
 
     def sweep(self) -> None:
         """Deletes what an earlier life left unfinished."""
@@ -251,6 +265,12 @@ class Spool:
 
     def _component(self, place: Place) -> Path:
         return self._job(place.job) / f"attempt-{place.attempt}" / str(place.component)
+
+
+def _visible_names(component: int, label: str) -> tuple[str, str]:
+    """The folder of a component's published outputs, and that where its label is not the only one
+    of its kind."""
+    return escape(label), f"{escape(label)}.{component}"
 
 
 def _is_before(marked: str, attempt: int) -> bool:

@@ -106,8 +106,8 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
     for mine_only in ((), ("--mine",)):  # as the daemon knows her, whatever her account is called
         listed = json.loads(koala("list", "--json", *mine_only).stdout)
         assert [row["job"] for row in listed] == [job]
-    for words in (("show", mine), ("cancel", mine), ("logs", mine), ("why", mine)):
-        refused = koala(*words)
+    for verb in ("show", "cancel", "logs", "why", "outputs"):
+        refused = koala(verb, mine)
         assert refused.returncode == 1
         assert f"no job '{mine}'" in refused.stderr + refused.stdout
     refused = koala("drain", "delft")

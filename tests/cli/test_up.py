@@ -130,7 +130,7 @@ def test_what_this_grid_cannot_do_exits_with_1_and_names_what_is_there(
     assert said in run.stderr
 
 
-@pytest.mark.parametrize("verb", ["show", "why", "timeline", "wait", "cancel", "logs"])
+@pytest.mark.parametrize("verb", ["show", "why", "timeline", "wait", "cancel", "logs", "outputs"])
 def test_an_unknown_job_exits_with_1_and_is_named(grid: Up, verb: str) -> None:
     run = grid.koala(verb, "j999999")
     assert (run.returncode, run.stdout) == (1, "")
@@ -172,6 +172,66 @@ def test_logs_are_labelled_or_those_of_one_component(grid: Up, finished: str) ->
         "stream": "stderr",
         "text": "err\n",
     }
+
+
+WRITES = """+(&(executable=/bin/sh)(arguments=-c "mkdir sub; printf one > sub/a; : > b")(label=left)
+   (outputFile=sub/a b))
+ (&(executable=/bin/sh)(arguments=-c "printf three > a")(outputFile=a))"""
+
+
+def test_outputs_are_listed_and_fetched(grid: Up, tmp_path: Path) -> None:
+    run = grid.koala("submit", "-", "--wait", stdin=WRITES.encode())
+    assert run.returncode == 0, run.stderr
+    job = run.stdout.strip()
+    listed = {"1/a": 5, "left/b": 0, "left/sub/a": 3}
+    rows = json.loads(grid.koala("outputs", job, "--json").stdout)
+    assert rows["job"] == job
+    assert {row["name"]: row["size_bytes"] for row in rows["files"]} == listed
+    assert "left/sub/a   3 B" in grid.koala("outputs", job).stdout
+
+    to = tmp_path / "new" / "folder"
+    fetched = grid.koala("outputs", job, "--to", str(to))
+    assert fetched.stdout.splitlines() == [str(to / name) for name in listed]
+    assert {str(path.relative_to(to)): path.read_bytes() for path in files_below(to)} == {
+        "1/a": b"three",
+        "left/b": b"",
+        "left/sub/a": b"one",
+    }
+
+    (to / "left" / "sub" / "a").write_bytes(b"mine")
+    (to / "1" / "a").unlink()
+    again = grid.koala("outputs", job, "--to", str(to))
+    assert (again.returncode, again.stdout) == (1, "")
+    assert f"{to / 'left' / 'b'} and 1 more: there already" in again.stderr
+    assert (to / "left" / "sub" / "a").read_bytes() == b"mine"
+    assert not (to / "1" / "a").exists()
+    one = grid.koala("outputs", job, "--to", str(to), "-c", "left", "--force", "--json")
+    paths = [row["path"] for row in json.loads(one.stdout)["files"]]
+    assert paths == [str(to / "left" / "b"), str(to / "left" / "sub" / "a")]
+    assert (to / "left" / "sub" / "a").read_bytes() == b"one"
+    assert not (to / "1" / "a").exists()
+    other = grid.koala("outputs", job, "-c", "right")
+    assert (other.returncode, other.stdout) == (2, "")
+    assert f"component = 'right': {job} has left, 1" in other.stderr
+
+
+def test_a_job_without_outputs_or_that_has_not_finished_says_so(grid: Up, finished: str) -> None:
+    run = grid.koala("outputs", finished)
+    assert (run.returncode, run.stdout) == (0, "")
+    assert run.stderr == f"{finished} has no output files\n"
+    assert json.loads(grid.koala("outputs", finished, "--json").stdout)["files"] == []
+    job = grid.submit(SLEEP)
+    early = grid.koala("outputs", job)
+    grid.koala("cancel", job)
+    grid.koala("wait", job)
+    late = grid.koala("outputs", job)
+    for run, said in ((early, "when it has Finished"), (late, "only a job that Finished")):
+        assert (run.returncode, run.stdout) == (1, "")
+        assert said in run.stderr
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def test_a_list_is_narrowed_by_phase_owner_and_number(grid: Up, finished: str) -> None:

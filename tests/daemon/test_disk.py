@@ -11,8 +11,9 @@ import pytest
 
 from koala.client import Client
 from koala.core.events import Woken
+from koala.core.values import JobId
 from koala.daemon.journal import Journal
-from koala.daemon.main import Daemon
+from koala.daemon.outputs import Publisher
 from koala.daemon.records import Batch, Record
 from koala.daemon.spool import Over, Spool
 from koala.disk import BALLAST, MB, Disk
@@ -210,19 +211,21 @@ def test_a_start_on_a_full_disk_takes_the_ballast_or_says_in_a_line_that_there_i
 
 @pytest.mark.root
 async def test_outputs_are_published_when_the_spool_has_room_again(
-    tmp_path: Path, small: Path, capsys: pytest.CaptureFixture[str]
+    small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    daemon, spool = Daemon(config_of(tmp_path)), Spool(small)
+    spool = Spool(small)
+    publisher = Publisher(spool)
     filler = fill(small, 0)
     published = small / "jobs" / "j1" / "published"
     async with asyncio.TaskGroup() as group, asyncio.timeout(60):
-        publishing = group.create_task(daemon._publish(spool))
-        daemon._publishing.put_nowait(Over(job="j1", attempt=1, is_finished=True))
+        publishing = group.create_task(publisher.run())
+        publisher.settle(Over(job="j1", attempt=1, is_finished=True))
         await comes_true(lambda: "outputs.not_published" in capsys.readouterr().out)
         assert not published.exists()
         assert list(spool.incoming.iterdir()) == [], "no half file"
         filler.unlink()
-        await comes_true(published.exists)
+        await publisher.settled(JobId("j1"))
+        assert published.exists()
         publishing.cancel()
 
 

@@ -70,7 +70,8 @@ def test_what_changes_something_is_in_the_audit_log() -> None:
     questions = {
         "Koala/Hello", "Koala/List", "Koala/Show", "Koala/Why", "Koala/Timeline", "Koala/Sites",
         "Koala/ListFiles", "Koala/Metrics", "Koala/Report", "Koala/Watch", "Koala/Logs",
-        "Koala/ListEnrolments", "Koala/ListUsers", "Koala/Audit", "Enrolment/Where",
+        "Koala/Outputs", "Koala/ListEnrolments", "Koala/ListUsers", "Koala/Audit",
+        "Enrolment/Where",
     }  # fmt: skip
     assert {call for call, rule in RULES.items() if rule.names is None} == questions
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from koala.cli.grid import configurations, read_grid
+from koala.cli.progress import progress
 from koala.cli.simulating import shared
 from koala.errors import ConfigError
 
@@ -54,7 +55,7 @@ def on_grid(
     # What no site holds is split; what all of them together do not hold is dropped by the replay.
     replay = GridReplay(setting, Arrivals(log, processors=1 << 62, overrun=overrun))
     size = sum(len(columns.numbers) for columns in log.columns())
-    with shared.on_interrupt(replay.interrupt), shared.progress(file.name, size) as tell:
+    with shared.on_interrupt(replay.interrupt), progress(file.name, size) as tell:
         report = replay.run(progress=tell)
     found = {"grid": str(grid), "split": split, **replay.document(report)}
     shared.show(found, as_json=as_json, text=lambda: _text(found))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from koala.cli.progress import progress
 from koala.cli.simulating import shared
 from koala.errors import ConfigError
 
@@ -85,7 +86,7 @@ def multiqueue(
             f" there are {len(settings)} points"
         )
     shared.begin_files(jobs_out, plot)
-    with shared.progress("replications", len(settings) * reps) as tell:
+    with progress("replications", len(settings) * reps) as tell:
         swept = sweep(
             settings,
             seeds=range(seed, seed + reps),

@@ -171,26 +171,12 @@ def show(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], str])
     print(json.dumps(document, indent=2, allow_nan=False) if as_json else text())
 
 
-@contextmanager
-def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error while something long runs, where that is a terminal; the function
-    that comes is told how much of `total` is done."""
-    if not sys.stderr.isatty():
-        yield lambda _done: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
 def replications(
     run: Callable[[int], Outcome], seed: int, reps: int, workers: int
 ) -> Replications[int, Outcome]:
     """`run` with `reps` seeds from `seed` on, with a bar; 0 workers: one a core. After an interrupt
     those that were finished, and a line that says how many. Raises typer.Exit when none was."""
+    from koala.cli.progress import progress
     from koala.sim.replication import replicate
 
     with progress("replications", reps) as tell:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from koala.cli.progress import progress
 from koala.cli.simulating import shared
 from koala.errors import ConfigError
 
@@ -189,7 +190,7 @@ def _run(replay: Replay, file: Path, *, is_resumed: bool) -> dict[str, Any]:
         size = file.stat().st_size if file.exists() else 0
         with (
             shared.on_interrupt(replay.interrupt),
-            shared.progress(file.name, size) as tell,
+            progress(file.name, size) as tell,
         ):
             return replay.run(tell, is_resumed=is_resumed)
     finally:

@@ -674,3 +674,60 @@ class LogPart(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LogPart: _TypeAlias = LogPart  # noqa: Y015
+
+@_typing.final
+class OutputsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    COMPONENT_FIELD_NUMBER: _builtins.int
+    IS_NAMES_ONLY_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    component: _builtins.str
+    """index or label; empty: all"""
+    is_names_only: _builtins.bool
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        component: _builtins.str = ...,
+        is_names_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["component", b"component", "is_names_only", b"is_names_only", "job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutputsRequest: _TypeAlias = OutputsRequest  # noqa: Y015
+
+@_typing.final
+class OutputPart(_message.Message):
+    """A part of an output file; one file comes after the other, the parts of each in order, an empty
+    one first.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """of its component's folder, and its own below that"""
+    size_bytes: _builtins.int
+    """of the whole file"""
+    data: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        size_bytes: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "name", b"name", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutputPart: _TypeAlias = OutputPart  # noqa: Y015

@@ -104,6 +104,11 @@ class KoalaStub:
                 request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.LogsRequest.SerializeToString,
                 response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.LogPart.FromString,
                 _registered_method=True)
+        self.Outputs = channel.unary_stream(
+                '/koala.wire.v1.Koala/Outputs',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.OutputsRequest.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.OutputPart.FromString,
+                _registered_method=True)
         self.AddSite = channel.unary_unary(
                 '/koala.wire.v1.Koala/AddSite',
                 request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.AddSiteRequest.SerializeToString,
@@ -228,6 +233,12 @@ class KoalaServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Outputs(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AddSite(self, request, context):
         """For operators: which sites may register.
         """
@@ -344,6 +355,11 @@ def add_KoalaServicer_to_server(servicer, server):
                     servicer.Logs,
                     request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.LogsRequest.FromString,
                     response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.LogPart.SerializeToString,
+            ),
+            'Outputs': grpc.unary_stream_rpc_method_handler(
+                    servicer.Outputs,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.OutputsRequest.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.OutputPart.SerializeToString,
             ),
             'AddSite': grpc.unary_unary_rpc_method_handler(
                     servicer.AddSite,
@@ -759,6 +775,33 @@ class Koala:
             '/koala.wire.v1.Koala/Logs',
             koala_dot_wire_dot_v1_dot_koala__pb2.LogsRequest.SerializeToString,
             koala_dot_wire_dot_v1_dot_koala__pb2.LogPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Outputs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/koala.wire.v1.Koala/Outputs',
+            koala_dot_wire_dot_v1_dot_koala__pb2.OutputsRequest.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.OutputPart.FromString,
             options,
             channel_credentials,
             insecure,

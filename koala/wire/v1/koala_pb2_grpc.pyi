@@ -47,6 +47,7 @@ class KoalaStub:
     Report: _grpc.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]
     Watch: _grpc.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]
     Logs: _grpc.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]
+    Outputs: _grpc.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]
     AddSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]
     """For operators: which sites may register."""
     RevokeSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
@@ -74,6 +75,7 @@ class KoalaAsyncStub(KoalaStub):
     Report: _aio.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Watch: _aio.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]  # type: ignore[assignment]
     Logs: _aio.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]  # type: ignore[assignment]
+    Outputs: _aio.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]  # type: ignore[assignment]
     AddSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
     """For operators: which sites may register."""
     RevokeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]  # type: ignore[assignment]
@@ -182,6 +184,13 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
         request: _koala_pb2.LogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_koala_pb2.LogPart], _abc.AsyncIterator[_koala_pb2.LogPart]]: ...
+
+    @_abc_1.abstractmethod
+    def Outputs(
+        self,
+        request: _koala_pb2.OutputsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_koala_pb2.OutputPart], _abc.AsyncIterator[_koala_pb2.OutputPart]]: ...
 
     @_abc_1.abstractmethod
     def AddSite(

@@ -1,0 +1,92 @@
+"""Who asks for outputs the moment a job has Finished gets all of them, or is told to come again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from koala.core.values import JobId
+from koala.daemon import outputs
+from koala.daemon.outputs import Outputs, OutputsWanted, Publisher
+from koala.daemon.spool import Over, Place, Spool
+from koala.errors import ExhaustedError
+from koala_agent.files.folders import UnusableFileError
+
+JOB = JobId("j1")
+OVER = Over(job=JOB, attempt=2, is_finished=True)
+WANTED = OutputsWanted(job=JOB, components=None, is_names_only=False)
+
+
+def spool_with(folder: Path, **files: bytes) -> Spool:
+    """What came of the only component of the job's second attempt."""
+    spool = Spool(folder)
+    came = spool.outputs(Place(job=JOB, attempt=2, component=0))
+    came.mkdir(parents=True)
+    for name, content in files.items():
+        (came / name).write_bytes(content)
+    return spool
+
+
+async def read(spool: Spool, publisher: Publisher, wanted: OutputsWanted) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    async for part in Outputs(spool, publisher).read(wanted):
+        found[part.name] = found.get(part.name, b"") + part.data
+    return found
+
+
+async def test_they_are_waited_for_until_they_are_visible(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 3_000
+    spool = spool_with(tmp_path / "spool", a=content, b=b"")
+    publisher = Publisher(spool)
+    publisher.settle(OVER)
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(read(spool, publisher, WANTED))
+        await asyncio.sleep(0)
+        assert not spool.published(JOB).exists()
+        running = group.create_task(publisher.run())
+        assert await reading == {"0/a": content, "0/b": b""}
+        publisher.settle(OVER)  # as after a restart
+        assert await read(spool, publisher, WANTED) == {"0/a": content, "0/b": b""}
+        running.cancel()
+
+
+async def test_what_cannot_be_published_now_is_to_be_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "PUBLISH_S", 0.01)
+    spool = spool_with(tmp_path / "spool", a=b"1")
+    publisher = Publisher(spool)
+    publisher.settle(OVER)  # and nothing runs
+    with pytest.raises(ExhaustedError, match="outputs of j1 are not published yet"):
+        await read(spool, publisher, WANTED)
+
+
+async def test_a_link_in_their_place_is_not_followed(tmp_path: Path) -> None:
+    """Whoever may write to the spool cannot have the daemon read what else it may."""
+    (tmp_path / "secret").write_bytes(b"secret")
+    spool = spool_with(tmp_path / "spool", a=b"1")
+    spool.settle(OVER)
+    parts = Outputs(spool, Publisher(spool)).read(WANTED)
+    assert (await anext(parts)).name == "0/a"
+    visible = spool.published(JOB) / "0" / "a"
+    visible.unlink()
+    visible.symlink_to(tmp_path / "secret")
+    with pytest.raises(UnusableFileError, match="symbolic link"):
+        await anext(parts)
+
+
+async def test_those_of_components_are_chosen_by_label(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    for component, label in enumerate(("a", "b", "b")):
+        place = Place(job=JOB, attempt=2, component=component)
+        spool.outputs(place).mkdir(parents=True)
+        (spool.outputs(place) / "x").write_text(str(component))
+        (spool.outputs(place).parent / "label").write_text(label)
+    spool.settle(OVER)
+    publisher = Publisher(spool)
+    chosen = OutputsWanted(job=JOB, components={0: "a", 2: "b"}, is_names_only=True)
+    assert await read(spool, publisher, chosen) == {"a/x": b"", "b.2/x": b""}
+    everything = await read(spool, publisher, WANTED)
+    assert everything == {"a/x": b"0", "b.1/x": b"1", "b.2/x": b"2"}
