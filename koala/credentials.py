@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from koala.errors import ConfigError
+from koala.paths import written_path
 from koala.wire.private import private_folder, read_private, write_private
 from koala.wire.tls import Identity, is_loopback
 
@@ -68,10 +69,12 @@ def find_credentials(address: str | None) -> Credentials | None:
     if named == PLAIN_WORD:
         return replace(PLAIN, address=address or "")
     if named is not None:
-        return _with_token(read_credentials(Path(named).expanduser()), token)
+        return _with_token(read_credentials(written_path(named, key=FILE_VARIABLE)), token)
     if token is not None and authority is not None:
         return Credentials(
-            token=token, authority=_read_authority(Path(authority)), source=authority
+            token=token,
+            authority=_read_authority(written_path(authority, key=AUTHORITY_VARIABLE)),
+            source=authority,
         )
     if authority is not None:
         raise ConfigError(f"{AUTHORITY_VARIABLE} is set, and {TOKEN_VARIABLE} is not: set both")
@@ -93,7 +96,7 @@ def default_address() -> str | None:
     named = _variable(FILE_VARIABLE)
     if named == PLAIN_WORD:
         return None
-    path = _own_file() if named is None else Path(named).expanduser()
+    path = _own_file() if named is None else written_path(named, key=FILE_VARIABLE)
     return (read_credentials(path).address or None) if named or path.exists() else None
 
 
@@ -185,7 +188,10 @@ def _runtime_folder() -> Path:
 
 def _own_file() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME")
-    folder = Path(base) if base else Path.home() / ".config"
+    try:
+        folder = Path(base) if base else Path.home() / ".config"
+    except RuntimeError:  # an account without a name and without HOME, as in containers
+        folder = Path("/")
     return folder / "koala" / "credentials.toml"
 
 
@@ -213,7 +219,7 @@ def _with_token(found: Credentials, token: str | None) -> Credentials:
 
 def _read_authority(path: Path) -> bytes:
     try:
-        authority = path.expanduser().read_bytes()
+        authority = path.read_bytes()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{AUTHORITY_VARIABLE} = {str(path)!r}: {why}") from error
@@ -238,7 +244,7 @@ def _of_tree(tree: Mapping[str, Any], path: Path) -> Credentials:
         raise ConfigError(f"{path}: ca: allowed is the daemon's authority, a certificate in PEM")
     identity = None
     if certificate := tree.get("certificate"):
-        place = path.parent / Path(certificate).expanduser()
+        place = path.parent / written_path(certificate, key=f"{path}: certificate")
         try:
             identity = Identity.read(place)
         except OSError as error:

@@ -19,6 +19,7 @@ from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
 import msgspec
 
 from koala.errors import ConfigError
+from koala.paths import written_path
 from koala.wire.tls import is_loopback
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -236,7 +237,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     if config.accounts.mode == "site":
         config = _apart(config, source, given=tree.get("starter", {}))
     _check_manager(config, source, given=tree.get("lrm", {}))
-    return _with_paths(config, folder)
+    return _with_paths(config, source, folder)
 
 
 def _check(config: Config, source: str) -> None:
@@ -375,10 +376,10 @@ def _refuse(source: str, *, key: str, value: object, allowed: str) -> NoReturn:
     raise ConfigError(message)
 
 
-def _with_paths(config: Config, folder: Path) -> Config:
+def _with_paths(config: Config, source: str, folder: Path) -> Config:
     """The configuration with its folders made absolute, so that nothing depends on where we run."""
-    state = folder / Path(config.agent.state_dir).expanduser()
-    store = state / Path(config.files.store).expanduser()
+    state = folder / written_path(config.agent.state_dir, key=f"{source}: agent.state_dir")
+    store = state / written_path(config.files.store, key=f"{source}: files.store")
     replace = msgspec.structs.replace
     return replace(
         config,

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from koala_agent.session import JournalMark
 from koala_agent.values import ClaimId, Leases, is_claim_id
 
 Run: TypeAlias = Callable[..., sqlite3.Cursor]
+Fact = TypeVar("Fact")
 
 FORMAT = 1
 """Of the tables and of the JSON in them; a store of another format is refused."""
@@ -162,7 +163,7 @@ class Store:
     @property
     def epoch(self) -> int:
         """The highest epoch of a daemon that was ever obeyed."""
-        return int(self._fact("epoch", "0"))
+        return self._read("epoch", "0", int)
 
     def set_epoch(self, epoch: int) -> None:
         """Durable when it returns; a lower one than is stored changes nothing."""
@@ -172,7 +173,7 @@ class Store:
     @property
     def port(self) -> int:
         """Where starters of an earlier life look for this agent; 0 when there were none."""
-        return int(self._fact("port", "0"))
+        return self._read("port", "0", int)
 
     def set_port(self, port: int) -> None:
         """Durable when it returns."""
@@ -182,7 +183,7 @@ class Store:
     @property
     def leases(self) -> Leases:
         """The leases that a daemon last set."""
-        return Leases(**json.loads(self._fact("leases", "{}")))
+        return self._read("leases", "{}", lambda text: msgspec.convert(json.loads(text), Leases))
 
     def set_leases(self, leases: Leases) -> None:
         """Durable when it returns."""
@@ -197,19 +198,7 @@ class Store:
     @property
     def mark(self) -> JournalMark | None:
         """The row of a daemon's journal that was stored last. Raises JournalError."""
-        text = self._fact("mark", "")
-        if not text:
-            return None
-        try:
-            epoch, seq, chain, seal = json.loads(text)
-            return JournalMark(
-                epoch=int(epoch),
-                seq=int(seq),
-                chain=bytes.fromhex(chain),
-                seal=bytes.fromhex(seal),
-            )
-        except (ValueError, TypeError, RecursionError) as error:
-            raise JournalError(f"{self._path}: the mark {text[:80]!r} cannot be read") from error
+        return self._read("mark", "", _mark_of)
 
     def note_mark(self, mark: JournalMark) -> None:
         """Stored by the next `commit`: whatever an order makes durable is not without its mark."""
@@ -219,6 +208,15 @@ class Store:
     def is_mark_noted(self) -> bool:
         """A newer mark than the stored one waits for a `commit`."""
         return self._noted is not self._stored
+
+    def _read(self, name: str, default: str, form: Callable[[str], Fact]) -> Fact:
+        """A fact in its form. Raises JournalError when it has none."""
+        text = self._fact(name, default)
+        try:
+            return form(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            message = f"{self._path}: the {name} {text[:80]!r} cannot be read"
+            raise JournalError(message) from error
 
     def _fact(self, name: str, default: str) -> str:
         with self._transactions, self._translated():
@@ -260,6 +258,15 @@ class Store:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 raise DiskError(message) from error
             raise JournalError(message) from error
+
+
+def _mark_of(text: str) -> JournalMark | None:
+    if not text:
+        return None
+    epoch, seq, chain, seal = json.loads(text)
+    return JournalMark(
+        epoch=int(epoch), seq=int(seq), chain=bytes.fromhex(chain), seal=bytes.fromhex(seal)
+    )
 
 
 def _lock(path: Path) -> int:

@@ -2,13 +2,14 @@
 
 Newer versions of typer coerce every value by pydantic, whose import takes longer than a whole
 submission. Texts, lists of texts, paths, flags and bounded numbers are all that our commands take;
-for these a few lines do. Nothing else changes: a version of typer that is built differently, or a
-parameter of another kind, is left alone and works as it came.
+for these a few lines do, and refuse numbers with which nobody can calculate, too. A version of
+typer that is built differently, or a parameter of another kind, is left alone and works as it came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isinf
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -65,13 +66,25 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True} | {
 """How a flag may be written in a variable of the environment."""
 
 
+def is_sensible(number: float) -> bool:
+    """Whether sums can be done with it: no duration, load or share is beyond these, and products of
+    numbers that are would not be numbers any more. What may be infinite says so itself."""
+    return number == 0 or SENSIBLE_MIN <= abs(number) <= SENSIBLE_MAX or isinf(number)
+
+
+SENSIBLE_MIN, SENSIBLE_MAX = 1e-12, 1e15
+SENSIBLE = f"0 and numbers from {SENSIBLE_MIN:g} to {SENSIBLE_MAX:g}, also below 0"
+
+
 _ALLOWED: dict[object, str] = {int: "whole numbers", float: "numbers"}
 
 
 def _bounded(number: float, parameter: Any) -> float:  # noqa: ANN401
     low, high = parameter.min, parameter.max
     is_inside = (low is None or number >= low) and (high is None or number <= high)
-    if not is_inside or number != number:  # noqa: PLR0124 - only nan differs from itself
+    if isinstance(number, float) and not is_sensible(number):  # nor is nan
+        raise typer.BadParameter(f"{number}: allowed are {SENSIBLE}")
+    if not is_inside:
         within = "" if low is None else f" from {low:g}"
         within += "" if high is None else f" to {high:g}"
         raise typer.BadParameter(f"{number}: allowed is a number{within}")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from koala.cli.toml import toml_text
 from koala.errors import ConfigError
+from koala.paths import written_path
 
 if TYPE_CHECKING:
     from koala.daemon.config import Config as DaemonConfig
@@ -121,7 +122,9 @@ def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
             }
             for name, table in sites.items()
         },
-        state_dir=None if state is None else folder / Path(state).expanduser(),
+        state_dir=None
+        if state is None
+        else folder / written_path(state, key=f"{source}: state_dir"),
     )
     _refuse_given(grid)
     return grid

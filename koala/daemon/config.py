@@ -34,6 +34,7 @@ from koala.core.slots import Policies
 from koala.core.values import SiteName, UserName
 from koala.daemon.guard import contained
 from koala.errors import ConfigError
+from koala.paths import written_path
 from koala.policies import chosen
 from koala.wire.tls import is_loopback
 
@@ -247,7 +248,8 @@ def _check_plain(file: File, source: str) -> None:
 
 def _assemble(file: File, source: str, folder: Path) -> Config:
     daemon = file.daemon
-    state_dir = folder / Path(daemon.state_dir).expanduser()
+    state_dir = folder / written_path(daemon.state_dir, key=f"{source}: daemon.state_dir")
+    spool = written_path(daemon.spool or "spool", key=f"{source}: daemon.spool")
     host = daemon.listen.rpartition(":")[0]
     names: dict[str, str] = msgspec.to_builtins(file.policies)
     try:
@@ -260,7 +262,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         is_plain=daemon.plain,
         certificate_s=daemon.certificate_days * 86_400.0,
         state_dir=state_dir,
-        spool=state_dir / Path(daemon.spool or "spool").expanduser(),
+        spool=state_dir / spool,
         log_level=daemon.log_level,
         beat_s=daemon.beat_s,
         silence_s=daemon.silence_s,

@@ -185,13 +185,15 @@ class JoinToken:
     def parse(cls, text: str) -> JoinToken:
         """Raises ConfigError, which does not show the token."""
         parts = text.strip().split("|")
-        if len(parts) != 6 or parts[0] != _JOIN:
+        if len(parts) != 6 or parts[0] != _JOIN or not text.strip().isascii():
             raise ConfigError(
                 f"this is no join token: it has {len(text.strip())} characters, and allowed is one"
                 f" line that begins with {_JOIN}|, as `koala site add` prints it"
             )
         if parts[1] != _JOIN_VERSION:
-            raise ConfigError(f"join token of version {parts[1][:20]}: allowed is {_JOIN_VERSION}")
+            raise ConfigError(
+                f"join token of version {parts[1][:20]!r}: allowed is {_JOIN_VERSION}"
+            )
         _, _, site, address, secret, body = parts
         lines = [body[at : at + 64] for at in range(0, len(body), 64)]
         pem = ["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]

@@ -23,11 +23,23 @@ from time import process_time
 
 import structlog
 
-from tests.fuzz import arguments, batches, configs, descriptions, journals, lines, links, traces
+from tests.fuzz import (
+    arguments,
+    batches,
+    configs,
+    descriptions,
+    journals,
+    lines,
+    links,
+    traces,
+    written,
+)
 from tests.fuzz.services import play
 from tests.fuzz.target import Target
 
-MODULES = (descriptions, traces, links, lines, configs, journals, batches, arguments)
+MODULES = (
+    descriptions, traces, links, lines, configs, written, journals, batches, arguments,
+)  # fmt: skip
 TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
 SERVICES = "services"
 LIMIT_S = 5.0

@@ -1,7 +1,8 @@
-"""Configuration files of daemon and agent, and grid files: settings, or an error of ours."""
+"""Configuration files of daemon and agent: settings, or an error of ours."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import TypeAlias
@@ -21,28 +22,42 @@ PIECES = ("=", "[", "]", "[[", '"', '"""', "'", "{", "}", ",", "\n", "#", "inf",
           "true", "1e400", "[daemon]\n", "[agent]\n", "[parameters]\n", "2030-01-01", "\\u0000",
           "[" * 500, "9" * 5_000, "0x", "= {}\n", ".", "[a.b]\n")  # fmt: skip
 
+PLACES = ("~nobody-of-that-name/x", "~", "a\0b", "x" * 5_000, "//", "a\nb", "127.0.0.1:99999",
+          "[::1]:1", "h:0x1", "0:0", "h:" + "1" * 30, "::", "localhost:-1")  # fmt: skip
+DATES = ("2030-01-01T00:00:00Z", "07:32:00", "1979-05-27T07:32:00-23:59", "0001-01-01", "-0.0",
+         "+inf", "-nan", "0x7fffffffffffffffffff", "1_000", "''", "[[[]]]")  # fmt: skip
+
 
 def a_case(random: Random) -> Case:
     kind, good = random.choice((("daemon", DAEMON), ("agent", AGENT)))
-    lines = [line for line in good.split("\n") if random.randrange(6)]
-    for index, line in enumerate(lines):
-        name, sign, _ = line.partition("=")
-        if sign and not name.startswith("#") and random.randrange(8) == 0:
-            lines[index] = f"{name}= {_value(random)}"
-    joined = "\n".join(lines)
+    joined = spoilt_lines(random, good)
     if random.randrange(2) == 0:
         joined = spoilt_text(random, joined, PIECES)
     return kind, joined
 
 
+def spoilt_lines(random: Random, good: str) -> str:
+    """A file of which some lines are missing, and some keys have other values, of any type."""
+    lines = [line for line in good.split("\n") if random.randrange(6)]
+    for index, line in enumerate(lines):
+        name, sign, _ = line.partition("=")
+        if sign and not name.lstrip().startswith("#") and random.randrange(8) == 0:
+            lines[index] = f"{name}= {_value(random)}"
+    return "\n".join(lines)
+
+
 def _value(random: Random, depth: int = 2) -> str:
-    match random.randrange(8):
+    match random.randrange(10):
         case 0 | 1 | 2:
             return str(number(random))
         case 3 | 4:
             escaped = "".join(f"\\u{ord(c):04x}" for c in text(random) if ord(c) < 0xD800)
             return f'"{escaped}"'
         case 5:
+            return json.dumps(random.choice(PLACES))
+        case 6:
+            return random.choice(DATES)
+        case 7:
             return random.choice(("true", "false", "1979-05-27", "{}", "[]"))
         case _:
             if depth == 0:

@@ -346,18 +346,34 @@ def test_a_replay_is_resumed_only_as_it_was_begun(
         )
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"koala_checkpoint": 9, "setting": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "[" * 100_000, '{"koala_checkpoint": 9}', '{"koala_checkpoint": 2}\n{}\n'],
+)
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
     checkpoint = tmp_path / "checkpoint"
     checkpoint.write_text(text, encoding="ascii")
-    with pytest.raises(ConfigError, match=r"is no checkpoint|is of version 9"):
+    with pytest.raises(ConfigError, match=r"is no checkpoint|is of version '9'|is damaged"):
         Replay(a_setting(tmp_path, []), checkpoint=checkpoint).run(lambda _: None, is_resumed=True)
 
 
 def test_a_checkpoint_is_plain_text(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     Replay(a_setting(tmp_path, crowded(7, 50), until=20), checkpoint=checkpoint).run(lambda _: None)
-    assert json.loads(checkpoint.read_text(encoding="ascii"))["koala_checkpoint"] == 1
+    head, kept = map(json.loads, checkpoint.read_text(encoding="ascii").splitlines())
+    assert head["koala_checkpoint"] == 2
+    assert kept["course"]["run"]["now"] <= 20
+
+
+def test_a_checkpoint_with_a_changed_byte_is_refused(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    setting = a_setting(tmp_path, crowded(7, 50), until=20)
+    Replay(setting, checkpoint=checkpoint).run(lambda _: None)
+    whole = checkpoint.read_bytes()
+    for at in range(0, len(whole), 97):
+        checkpoint.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(ConfigError, match=r"is no checkpoint|is of version|is damaged"):
+            Replay(setting, checkpoint=checkpoint).run(lambda _: None, is_resumed=True)
 
 
 # Figures ------------------------------------------------------------------------------------------

@@ -8,7 +8,14 @@ from importlib.metadata import packages_distributions
 from tests.tidy.sources import ROOT, Module, imports, is_within, top_level
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("koala.errors", "koala.disk", "koala.logstream", "koala.systemd", "koala.threads"),
+    (
+        "koala.errors",
+        "koala.disk",
+        "koala.logstream",
+        "koala.paths",
+        "koala.systemd",
+        "koala.threads",
+    ),
     ("koala.core",),
     ("koala.policies",),
     ("koala_agent.lrm.model",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,7 +62,10 @@ def hints(
         str, typer.Option(metavar="MB:MI", help="The same of a CPU-bound job.")
     ] = "0.4:25e6",
     blocks: Annotated[
-        int, typer.Option(help="Blocks of a job's instructions and data; 0: a stream.")
+        int,
+        typer.Option(
+            min=0, max=10_000, help="Blocks of a job's instructions and data; 0: a stream."
+        ),
     ] = 0,
     written: Annotated[
         float, typer.Option(help="Part of the data that is written (with --blocks).")
@@ -72,7 +76,9 @@ def hints(
             "--round", help="Seconds between scheduling rounds; 0: when something changes."
         ),
     ] = 0.0,
-    jobs: Annotated[int, typer.Option(help="Jobs of one run; all of them count.")] = 300,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=shared.JOBS_MAX, help="Jobs of one run; all of them count.")
+    ] = 300,
     seed: shared.Seed = 1,
     reps: shared.Reps = 5,
     workers: shared.Workers = 0,
@@ -151,7 +157,8 @@ def _table(setting: Setting, found: Summary) -> str:
             )
     links = {name: one for name, one in metrics.items() if name.startswith("links.")}
     told = ", ".join(f"{n.removeprefix('links.')} {100 * x.mean:.3g} %" for n, x in links.items())
-    lines.append(f"links: {100 * metrics['link_utilization'].mean:.3g} % used ({told})")
+    if not isnan(used := metrics["link_utilization"].mean):  # of a run in which a job was placed
+        lines.append(f"links: {100 * used:.3g} % used ({told})")
     if metrics["unplaced"].mean:
         lines.append(f"{metrics['unplaced'].mean:g} jobs of a run could never be placed")
     by = "replications" if found.replications > 1 else "replication"

@@ -28,7 +28,9 @@ PREEMPTIONS = ("component", "complete", "none")
 
 def koala(
     *,
-    jobs: Annotated[int, typer.Option(help="Jobs to be co-allocated.")] = 500,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=shared.JOBS_MAX, help="Jobs to be co-allocated.")
+    ] = 500,
     sites: Annotated[str, typer.Option(help="Processors of each site.")] = "130,3x60",
     lost_site: Annotated[
         int, typer.Option(help="The site that breaks down, counted from 1; 0: none.")

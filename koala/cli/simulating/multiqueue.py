@@ -47,7 +47,9 @@ def multiqueue(
         float | None,
         typer.Option(min=0, help="Who has waited so long goes first; without it nobody does."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Arrivals of one run.")] = 300_000,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=shared.JOBS_MAX, help="Arrivals of one run.")
+    ] = 300_000,
     warmup: Annotated[
         int, typer.Option(min=0, help="How many of them, the first ones, do not count.")
     ] = 50_000,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from koala.cli.coercion import SENSIBLE, is_sensible
 from koala.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ Plot = Annotated[
 PICTURES = (".svg", ".png", ".pdf")
 STANDARD_INPUT = "-"
 INTERRUPTED = 130
+JOBS_MAX = 100_000_000
+"""Of one run: all of them are in memory."""
+PROCESSORS_MAX = 10_000_000
+SITES_MAX = 10_000
 
 
 def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...]:
@@ -46,9 +51,9 @@ def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...
         found = tuple(float(word) for word in text.split(separator))
     except ValueError:
         found = (nan,)
-    if not all(map(isfinite, found)):
+    if not all(isfinite(one) and is_sensible(one) for one in found):
         example = separator.join(("1", "2"))
-        raise ConfigError(f"--{option} {text}: allowed are numbers such as {example}")
+        raise ConfigError(f"--{option} {text}: allowed are numbers such as {example} ({SENSIBLE})")
     return found
 
 
@@ -70,12 +75,15 @@ def sites(option: str, text: str) -> tuple[int, ...]:
     for word in text.split(","):
         count, _, size = word.rpartition("x")
         try:
-            found += [int(size)] * (int(count) if count else 1)
+            found += [int(size)] * min(int(count) if count else 1, SITES_MAX + 1)
         except ValueError:
             found.append(0)
-    if not found or min(found) < 1:
+        if len(found) > SITES_MAX:
+            break
+    if not found or min(found) < 1 or max(found) > PROCESSORS_MAX or len(found) > SITES_MAX:
         raise ConfigError(
-            f"--{option} {text}: allowed are processors of each site, for instance 4x32 or 128,3x24"
+            f"--{option} {text}: allowed are processors of each site, for instance 4x32 or"
+            f" 128,3x24: at most {SITES_MAX} sites of at most {PROCESSORS_MAX} each"
         )
     return tuple(found)
 

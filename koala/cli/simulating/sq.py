@@ -28,7 +28,9 @@ def sq(
     scheme: Annotated[
         str, typer.Option(help="SQ: synchronous queuing; QoS: strict admission control.")
     ] = "SQ",
-    machines: Annotated[int, typer.Option(help="Machines, and the most subtasks of a task.")] = 5,
+    machines: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Machines, and the most subtasks of a task.")
+    ] = 5,
     interarrival: Annotated[
         float, typer.Option(help="Mean seconds between tasks of each of the three kinds.")
     ] = 10.0,
@@ -57,7 +59,9 @@ def sq(
     release: Annotated[
         str, typer.Option(help="Weight is given back at the real or at the agreed end.")
     ] = "real",
-    tasks: Annotated[int, typer.Option(help="Tasks of each of the three kinds.")] = 1500,
+    tasks: Annotated[
+        int, typer.Option(min=1, max=shared.JOBS_MAX, help="Tasks of each of the three kinds.")
+    ] = 1500,
     seed: shared.Seed = 1,
     reps: shared.Reps = 3,
     workers: shared.Workers = 0,

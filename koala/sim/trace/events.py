@@ -30,7 +30,7 @@ def read_events(path: Path) -> tuple[Change, ...]:
         found = msgspec.toml.decode(path.read_bytes(), type=_Events).event
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # of its numbers and depth
         raise ConfigError(f"{path}: {error}") from error
     changes = [_change(path, event) for event in found]
     return tuple(sorted(changes, key=lambda change: (change.at, change.is_breakpoint)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ from koala.workload.logs import Format, Log
 from koala_agent.lrm.model import Discipline
 
 COLUMNS = "job,submit,start,end,processors\n"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,28 +157,37 @@ class Replay:
 
     def _write_checkpoint(self, path: Path, course: Course, rows: IO[str] | None) -> None:
         """First beside the old one, so that there always is a whole one."""
-        document = {
-            "koala_checkpoint": _VERSION,
-            "setting": self._setting.identity(),
-            "rows": None if rows is None else rows.tell(),
-            "course": course.kept(),
-        }
+        kept = json.dumps(
+            {
+                "setting": self._setting.identity(),
+                "rows": None if rows is None else rows.tell(),
+                "course": course.kept(),
+            }
+        )
+        head = json.dumps({"koala_checkpoint": _VERSION, "digest": _digest_of(kept)})
         fresh = path.with_name(path.name + ".new")
-        fresh.write_text(json.dumps(document), encoding="ascii")
+        fresh.write_text(f"{head}\n{kept}\n", encoding="ascii")
         fresh.replace(path)
 
     def _read_checkpoint(self) -> dict[str, Any]:
         path = self._checkpoint
         assert path is not None
         try:
-            kept: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
-            version, before = kept["koala_checkpoint"], kept["setting"]
+            first, _, rest = path.read_text(encoding="ascii").partition("\n")
+            head = json.loads(first)
+            version = head["koala_checkpoint"]
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise ConfigError(f"{path}: is no checkpoint of a replay") from error
         if version != _VERSION:
-            raise ConfigError(f"{path}: is of version {version}; allowed is {_VERSION}")
+            raise ConfigError(f"{path}: is of version {str(version)[:40]!r}; allowed is {_VERSION}")
+        written = rest.removesuffix("\n")
+        if head.get("digest") != _digest_of(written):
+            text = f"{path}: is damaged: it does not hold what was written; begin the replay anew"
+            raise ConfigError(text)
+        kept: dict[str, Any] = json.loads(written)
+        before = kept["setting"]
         for name, value in self._setting.identity().items():
             if before[name] != value:
                 text = f"{path}: the replay had {name} = {before[name]}, not {value}"
@@ -203,7 +213,9 @@ class Replay:
 
 
 def _digest(path: Path) -> str:
-    import hashlib  # noqa: PLC0415 - only checkpoints need it
-
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

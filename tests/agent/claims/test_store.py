@@ -116,6 +116,23 @@ def test_a_claim_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epoch", "x"), ("port", "9" * 5_000), ("leases", "[1"), ("leases", '{"kill_s": "5"}'),
+     ("mark", "[1, 2]"), ("mark", "{}")],
+)  # fmt: skip
+def test_a_fact_that_cannot_be_read_is_refused(tmp_path: Path, name: str, value: str) -> None:
+    Store(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "agent.db")
+    connection.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, value))
+    connection.commit()
+    connection.close()
+    store = Store(tmp_path)
+    with pytest.raises(JournalError, match=rf"agent\.db: the {name} .* cannot be read"):
+        getattr(store, name)
+    store.close()
+
+
 def test_a_row_of_the_journal_is_stored_with_the_next_commit(tmp_path: Path) -> None:
     marks = [JournalMark(epoch=2, seq=n, chain=b"\x01\x00", seal=b"\xff") for n in (8, 9)]
     store = Store(tmp_path)

@@ -1,0 +1,67 @@
+"""Numbers and paths that are written correctly and that nobody can mean: refused with what is
+allowed, and neither a traceback nor all the memory of the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koala.cli.main import main
+
+HINTS = ("simulate", "hints", "--jobs", "20", "--reps", "1", "--workers", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*HINTS, "--preferred", "1e300"), "1e+300: allowed are 0 and numbers from 1e-12 to 1e+15"),
+        ((*HINTS, "--rate", "1e-300"), "1e-300: allowed are 0 and numbers from 1e-12"),
+        ((*HINTS, "--rate", "nan"), "nan: allowed are 0 and numbers from 1e-12"),
+        ((*HINTS, "--blocks", "9" * 25), "allowed is a number from 0 to 10000"),
+        (("simulate", "hints", "--jobs", str(2**63)), "allowed is a number from 1 to 1e+08"),
+        (("simulate", "multiqueue", "--jobs", str(2**63 - 1)), "from 1 to 1e+08"),
+        (("simulate", "multiqueue", "--sites", "9999999x9"), "at most 10000 sites"),
+        (("simulate", "multiqueue", "--utilization", "1e300"), "allowed are numbers such as 1,2"),
+        (("simulate", "sq", "--machines", str(2**31)), "from 1 to 1000"),
+        (("simulate", "sq", "--tasks", "9" * 25), "from 1 to 1e+08"),
+        (
+            ("simulate", "workload", "das", "--utilization", "1.7e308"),
+            "1.7e+308: allowed are 0 and numbers from",
+        ),
+    ],
+)
+def test_a_number_that_nobody_can_mean(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bound", ["1e-12", "1e15"])
+def test_the_outermost_numbers_that_are_taken_give_numbers(
+    bound: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in ("--rate", "--preferred", "--vpn"):
+        assert main((*HINTS, option, bound)) == 0
+        assert "nan" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("variable", ["KOALA_CREDENTIALS", "KOALA_CA"])
+def test_a_variable_that_names_the_home_of_nobody(
+    variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KOALA_TOKEN", "koala_1_x")
+    monkeypatch.setenv(variable, "~nobody-of-that-name/x")
+    assert main(["list", "--address", "127.0.0.1:1"]) == 2
+    assert "there is no home directory of ~nobody-of-that-name" in capsys.readouterr().err
+
+
+def test_a_state_directory_with_a_character_that_no_path_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "daemon.toml"
+    config.write_text('[daemon]\nstate_dir = "a\\u0000b"\n', encoding="utf-8")
+    assert main(["daemon", str(config)]) == 2
+    error = capsys.readouterr().err
+    assert r"daemon.state_dir = 'a\x00b': allowed is a path without control characters" in error
