@@ -116,6 +116,8 @@ def from_status(
         return ExhaustedError(text)
     if code is grpc.StatusCode.FAILED_PRECONDITION:
         return RejectedError(text)
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return KoalaError(f"the daemon is older than this command, and does not know it: {text}")
     return KoalaError(f"{code.name}: {text}")
 
 

@@ -70,6 +70,11 @@ def test_a_status_of_grpcs_own_becomes_the_nearest_error(
         assert type(status.from_status(code, "text", trailing)) is kind
 
 
+def test_a_call_that_an_older_daemon_does_not_know_is_called_so() -> None:
+    unknown = grpc.StatusCode.UNIMPLEMENTED
+    assert "the daemon is older" in str(status.from_status(unknown, "Method not found!", None))
+
+
 @pytest.mark.parametrize("error", ERRORS[:2] + ERRORS[4:5], ids=lambda error: type(error).__name__)
 def test_one_submissions_error_comes_back_as_itself(error: KoalaError) -> None:
     again = status.from_submitted(status.submitted_error(error))
