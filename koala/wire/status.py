@@ -66,8 +66,16 @@ _WORDS: dict[type[KoalaError], str] = {
     ExhaustedError: "exhausted",
 }
 
-_UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-"""Codes that gRPC itself gives when the other side does not answer."""
+_NEAREST: dict[grpc.StatusCode, type[KoalaError]] = {
+    grpc.StatusCode.UNAVAILABLE: UnreachableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: UnreachableError,
+    grpc.StatusCode.INVALID_ARGUMENT: SpecError,
+    grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: DeniedError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ExhaustedError,
+    grpc.StatusCode.FAILED_PRECONDITION: RejectedError,
+}
+"""What codes mean that gRPC itself gives, or another version of a daemon."""
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -104,18 +112,8 @@ def from_status(
             except (KeyError, TypeError, ValueError, RecursionError):
                 break
     text = details or code.name
-    if code in _UNREACHABLE:
-        return UnreachableError(text)
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return SpecError(text)
-    if code is grpc.StatusCode.UNAUTHENTICATED:
-        return UnauthenticatedError(text)
-    if code is grpc.StatusCode.PERMISSION_DENIED:
-        return DeniedError(text)
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return ExhaustedError(text)
-    if code is grpc.StatusCode.FAILED_PRECONDITION:
-        return RejectedError(text)
+    if code in _NEAREST:
+        return _NEAREST[code](text)
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return KoalaError(f"the daemon is older than this command, and does not know it: {text}")
     return KoalaError(f"{code.name}: {text}")
