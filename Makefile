@@ -53,7 +53,7 @@ $(STAMP): pyproject.toml
 
 .PHONY: test
 test: $(STAMP)  ## Run the tests, lint and types among them, but the long ones (ARGS="-k name" narrows)
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -q --numprocesses 3 --dist loadgroup $(ARGS)
 
 .PHONY: test-long
 test-long: $(STAMP)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small

@@ -35,6 +35,7 @@ from tests.agent.live.fake_daemon import (
     ASKED,
     GONE,
     GRANTED,
+    LATE_S,
     PASSED,
     FakeDaemon,
     FakeSession,
@@ -47,13 +48,13 @@ from tests.agent.live.fake_daemon import (
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 FOREVER = ("-c", "exec sleep 600")
-LATE_S = 5.0
-"""How late a busy machine may let a starter pass."""
 
 
-async def passed(session: FakeSession, claim: str, *, late_s: float = 5.0) -> link_pb2.ClaimReport:
+async def passed(
+    session: FakeSession, claim: str, *, late_s: float = LATE_S
+) -> link_pb2.ClaimReport:
     """Arms and releases a granted claim; answers its report of the pass."""
-    await pinged(session, claim, is_fresh=late_s < 5.0)
+    await pinged(session, claim, is_fresh=late_s < LATE_S)
     release_at = session.arm(claim, late_s=late_s)
     armed = await session.claim(claim, ARMED)
     assert (armed.armed.epoch, armed.armed.counter) == (session.epoch, 1)
@@ -76,7 +77,7 @@ async def running(daemon: FakeDaemon, claim: str, **leases: float) -> FakeSessio
     """A claim past the barrier that would run for ten minutes."""
     session = await daemon.live(hold(claim, *FOREVER), **leases)
     await session.claim(claim, GRANTED)
-    await passed(session, claim, late_s=min(5.0, leases.get("hold_lease_s", 5.0) / 2))
+    await passed(session, claim, late_s=min(LATE_S, leases.get("hold_lease_s", 60.0) / 2))
     return session
 
 
@@ -173,10 +174,10 @@ async def test_a_claim_that_passes_while_the_agent_is_away_tells_it_afterwards(
     mark = tmp_path / "passed"
     async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
         program = hold(claim, "-c", f"echo > {mark}; exec sleep 600")
-        session = await daemon.live(program, hold_lease_s=5.0)
+        session = await daemon.live(program, hold_lease_s=10.0)
         await session.claim(claim, GRANTED)
         await pinged(session, claim, is_fresh=True)
-        release_at = session.arm(claim, release_in_s=2.0, late_s=4.0)
+        release_at = session.arm(claim, release_in_s=2.0, late_s=8.0)
         await session.claim(claim, ARMED)
         session.release(claim, release_at=release_at)
         # A Release in the pipe of an agent that is killed may be lost; the next agent would tell it
@@ -212,7 +213,7 @@ async def test_an_agent_killed_at_every_step_runs_the_program_exactly_once(tmp_p
         await session.claim(claim, GRANTED)
         session = await again(known)
         await pinged(session, claim)  # its starter has found the new agent; an Arm would be lost
-        release_at = session.arm(claim, release_in_s=1.0, late_s=25.0)
+        release_at = session.arm(claim, release_in_s=1.0)
         await session.claim(claim, ARMED)
         session = await again(known, a_release(claim, epoch=1, release_at=release_at))
         await session.claim(claim, PASSED)
@@ -336,7 +337,7 @@ async def test_no_program_outlives_its_lease_when_the_agent_is_gone_as_well(
     job = a_job()
     claim = f"{job}/1/0/1"
     async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
-        await running(daemon, claim, hold_lease_s=6.0, run_lease_s=6.0, kill_s=0.5)
+        await running(daemon, claim, run_lease_s=4.0, kill_s=0.5)
         await agent.kill()
         await until(lambda: not agent.programs())
         await agent.start()

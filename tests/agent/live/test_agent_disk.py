@@ -80,7 +80,7 @@ async def test_what_runs_ends_on_a_full_disk_and_new_claims_come_when_there_is_r
         await passed(session, holds)  # one that was taken before goes on
 
         fill(small, 0)
-        session.arm(waits, late_s=1.0)
+        session.arm(waits)
         gone = await session.claim(waits, GONE)
         assert gone.end.kind == "vanished"
         assert "cannot prepare its processes: [Errno 28]" in gone.end.reason
