@@ -39,12 +39,10 @@ from koala_agent.logs import LogChunk, LogRequest, read_log
 from koala_agent.lrm.batch import BatchManager, BatchSettings
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
-from koala_agent.lrm.gridengine import GridEngine
 from koala_agent.lrm.load import LoadParameters
 from koala_agent.lrm.model import Discipline
 from koala_agent.lrm.port import Idle, Listed, LocalManager
 from koala_agent.lrm.shell import Shell, plain_environment
-from koala_agent.lrm.slurm import Slurm
 from koala_agent.placeholders import Place
 from koala_agent.readers import Readers
 from koala_agent.session import (
@@ -458,7 +456,11 @@ def _agent_addresses(listen: str) -> tuple[str, ...]:
 def _dialect(lrm: LRMTable) -> Dialect:
     """The words of the site's batch system."""
     if lrm.kind == "slurm":
+        from koala_agent.lrm.slurm import Slurm  # noqa: PLC0415 - late: a site has one of them
+
         return Slurm(account=lrm.account, partition=lrm.partition, qos=lrm.qos, options=lrm.options)
+    from koala_agent.lrm.gridengine import GridEngine  # noqa: PLC0415
+
     return GridEngine(
         queue=lrm.queue,
         parallel_environment=lrm.parallel_environment,

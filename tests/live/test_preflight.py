@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,10 +26,11 @@ port.listen()"""
 """A program that wants the port for itself at once, and forgives nothing that is left there."""
 
 
-@pytest.fixture
-def grid(tmp_path: Path) -> Iterator[Grid]:
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    """One for all tests here, each of which leaves it at rest."""
     grid = Grid(
-        tmp_path,
+        tmp_path_factory.mktemp("preflight"),
         sites=dict.fromkeys(ADDRESSES, 2),
         parameters={**CALM, "paths_limit_s": LIMIT_S},
         grace_s=6.0,

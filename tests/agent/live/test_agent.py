@@ -253,7 +253,7 @@ async def test_a_restarted_daemon_finds_everything_as_it_was(tmp_path: Path) -> 
             hold(first, *FOREVER, is_granted=True),
             hold(second, *FOREVER, ask_number=2, is_granted=True),
         )
-        await passed(session, second)
+        await passed(session, second, late_s=5.0)
         assert alive <= set(agent.processes())
 
 
