@@ -416,7 +416,7 @@ async def test_who_leaves_logs_that_are_followed_leaves_no_error(tmp_path: Path)
     wanted = LogsWanted(
         user="ann", job=job.id, component="", streams=("stdout",), process=-1, is_followed=True
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         async with aclosing(logs.read(wanted)) as parts:
             assert (await anext(parts)).data == b"text"
         with suppress(TimeoutError):

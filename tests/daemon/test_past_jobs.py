@@ -311,7 +311,7 @@ async def test_a_short_question_does_not_wait_behind_a_list(tmp_path: Path) -> N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "read_jobs", long_read)
-        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(90), asyncio.TaskGroup() as group:
             reading = group.create_task(journal.jobs(Wanted()))
             await asyncio.sleep(0)  # it is asked
             assert await journal.job("j1") is None
@@ -338,7 +338,7 @@ async def test_long_reads_are_few_and_one_of_a_user(tmp_path: Path) -> None:
             async for _ in parts:
                 pass
 
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(90), asyncio.TaskGroup() as group:
         users = ["ann", "ann", "ann", "bob", "eve", "eve"]
         for task in [group.create_task(read(user)) for user in users]:
             assert not task.done()

@@ -59,7 +59,7 @@ def test_term_ends_it_in_order_and_leaves_no_process(tmp_path: Path) -> None:
         assert len(children) == 1
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
-        _, alive = psutil.wait_procs(children, timeout=30)
+        _, alive = psutil.wait_procs(children, timeout=90)
         assert alive == []
         assert not (tmp_path / "state" / "endpoint").exists()
         assert not (tmp_path / "state" / "journal.db-wal").exists()

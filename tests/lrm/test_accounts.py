@@ -205,7 +205,7 @@ async def test_what_an_account_submitted_is_not_submitted_twice_because_nobody_c
                 await manager.submit(second)
             assert caught.value.transient
         cluster.locked.clear()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             while not manager.number(SECOND):
                 await cluster.polls(1)
         await manager.submit(second)
