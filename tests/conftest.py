@@ -5,9 +5,11 @@ the environment says CI, a skipped test fails: a test that does not run there ru
 """
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Generator
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,13 +25,18 @@ settings.register_profile(
 settings.load_profile("koala")
 
 # Daemons of tests must not be found by the user's own `koala`, nor the user's credentials by tests.
-os.environ["KOALA_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="koala-tests-")
-os.environ["XDG_CONFIG_HOME"] = os.environ["KOALA_RUNTIME_DIR"]
+RUNTIME = tempfile.mkdtemp(prefix="koala-tests-")
+os.environ["KOALA_RUNTIME_DIR"] = os.environ["XDG_CONFIG_HOME"] = RUNTIME
 
 # A shell starts what runs behind it with Ctrl-C ignored, and all that this starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SKIPS_FAIL = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leaves nothing of this process in the folder for temporary files."""
+    config.add_cleanup(partial(shutil.rmtree, RUNTIME, ignore_errors=True))
 
 
 @pytest.hookimpl(wrapper=True)
