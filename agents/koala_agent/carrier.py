@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import secrets
-import shutil
 import stat
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -49,6 +47,7 @@ from koala_agent.claim_events import (
 )
 from koala_agent.claim_states import Claim, Collecting, Gone
 from koala_agent.claims import ClaimTable
+from koala_agent.clearing import remove_all
 from koala_agent.collecting import output_paths
 from koala_agent.files.folders import UnusableFileError, kept_in
 from koala_agent.lrm.port import (
@@ -505,10 +504,14 @@ class Claims:
             await asyncio.sleep(min(SWEEP_S, max(1.0, self._keep_s)))
 
     async def _sweep_once(self) -> None:
-        old = await asyncio.to_thread(self._find_old)
+        try:
+            old = await asyncio.to_thread(self._find_old)
+        except OSError as error:  # no more descriptors, for instance: another time
+            log.warning("claims.not_swept", reason=str(error))
+            return
         # Now: the table has a claim before there is a folder of it.
         known = {folder_name(claim) for claim in self._table.claims}
-        await asyncio.to_thread(_remove_all, [path for path in old if path.name not in known])
+        await asyncio.to_thread(remove_all, [path for path in old if path.name not in known])
 
     def _find_old(self) -> list[Path]:
         """What nobody has touched for `keep_s`. Programs can rename their claims' folders and put
@@ -522,33 +525,11 @@ class Claims:
         return found
 
 
-def _remove_all(paths: Iterable[Path]) -> None:
-    """No link is followed."""
-    for path in paths:
-        with suppress(OSError):
-            if path.is_dir() and not path.is_symlink():
-                _remove(path)
-            else:
-                path.unlink()
-
-
-def _remove(folder: Path) -> None:
-    """Also folders that nobody may write to, as programs leave them that unpack or build."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if not folder.exists():
-        return
-    folder.chmod(0o700)
-    for place, names, _files in os.walk(folder):
-        for inner in (Path(place, name) for name in names):
-            if not inner.is_symlink():
-                inner.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _touched_at(path: Path) -> float:
-    """When the starter last wrote, in wall-clock time; of what is no folder, when it was made."""
+    """When the starter last wrote, in wall-clock time; of what is no folder, when it was made. By
+    the time of change, because programs can set the other ones, also to a year to come."""
     status = path.lstat()
     state = path / placeholders.STATE_FOLDER
     if stat.S_ISDIR(status.st_mode) and state.is_dir():
-        return max(status.st_mtime, state.lstat().st_mtime)
-    return status.st_mtime
+        return max(status.st_ctime, state.lstat().st_ctime)
+    return status.st_ctime

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.carrier import _remove_all
+from koala_agent.clearing import remove_all
 from koala_agent.logs import LogRequest, LogSource, read_log
 from koala_agent.placeholders import STARTERS
 from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop
@@ -346,6 +348,8 @@ async def test_folders_of_forgotten_claims_are_removed_and_no_others(tmp_path: P
     async with a_site(tmp_path, keep_s=0.0) as site:
         await site.passed(a_hold("j1/1/0/1"))
         await site.gone("j1/1/0/1")
+        for touched in (folder(tmp_path, "j1/1/0/1"), folder(tmp_path, "j1/1/0/1") / ".koala"):
+            os.utime(touched, (9e9, 9e9))  # as a program may, so that it seems to be new for ever
         await site.granted(a_hold("j2/1/0/1"))
         assert stat.S_IMODE((folder(tmp_path, "j2/1/0/1") / ".koala").stat().st_mode) == 0o700
         await site.claims._sweep_once()
@@ -388,9 +392,52 @@ def test_what_nobody_may_write_to_is_removed_as_well() -> None:
         (inner.parent / "link").symlink_to(kept)
         inner.chmod(0o500)
         inner.parent.chmod(0o000)
-        _remove_all([folder])
+        remove_all([folder])
         assert list(top.iterdir()) == [kept]
         assert stat.S_IMODE(kept.stat().st_mode) == 0o555
+
+
+def test_folders_deeper_than_any_path_are_removed_as_well(tmp_path: Path) -> None:
+    """A program makes them by going down; walking them ended the agent, and the next one, too."""
+    folder, kept = tmp_path / "j1-1-0-1", tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    folder.mkdir()
+    place = os.open(folder, os.O_RDONLY)
+    for _ in range(1_100):  # more than Python calls itself
+        os.mkdir("below", dir_fd=place)
+        os.symlink(kept, "link", dir_fd=place)
+        below = os.open("below", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = below
+    os.close(place)
+    try:
+        remove_all([folder])
+        assert list(tmp_path.iterdir()) == [kept]
+    finally:  # pytest cannot remove it either
+        subprocess.run(("rm", "-rf", folder), check=True)
+    assert list(kept.iterdir()) == [kept / "file"]
+
+
+def test_what_cannot_be_removed_keeps_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a file system that is mounted there."""
+    with unprivileged() as top:
+        folder = top / "j1-1-0-1"
+        (folder / "one" / "more").mkdir(parents=True)
+        (folder / "busy").mkdir()
+        rmdir = os.rmdir
+
+        def refuse(path: str | Path, *, dir_fd: int | None = None) -> None:
+            if Path(path).name == "busy":
+                raise OSError(errno.EBUSY, "busy")
+            rmdir(path, dir_fd=dir_fd)
+
+        monkeypatch.setattr(os, "rmdir", refuse)
+        remove_all([folder])
+        assert list(folder.iterdir()) == [folder / "busy"]
+        monkeypatch.undo()
+        remove_all([folder])
+        assert not folder.exists()
 
 
 @contextmanager

@@ -1,0 +1,78 @@
+"""Removes claims' folders, whatever their programs made of them: sealed, or deeper than any path.
+
+No link is followed. What is in a folder below comes to the top before that folder is removed, so
+that nothing here recurses, and at most two folders are open at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove_all(paths: Iterable[Path]) -> None:
+    """Files, links and folders. What cannot be removed stays, for another time."""
+    for path in paths:
+        with suppress(OSError):
+            if path.is_dir() and not path.is_symlink():
+                _remove(path)
+            else:
+                path.unlink()
+
+
+def _remove(folder: Path) -> None:
+    """Also folders that nobody may write to, as programs leave them that unpack or build. Raises
+    OSError when something is left."""
+    folder.chmod(0o700)
+    top = os.open(folder, _FOLDER_FLAGS)
+    try:
+        fresh = _names()
+        is_less = True
+        while is_less:
+            is_less = sum(_take(name, top, fresh) for name in os.listdir(top)) > 0  # noqa: PTH208
+    finally:
+        os.close(top)
+    folder.rmdir()
+
+
+def _names() -> Iterator[str]:
+    """Such as no program gave."""
+    mark, number = secrets.token_hex(8), 0
+    while True:
+        number += 1
+        yield f"{mark}.{number}"
+
+
+def _take(name: str, top: int, fresh: Iterator[str]) -> bool:
+    """Removes what has this name in the top folder; folders in it come to the top. Whether it is
+    gone."""
+    with suppress(OSError):
+        if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=top)
+            return True
+        os.chmod(name, 0o700, dir_fd=top)
+        place = os.open(name, _FOLDER_FLAGS, dir_fd=top)
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    _take_inner(entry, place, top, fresh)
+        finally:
+            os.close(place)
+        os.rmdir(name, dir_fd=top)
+        return True
+    return False
+
+
+def _take_inner(entry: os.DirEntry[str], place: int, top: int, fresh: Iterator[str]) -> None:
+    with suppress(OSError):
+        if entry.is_dir(follow_symlinks=False):
+            os.chmod(entry.name, 0o700, dir_fd=place)  # a folder that is moved is written to
+            os.rename(entry.name, next(fresh), src_dir_fd=place, dst_dir_fd=top)
+        else:
+            os.unlink(entry.name, dir_fd=place)
