@@ -41,6 +41,11 @@ class Disk:
         return found.f_bavail * found.f_frsize
 
     @property
+    def room_bytes(self) -> int:
+        """What others' files may take: all but what is kept free for our own records."""
+        return max(0, self.free_bytes - self._low_bytes)
+
+    @property
     def is_low(self) -> bool:
         """Too little for new jobs."""
         return self.free_bytes < self._low_bytes

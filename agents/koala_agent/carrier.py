@@ -131,6 +131,7 @@ class Ports:
     `input_path` answers the path at which the claim's program will read its input file, empty when
     it has none; the file may come later. `collect` answers what is missing, empty when all was
     brought back; it is cancelled never, but not waited for longer than the table's limit.
+    `room_bytes` is what programs' files may take of the disk.
     """
 
     tell: Callable[[ToDaemon], None]
@@ -138,6 +139,7 @@ class Ports:
     unix_clock: Callable[[], float]
     input_path: Callable[[Hold], str] = no_input
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
+    room_bytes: Callable[[], float] = lambda: math.inf
 
 
 class Claims:
@@ -175,7 +177,10 @@ class Claims:
         self._restored = tuple(claim.id for claim in restored)
         self._book = Book(self._table.claims.values(), number=manager.number)
         self._mirror = Mirror(
-            claim=self._book.stored.get, folder=place.folder, input_path=ports.input_path
+            claim=self._book.stored.get,
+            folder=place.folder,
+            input_path=ports.input_path,
+            room_bytes=ports.room_bytes,
         )
         self._starters = Starters(
             tell=self._tell,

@@ -11,6 +11,8 @@ program is never at the barrier without it, and the copying costs no processor.
 from __future__ import annotations
 
 import asyncio
+import errno
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +28,7 @@ CHUNK_FILE = "input"
 
 class Inputs:
     """Paths of inputs. `replica` finds a file of the site, `copy` says where a transfer's file is
-    or will be, `folder` is the claim's own."""
+    or will be, `folder` is the claim's own; parts take no more of the disk than `room_bytes`."""
 
     def __init__(
         self,
@@ -34,7 +36,9 @@ class Inputs:
         replica: Callable[[str], Path],
         copy: Callable[[str], Path],
         folder: Callable[[ClaimId], Path],
+        room_bytes: Callable[[], float] = lambda: math.inf,
     ) -> None:
+        self._room_bytes = room_bytes
         self._replica = replica
         self._copy = copy
         self._folder = folder
@@ -55,11 +59,43 @@ class Inputs:
         source, target = self._find(hold), self._chunk(hold)
         try:
             await asyncio.to_thread(
-                _copy_part, source, target, offset=hold.chunk_offset, size_bytes=hold.chunk_bytes
+                self._copy_part,
+                source,
+                target,
+                offset=hold.chunk_offset,
+                size_bytes=hold.chunk_bytes,
             )
         except OSError as error:
             message = f"{hold.claim} reads a part of {hold.local_input!r}: {error}"
             raise LocalManagerError(message) from error
+
+    def _copy_part(self, source: Path, target: Path, *, offset: int, size_bytes: int) -> None:
+        """Writes the part beside the target and moves it there, so that it is whole or not there.
+        Raises OSError, and then nothing of it is left."""
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = target.with_suffix(".new")
+        try:
+            with source.open("rb") as reader, new.open("wb") as writer:
+                left = size_bytes or max(0, os.fstat(reader.fileno()).st_size - offset)
+                reader.seek(offset)
+                while left > 0:
+                    self._require_room(left)
+                    block = reader.read(min(left, BLOCK_BYTES))
+                    if not block:
+                        message = f"the file ends {left} bytes before the part does"
+                        raise OSError(message)
+                    writer.write(block)
+                    left -= len(block)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+        new.replace(target)
+
+    def _require_room(self, size_bytes: int) -> None:
+        room_bytes = self._room_bytes()
+        if size_bytes > room_bytes:
+            text = f"{size_bytes} bytes of it are missing, and there is room for {room_bytes:.0f}"
+            raise OSError(errno.ENOSPC, text)
 
     def _chunk(self, hold: Hold) -> Path:
         return self._folder(hold.claim) / CHUNK_FILE
@@ -130,20 +166,3 @@ class InputManager:
 
 def _is_part(hold: Hold) -> bool:
     return hold.chunk_offset > 0 or hold.chunk_bytes > 0
-
-
-def _copy_part(source: Path, target: Path, *, offset: int, size_bytes: int) -> None:
-    """Writes the part beside the target and moves it there, so that it is whole or not there."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = target.with_suffix(".new")
-    with source.open("rb") as reader, new.open("wb") as writer:
-        left = size_bytes or max(0, os.fstat(reader.fileno()).st_size - offset)
-        reader.seek(offset)
-        while left > 0:
-            block = reader.read(min(left, BLOCK_BYTES))
-            if not block:
-                message = f"the file ends {left} bytes before the part does"
-                raise OSError(message)
-            writer.write(block)
-            left -= len(block)
-    new.replace(target)

@@ -3,7 +3,8 @@
 A courier beside each starter, and each of its helpers, asks: how much of a file is here (`size`),
 take more of it (`put`), is it whole (`done`); and for the input (`get`, `sum`). What comes is
 written into the claim's folder, where logs are read and outputs collected as if the program had
-written them itself. Only the names that the claim's own job gave are written, and nothing outside.
+written them itself. Only the names that the claim's own job gave are written, and nothing outside;
+and nothing at all where the agent's records need the room: whoever brings it may come `again`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
+import errno
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,11 +22,17 @@ from pathlib import Path, PurePosixPath
 from koala.errors import LocalManagerError
 from koala_agent.claim_states import BOUND, Claim, Stopping
 from koala_agent.collecting import log_paths, output_paths
+from koala_agent.files.folders import Descriptor
+from koala_agent.files.incoming import Summing
+from koala_agent.files.threads import in_steps, in_thread
 from koala_agent.lrm.port import OUTPUT_FILE
 from koala_agent.values import ClaimId, Hold, Program
 
 BLOCK_BYTES = 128 * 1024
 PUT_MAX_BYTES = 256 * 1024
+
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
+"""Errors of our own disk and process, which are nobody's who brings a file."""
 
 Message = dict[str, object]
 
@@ -32,11 +40,12 @@ Message = dict[str, object]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
     """Answers couriers. `claim` finds a claim as it is stored, `folder` its folder, `input_path`
-    the file that its program reads."""
+    the file that its program reads; `room_bytes` is what files may take of the disk."""
 
     claim: Callable[[ClaimId], Claim | None]
     folder: Callable[[ClaimId], Path]
     input_path: Callable[[Hold], str]
+    room_bytes: Callable[[], float] = lambda: math.inf
 
     def is_bound(self, claim: ClaimId, nonce: str) -> bool:
         """Whether this starter is the one that the claim is bound to, and not over."""
@@ -52,46 +61,69 @@ class Mirror:
             return _no("this claim is over, or has another starter")
         try:
             match question.get("kind"):
-                case "get" | "sum":
+                case "get":
                     return await asyncio.to_thread(self._input, found, question)
-                case "size" | "put" | "done":
+                case "sum":
+                    return await self._sum_input(found)
+                case "size" | "put":
                     return await asyncio.to_thread(self._file, found, question)
+                case "done":
+                    return await self._settle(found, question)
                 case kind:
                     raise ValueError(f"a question of kind {str(kind)[:40]!r}")
-        except OSError as error:
-            return _no(error.strerror or str(error))
-
-    def _input(self, claim: Claim, question: Message) -> Message:
-        try:
-            path = self.input_path(claim.hold)
-        except LocalManagerError as error:
+        except _NotOursError as error:
             return _no(str(error))
-        try:
-            with Path(path).open("rb") as file:
-                if question["kind"] == "sum":
-                    return {"ok": True, "checksum": hashlib.file_digest(file, "sha256").hexdigest()}
-                file.seek(_whole(question, "offset"))
-                return {"ok": True, "data": base64.b64encode(file.read(BLOCK_BYTES)).decode()}
         except FileNotFoundError:
             return {"ok": False, "wait": True}  # a copy that is still on its way to the site
+        except OSError as error:
+            is_passing = error.errno in _PASSING
+            return {**_no(error.strerror or str(error)), "again": is_passing}
+
+    def _input(self, claim: Claim, question: Message) -> Message:
+        with Path(self._input_path(claim)).open("rb") as file:
+            file.seek(_whole(question, "offset"))
+            return {"ok": True, "data": base64.b64encode(file.read(BLOCK_BYTES)).decode()}
+
+    async def _sum_input(self, claim: Claim) -> Message:
+        path = self._input_path(claim)
+        opened = await in_thread(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        return {"ok": True, "checksum": await _checksum(opened)}
+
+    def _input_path(self, claim: Claim) -> str:
+        try:
+            return self.input_path(claim.hold)
+        except LocalManagerError as error:
+            raise _NotOursError(str(error)) from error
 
     def _file(self, claim: Claim, question: Message) -> Message:
+        path, _whole_path = self._paths(claim, question)
+        if question["kind"] == "size":
+            return {"ok": True, "size": path.stat().st_size if path.exists() else 0}
+        if self.room_bytes() < PUT_MAX_BYTES:
+            raise OSError(errno.ENOSPC, "the agent's disk is nearly full")
+        return {"ok": True, "size": _append(path, question)}
+
+    async def _settle(self, claim: Claim, question: Message) -> Message:
+        """Whether a file is whole; it is on the disk then."""
+        path, whole = self._paths(claim, question)
+        checksum = await _checksum(await in_thread(_open_or_make, path))
+        if checksum != question.get("checksum"):
+            return _no(f"{path.name} has another checksum here")
+        await in_thread(path.replace, whole)
+        return {"ok": True}
+
+    def _paths(self, claim: Claim, question: Message) -> tuple[Path, Path]:
+        """Where a named file is as long as it comes, and afterwards."""
         name = str(question.get("name"))
         logs, outputs = _names(claim.hold.program)
         if name not in logs | outputs:
-            return _no(f"{name[:200]!r} is no file of this job")
+            raise _NotOursError(f"{name[:200]!r} is no file of this job")
         whole = self.folder(claim.id) / name
-        path = whole if name in logs else whole.with_name(f"{whole.name}.part")
-        match question["kind"]:
-            case "size":
-                return {"ok": True, "size": path.stat().st_size if path.exists() else 0}
-            case "put":
-                return {"ok": True, "size": _append(path, question)}
-            case _:
-                answer = _settle(path, question)
-                if answer["ok"]:
-                    path.replace(whole)
-                return answer
+        return whole if name in logs else whole.with_name(f"{whole.name}.part"), whole
+
+
+class _NotOursError(Exception):
+    """What is asked for is not the claim's to have; the message says why."""
 
 
 def _names(program: Program) -> tuple[frozenset[str], frozenset[str]]:
@@ -128,16 +160,23 @@ def _append(path: Path, question: Message) -> int:
         os.close(descriptor)
 
 
-def _settle(path: Path, question: Message) -> Message:
-    """Whether it is whole; it is on the disk then."""
+def _open_or_make(path: Path) -> int:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "rb") as file:
-        checksum = hashlib.file_digest(file, "sha256").hexdigest()
-        os.fsync(descriptor)
-    if checksum != question.get("checksum"):
-        return _no(f"{path.name} has another checksum here")
-    return {"ok": True}
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+async def _checksum(number: int) -> str:
+    """Of an open file, which is on the disk then, and is closed. Step by step: huge files must not
+    keep all threads from what others wait for."""
+    descriptor = Descriptor(number)
+    try:
+        stamp = await in_thread(descriptor.stamp)
+        summing = Summing(descriptor, size_bytes=stamp.size_bytes)
+        await in_steps(summing.step)
+        await in_thread(descriptor.sync)
+        return summing.digest.value()
+    finally:
+        descriptor.close()
 
 
 def _whole(question: Message, key: str) -> int:

@@ -12,6 +12,7 @@ import os
 import pwd
 import secrets
 import socket
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -90,7 +91,10 @@ class Site:
         self._disk.make_room_to_start()
         self._store = Store(state)
         self._store.make_room = self._disk.give_up_ballast
-        self._files = Files(_files_settings(config, self._identity), self._take_file_report)
+        files = replace(
+            _files_settings(config, self._identity), room_bytes=lambda: self._disk.room_bytes
+        )
+        self._files = Files(files, self._take_file_report)
         place = Place(
             root=state / "claims",
             site=config.agent.site,
@@ -109,6 +113,7 @@ class Site:
             replica=self._files.local_path,
             copy=Incoming(self._spool).path,
             folder=place.folder,
+            room_bytes=lambda: self._disk.room_bytes,
         )
         self._manager = InputManager(self._local_manager(), self._inputs, self._hold_of)
         self._claims = Claims(
@@ -121,6 +126,7 @@ class Site:
                 unix_clock=clock.unix_now,
                 input_path=self._inputs.path,
                 collect=self._collect,
+                room_bytes=lambda: self._disk.room_bytes,
             ),
             limits=values.Limits(
                 grace_s=config.site.grace_s,

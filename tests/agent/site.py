@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -192,6 +193,7 @@ async def a_site(
     scratch: Path | None = None,
     python: Path | None = None,
     input_path: Callable[[Hold], str] = no_input,
+    room_bytes: Callable[[], float] = lambda: math.inf,
 ) -> AsyncIterator[Site]:
     """A site in a folder; a second one in the same folder is the agent started again. With
     `scratch` starters see nothing of the agent's and work there."""
@@ -214,7 +216,13 @@ async def a_site(
             scratch="" if scratch is None else str(scratch),
             python=None if python is None else str(python),
         ),
-        ports=Ports(tell=daemon.hear, clock=boot_now, unix_clock=time.time, input_path=input_path),
+        ports=Ports(
+            tell=daemon.hear,
+            clock=boot_now,
+            unix_clock=time.time,
+            input_path=input_path,
+            room_bytes=room_bytes,
+        ),
         limits=limits or Limits(grace_s=60.0),
         keep_s=keep_s,
     )

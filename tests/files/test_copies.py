@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import socket
 from dataclasses import replace
@@ -209,6 +210,31 @@ async def test_an_unreachable_source_is_given_up_after_the_tries(tmp_path: Path)
         end = await failed(leiden, fetch.transfer)
         assert "3 tries without a byte" in end.reason
         assert end.at == "delft"
+
+
+@pytest.mark.parametrize("first", [1_000.0, math.inf])
+async def test_a_copy_for_which_there_is_no_room_is_the_targets_fault_and_leaves_nothing(
+    tmp_path: Path, first: float
+) -> None:
+    """Whether that is seen before it begins, or when others have taken the room meanwhile: the
+    agent's own records must find some."""
+    content = some_bytes(3_000_000)
+    limits = replace(QUICK, tries_max=3)
+    rooms = iter([first])
+    async with (
+        running(a_site(tmp_path, "delft")) as delft,
+        running(
+            a_site(tmp_path, "leiden", transfers=limits, room_bytes=lambda: next(rooms, 1_000.0))
+        ) as leiden,
+    ):
+        delft.put("input.dat", content)
+        serve, fetch = orders(content, address=delft.address)
+        delft.files.serve(serve)
+        leiden.files.fetch(fetch)
+        end = await failed(leiden, fetch.transfer)
+        assert "3000000 bytes are to come, and there is room for 1000" in end.reason
+        assert end.at == "leiden"
+        assert not [name for name in leiden.spooled() if not name.endswith(".json")]
 
 
 async def test_an_order_that_reaches_the_source_after_the_target_is_waited_for(

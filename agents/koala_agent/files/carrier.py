@@ -8,6 +8,7 @@ event loop that runs `run`.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +53,7 @@ class FilesSettings:
     `fetches_max` and `readers_max` bound copies in and out, `uploads_max` claims whose outputs
     are sent at the same time. The store is looked through every `scan_s`. What is served is
     forgotten `serve_idle_s` after its last reader, `serve_after_s` after it was read to its end.
+    Copies take no more of the disk than `room_bytes` answers.
     """
 
     site: str
@@ -68,6 +70,7 @@ class FilesSettings:
     serve_after_s: float = 300.0
     transfers: TransferLimits = field(default_factory=TransferLimits)
     uploads: UploadLimits = field(default_factory=UploadLimits)
+    room_bytes: Callable[[], float] = lambda: math.inf
 
 
 class Files:
@@ -114,6 +117,7 @@ class Files:
             places=asyncio.Semaphore(settings.fetches_max),
             tell=on_report,
             relay=lambda: self.relay,
+            room_bytes=settings.room_bytes,
         )
 
     async def run(self) -> None:

@@ -9,6 +9,7 @@ cancel the whole call anyway, and at the wrong moments.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -74,7 +75,8 @@ _TICKS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlace:
-    """What all copies to this site share. `places` bounds how many read at the same time."""
+    """What all copies to this site share. `places` bounds how many read at the same time, and
+    `room_bytes` how much of the disk they may take."""
 
     site: str
     incoming: Incoming
@@ -85,6 +87,7 @@ class FetchPlace:
     tell: Callable[[TransferReport], None]
     relay: Callable[[], str]
     """host:port of the relay, as far as it is known."""
+    room_bytes: Callable[[], float]
 
 
 class Fetch:
@@ -219,6 +222,7 @@ class Fetch:
             transfer=order.transfer, token=order.token, offset=self._machine.offset
         )
         try:
+            self._require_room(order.size_bytes - self._machine.offset)
             part = await in_thread(self._place.incoming.open, order.transfer)
         except OSError as error:
             return self._handle(self._own_fault(error))
@@ -276,6 +280,7 @@ class Fetch:
         """Stores a message, then holds back for the rate: the source is slowed by our silence."""
         size_bytes = len(chunk.data)
         if size_bytes and self._machine.offset + size_bytes <= self.order.size_bytes:
+            self._require_room(size_bytes)
             await in_thread(part.write, chunk.data, self._machine.offset)
         wanted = self._handle(Arrived(size_bytes=size_bytes))
         if not wanted and chunk.checksum:
@@ -301,6 +306,14 @@ class Fetch:
         if code == grpc.StatusCode.UNAVAILABLE and is_direct and self._machine.offset == 0:
             return Cut(fault=Fault.SOURCE, reason=reason)
         return Cut(fault=Fault.NOBODY, reason=reason)
+
+    def _require_room(self, size_bytes: int) -> None:
+        """Raises OSError. A copy that filled the disk would end the agent, whose records find no
+        room, and each agent after it, none of which could begin to delete the copy."""
+        room_bytes = self._place.room_bytes()
+        if size_bytes > room_bytes:
+            text = f"{size_bytes} bytes are to come, and there is room for {room_bytes:.0f}"
+            raise OSError(errno.ENOSPC, text)
 
     def _own_fault(self, error: OSError) -> Event:
         what = error.strerror or str(error)

@@ -31,6 +31,10 @@ LOOK_S = 0.25
 AGAIN_S, AGAIN_MAX_S = 0.1, 2.0
 ANSWER_S = 60.0
 """How long the agent may take to answer."""
+SUM_BPS = 10_000_000
+"""Bytes a second that it reads at least for a checksum, which it is asked for as patiently."""
+KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+"""After a minute a machine that is gone is missed, however patient a question is."""
 
 
 @dataclass(kw_only=True)
@@ -48,6 +52,10 @@ class Errand:
 
 class RefusedError(Exception):
     """The agent will not have it, now or later."""
+
+
+class NotNowError(RefusedError):
+    """The agent has no room for it, or its disk fails."""
 
 
 class Courier:
@@ -111,6 +119,7 @@ class _Worker:
         self._unread = b""
         self._next = 0
         self._sent: dict[str, int] = {}
+        self._troubles: dict[str, str] = {}
         self._word = ""
 
     def run(self) -> None:
@@ -127,13 +136,13 @@ class _Worker:
     def _finish(self) -> Iterator[str]:
         """All that is left to bring; what could not be, in words."""
         self._bring_logs()
-        files = [(name, name) for name in self._errand.logs]
+        files = [(name, name, False) for name in self._errand.logs]
         if self._word == "whole":
-            files += self._errand.outputs
-        for name, path in files:
+            files += [(name, path, True) for name, path in self._errand.outputs]
+        for name, path, is_output in files:
             if os.path.isfile(self._path(path)):
                 try:
-                    self._settle(name, self._path(path))
+                    self._settle_some_time(name, self._path(path), is_output=is_output)
                 except (RefusedError, OSError) as error:
                     yield f"{name}: {error}"
 
@@ -146,7 +155,13 @@ class _Worker:
             except FileNotFoundError:
                 continue
             except (RefusedError, OSError) as error:
-                log(f"courier: {name}: {error}")
+                self._complain(name, str(error))
+
+    def _complain(self, name: str, trouble: str) -> None:
+        """Once: what is said goes into a log that is to be brought, too."""
+        if self._troubles.get(name) != trouble:
+            self._troubles[name] = trouble
+            log(f"courier: {name}: {trouble}")
 
     def _bring(self, name: str, path: str) -> None:
         """What the agent does not have of a file, as long as there is more."""
@@ -162,6 +177,20 @@ class _Worker:
                 data = base64.b64encode(block).decode()
                 has_bytes = self._ask_size("put", name=name, offset=has_bytes, data=data)
             self._sent[name] = has_bytes
+
+    def _settle_some_time(self, name: str, path: str, *, is_output: bool) -> None:
+        """An output waits for an agent without room as for one that is away, for as long as the
+        starter waits: what took hours to compute is not to be computed again for that."""
+        while True:
+            try:
+                self._settle(name, path)
+            except NotNowError as error:
+                if not is_output:
+                    raise
+                self._complain(name, str(error))
+                self._wait(AGAIN_MAX_S)
+            else:
+                return
 
     def _settle(self, name: str, path: str) -> None:
         """Until the agent has all of it and the checksum agrees; once more from the beginning when
@@ -179,6 +208,7 @@ class _Worker:
             answer = self._ask("done", name=name, size=size, checksum=digest.hexdigest())
             if answer.get("ok"):
                 return
+            _raise_if_passing(answer)
             self._sent[name] = 0
             log(f"courier: {name}: {answer.get('error')}")
         raise RefusedError("the checksum is another one at the agent")
@@ -192,7 +222,7 @@ class _Worker:
         with open(f"{path}.part", "wb") as file:
             while True:
                 answer = self._ask("get", offset=size)
-                if answer.get("wait"):
+                if answer.get("wait") or answer.get("again"):
                     self._wait(LOOK_S)
                     continue
                 if not answer.get("ok"):
@@ -203,7 +233,7 @@ class _Worker:
                 file.write(block)
                 digest.update(block)
                 size += len(block)
-        answer = self._ask("sum")
+        answer = self._ask("sum", size=size)
         if answer.get("checksum") != digest.hexdigest():
             raise RefusedError("input: the checksum is another one here")
         os.replace(f"{path}.part", path)
@@ -229,6 +259,7 @@ class _Worker:
     def _ask_size(self, kind: str, **fields: object) -> int:
         answer = self._ask(kind, **fields)
         size = answer.get("size")
+        _raise_if_passing(answer)
         if not answer.get("ok") or not isinstance(size, int):
             raise RefusedError(str(answer.get("error", "no size")))
         return size
@@ -250,7 +281,9 @@ class _Worker:
             address = self._errand.agents[self._next % len(self._errand.agents)]
             self._next += 1
             self._connection = socket.create_connection(address, timeout=3.0)
-            self._connection.settimeout(ANSWER_S)
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in KEEPALIVE:
+                self._connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             self._unread = b""
             identity = self._errand.identity
             prover = Prover(str(identity["claim"]), str(identity["secret"]))
@@ -262,6 +295,9 @@ class _Worker:
 
     def _exchange(self, question: dict[str, object]) -> dict[str, object]:
         assert self._connection is not None
+        to_sum = question["size"] if question["kind"] in ("sum", "done") else 0
+        assert isinstance(to_sum, int)
+        self._connection.settimeout(ANSWER_S + to_sum / SUM_BPS)
         self._connection.sendall(json.dumps(question).encode() + b"\n")
         while b"\n" not in self._unread:
             part = self._connection.recv(65536)
@@ -278,3 +314,8 @@ class _Worker:
         if self._connection is not None:
             self._connection.close()
         self._connection = None
+
+
+def _raise_if_passing(answer: dict[str, object]) -> None:
+    if answer.get("again"):
+        raise NotNowError(str(answer.get("error")))

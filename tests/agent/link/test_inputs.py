@@ -117,6 +117,23 @@ async def test_a_part_beyond_the_end_fails_the_claim(inputs: Inputs, tmp_path: P
     assert parts_in(tmp_path) == []
 
 
+async def test_a_part_for_which_there_is_no_room_fails_the_claim_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    data.write_bytes(b"0123456789")
+    inputs = Inputs(
+        replica=lambda _: data,
+        copy=lambda transfer: tmp_path / transfer,
+        folder=lambda claim: tmp_path / claim.replace("/", "-"),
+        room_bytes=lambda: 3,
+    )
+    hold = a_hold(local_input="data", chunk_offset=2, chunk_bytes=4)
+    with pytest.raises(LocalManagerError, match="4 bytes of it are missing, and there is room for"):
+        await inputs.prepare(hold)
+    assert parts_in(tmp_path) == []
+
+
 def parts_in(folder: Path) -> list[Path]:
-    """Copied parts that a program could find."""
-    return list(folder.glob("*/input"))
+    """What there is of copied parts."""
+    return list(folder.glob("*/input*"))

@@ -4,15 +4,18 @@ they need, and files come and go by their line."""
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from koala_agent.logs import LogRequest, read_log
+from koala_agent.starter.courier import ANSWER_S, Errand, _Worker
 from koala_agent.values import ClaimId, EndKind, Hold, Leases, Stop
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_shell_hold, a_site
@@ -40,14 +43,24 @@ def ear(tmp_path: Path) -> Iterator[Ear]:
 
 @asynccontextmanager
 async def a_far_site(
-    folder: Path, scratch: Path, *, daemon: Daemon | None = None, given: Path | None = None
+    folder: Path,
+    scratch: Path,
+    *,
+    daemon: Daemon | None = None,
+    given: Path | None = None,
+    room_bytes: Callable[[], float] = lambda: math.inf,
 ) -> AsyncIterator[Site]:
     def input_path(_hold: Hold) -> str:
         return "" if given is None else str(given)
 
     leases = Leases(hold_lease_s=20.0, run_lease_s=60.0, kill_s=0.5)
     async with a_site(
-        folder, scratch=scratch, daemon=daemon, leases=leases, input_path=input_path
+        folder,
+        scratch=scratch,
+        daemon=daemon,
+        leases=leases,
+        input_path=input_path,
+        room_bytes=room_bytes,
     ) as site:
         yield site
 
@@ -215,6 +228,72 @@ async def test_a_courier_that_is_killed_while_it_brings_the_last_of_it_is_replac
 
 def children_of(pid: int) -> set[int]:
     return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+async def test_outputs_wait_for_an_agent_that_has_no_room_and_logs_do_not(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    """What programs bring leaves the room that the agent's records need, and an output that comes
+    late is no output that the program did not write."""
+    room = [0]
+    script = f"echo said; echo $$ > {ear.path}; head -c 500000 /dev/zero > result"
+    async with a_far_site(tmp_path, scratch, room_bytes=lambda: room[0]) as site:
+        await site.passed(a_shell_hold(script, output_files=("result",)))
+        await process_ended(int(await ear.line()))
+        (far,) = await asyncio.to_thread(lambda: list(scratch.iterdir()))
+        complaint = b"result: the agent's disk is nearly full"
+        await until(lambda: complaint in (far / "placeholder.out").read_bytes())
+        near = site.claims.folder(CLAIM)
+        assert not list(near.glob("result*"))
+        assert not any(path.stat().st_size for path in near.glob("std*"))
+        room[0] = 10_000_000
+        end = (await site.gone()).end
+    assert end is not None
+    assert end.is_well, end
+    assert "stdout.0: the agent's disk is nearly full" in end.reason
+    assert (near / "result").read_bytes() == bytes(500_000)
+    assert not list(near.glob("*.part"))
+    await until_gone(scratch)
+
+
+async def test_outputs_for_which_there_is_no_room_set_the_attempt_back(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    """When the starter may wait no longer: by its lease here. The program has done nothing
+    wrong."""
+    script = f"head -c 500000 /dev/zero > result; echo $PPID > {ear.path}"
+    async with a_far_site(tmp_path, scratch, room_bytes=lambda: 0) as site:
+        await site.passed(a_shell_hold(script, output_files=("result",)))
+        starter = int(await ear.line())
+        (far,) = await asyncio.to_thread(lambda: list(scratch.iterdir()))
+        await until(lambda: b"result: the agent's" in (far / "placeholder.out").read_bytes())
+        os.kill(starter, signal.SIGTERM)
+        end = (await site.gone()).end
+    assert end is not None
+    assert end.kind is EndKind.SITE
+    await until_gone(scratch)
+
+
+@pytest.mark.parametrize(("kind", "is_patient"), [("put", False), ("done", True), ("sum", True)])
+def test_a_checksum_is_waited_for_as_long_as_the_file_takes(
+    tmp_path: Path,
+    kind: str,
+    is_patient: bool,
+) -> None:
+    """Those of huge files took longer than an answer may, were asked for again, and again."""
+    own, its = socket.socketpair()
+    errand = Errand(
+        folder=str(tmp_path), agents=[], identity={}, fetches=False, logs=[], outputs=[]
+    )
+    worker = _Worker(errand, own)
+    worker._connection = own
+    with own, its:
+        its.sendall(b'{"ok": true}\n')
+        assert worker._exchange({"kind": kind, "size": 10**12}) == {"ok": True}
+        waits_s = own.gettimeout()
+    assert waits_s is not None
+    assert (waits_s > 10_000) is is_patient
+    assert waits_s >= ANSWER_S
 
 
 async def test_the_secret_is_in_no_argument_environment_or_open_file(
