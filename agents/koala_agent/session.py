@@ -107,7 +107,7 @@ class Goodbye:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFigures:
     """The site now. The figures include all asks up to number `through`; `trouble` is why it takes
-    no new claims, empty when it does."""
+    no new claims, or none of some users, for its administrator; empty when nothing is wrong."""
 
     idle: int
     through: int

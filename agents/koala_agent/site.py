@@ -323,7 +323,7 @@ class Site:
                 processors=idle.processors,
                 local_processors=idle.local_processors,
                 queued_jobs=idle.queued_jobs,
-                trouble=self._shortage(),
+                trouble="; ".join(text for text in (self._shortage(), idle.trouble) if text),
             )
             self._link.tell_site(figures, is_owed=is_asked)
 

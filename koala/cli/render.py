@@ -73,7 +73,7 @@ def sites_text(
         "SITE", "STATE", ">PROCESSORS", ">IDLE", ">CLAIMED", ">ERRORS", ">ROUND TRIP", "FOR"
     )
     troubles = [
-        f"{site['site']} takes nothing new: {clean(site['trouble'])}"
+        f"{site['site']} needs its administrator: {clean(site['trouble'])}"
         for site in sites
         if site.get("trouble")
     ]

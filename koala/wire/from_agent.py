@@ -110,7 +110,7 @@ class ProgressNews:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteNews:
     """The site's figures; they include all asks up to number `through`. `trouble` is why it takes
-    no new claims, in its own words; empty when it does."""
+    no new claims, or none of some accounts, in its own words; empty when nothing is wrong."""
 
     idle: int
     through: int

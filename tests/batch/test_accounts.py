@@ -213,6 +213,9 @@ async def test_an_account_without_its_sudo_rule_is_nobody_elses_trouble(
                 left = await asyncio.to_thread(jobs, site)
                 assert [owner for owner, _ in left.values()] == [BOB], "and once only"
 
+                said = (await session.next("site", lambda report: bool(report.trouble))).trouble
+                assert f"it takes no claims of account {BOB} (" in said
+                assert "sudo: a password is required" in said
                 (rules / BOB).touch()
                 await session.claim(late, GONE)
                 session.say(stop=link_pb2.Stop(claim=of_bob))

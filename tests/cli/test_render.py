@@ -162,7 +162,7 @@ def test_sites_show_state_and_idle_processors() -> None:
         "delft  usable           64    12       24       0      1.2 ms  everybody",
         "vu     drained          64    12       24       0        0 ms  ann",
         "uva    usable           64    12       24       0      1.2 ms  3 users",
-        "uva takes nothing new: the disk? is full",
+        "uva needs its administrator: the disk? is full",
     ]
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from koala.errors import LocalManagerError
+from koala_agent.lrm import shell as shell_module
 from koala_agent.lrm.asking import AT_ONCE
 from koala_agent.lrm.batch import BatchManager, BatchSettings
 from koala_agent.lrm.dialect import Figures, job_name
 from koala_agent.lrm.known import idle_of
-from koala_agent.lrm.port import EndCause, Ended, Placeholder, Queued, Running, Tell, serving
+from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running, Tell, serving
 from koala_agent.lrm.shell import LEFT_MAX, Answer, Command, Entry, Shell
 from koala_agent.lrm.slurm import Slurm
 from tests.lrm.harness import Witness
@@ -174,17 +176,22 @@ async def test_an_account_that_cannot_be_asked_leaves_the_others_in_peace(tmp_pa
             with pytest.raises(LocalManagerError, match="as bert1: a password") as caught:
                 await troubled
             assert caught.value.transient
-        assert (await manager.idle()).startable == 14, "the site is not full for the others"
+        idle = await manager.idle()
+        assert idle.startable == 14, "the site is not full for the others"
+        why = "as bert1: a password is required"
+        assert idle.trouble == f"it takes no claims of account bert1 ({why})"
+        await witness.until(Idle, lambda told: told.trouble == idle.trouble)
 
         second.is_listed, second.state = True, "PENDING"
         cluster.locked.clear()
         assert (await witness.ended(SECOND)).cause is EndCause.WITHDRAWN, "as soon as it can be"
+        assert not (await manager.idle()).trouble
         assert [entry.claim for entry in await manager.listing()] == [FIRST, SECOND, THIRD]
         await manager.submit(placeholder(FOURTH, "bert1", tmp_path))
 
 
 async def test_what_an_account_submitted_is_not_submitted_twice_because_nobody_can_look(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer was lost; then the agent was killed, and nobody can become the account."""
     cluster = Shared()
@@ -192,11 +199,19 @@ async def test_what_an_account_submitted_is_not_submitted_twice_because_nobody_c
     second = placeholder(SECOND, "bert1", tmp_path)
     async with serving(manager):
         await manager.listing()
-        cluster.is_deaf_to_submissions = True
-        with pytest.raises(LocalManagerError):
+        submit = cluster._submit
+
+        def submit_unheard(options: list[str]) -> Answer:
+            if "--test-only" not in options:
+                cluster.locked.add("bert1")  # before anybody can look
+                cluster.is_deaf_to_submissions = True
+            return submit(options)
+
+        monkeypatch.setattr(cluster, "_submit", submit_unheard)
+        with pytest.raises(LocalManagerError, match="gave no answer"):
             await manager.submit(second)
-        cluster.is_deaf_to_submissions = False
-    cluster.locked.add("bert1")
+    monkeypatch.undo()
+    cluster.is_deaf_to_submissions = False
     manager = manager_of(cluster, tmp_path)
     async with serving(manager):
         assert await manager.listing() == (Queued(claim=SECOND),), "it may be there: not gone"
@@ -307,6 +322,25 @@ async def test_commands_that_cannot_be_killed_do_not_pile_up(
                 await process.communicate()
     finally:
         os.close(gate_reader)
+
+
+async def test_of_a_command_that_says_too_much_no_more_is_kept_than_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An account's own processes are in its hands: one filled the memory of its agent."""
+    monkeypatch.setattr(shell_module, "OUTPUT_MAX_BYTES", 1_000_000)
+    shell = Shell(environment=dict(os.environ), limit_s=60.0)
+    for way in (">&1", ">&2"):
+        much = Command(argv=("/bin/sh", "-c", f"head -c 60000000 /dev/zero {way}"))
+        tracemalloc.start()
+        with pytest.raises(LocalManagerError, match="said more than 1000000 bytes") as caught:
+            await shell.run(much)
+        _now, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert caught.value.transient
+        assert most < 20_000_000
+    enough = Command(argv=("/bin/cat",), stdin="x" * 900_000)
+    assert (await shell.run(enough)).out == enough.stdin
 
 
 async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -> None:

@@ -4,15 +4,18 @@ the worst instant, on purpose."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.dialect import BatchJob
 from koala_agent.lrm.gridengine import GridEngine
 from koala_agent.lrm.port import (
     EndCause,
@@ -206,6 +209,28 @@ async def test_a_listing_that_leaves_out_a_running_job_ends_nothing(
         assert await manager.listing() == (Running(claim=CLAIM),)
 
 
+async def test_listings_are_read_beside_the_event_loop(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tens of thousands of other people's jobs take a second to read, and starters ping
+    meanwhile."""
+    readers: set[int] = set()
+
+    def noted(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*arguments: Any) -> Any:
+            readers.add(threading.get_ident())
+            return read(*arguments)
+
+        return reading
+
+    for name in ("read_jobs", "read_figures"):
+        monkeypatch.setattr(Slurm, name, noted(getattr(Slurm, name)))
+    async with serve() as (manager, _):
+        await manager.idle()
+    assert readers
+    assert threading.get_ident() not in readers
+
+
 async def test_an_end_that_is_reported_late_is_waited_for(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -333,6 +358,7 @@ async def test_nothing_is_startable_while_the_controller_is_away(
         witness.told.clear()
         cluster.is_away = True
         gone = await witness.until(Idle, lambda idle: idle.startable == 0)
+        assert "the batch system gives no answer (" in gone.trouble
         assert (gone.processors, gone.idle) == (16, 0)
         assert await manager.idle() == gone
         assert not is_free(manager)
@@ -383,6 +409,36 @@ async def test_a_submission_whose_answer_was_lost_is_found_by_its_name_and_not_r
         assert manager.number(CLAIM) == "1"
         cluster.job("1").state = "RUNNING"
         await witness.running(CLAIM)
+
+
+async def test_a_listing_that_began_before_a_submission_says_nothing_against_it(
+    cluster: Cluster, tmp_path: Path, placeholder: Placeholder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its answer comes after the submission's has failed to come."""
+    old, go = threading.Event(), threading.Event()
+    read = Slurm.read_jobs
+
+    def read_late(dialect: Slurm, answer: Answer) -> list[BatchJob]:
+        jobs = read(dialect, answer)
+        old.set()
+        go.wait()
+        return jobs
+
+    settings = BatchSettings(processors=16, state_directory=tmp_path / "lrm", scope="ab")
+    manager = BatchManager(settings, Slurm(), cluster, tell=Witness(), clock=cluster.clock)
+    async with serving(manager):
+        await manager.listing()
+        monkeypatch.setattr(Slurm, "read_jobs", read_late)
+        async with asyncio.TaskGroup() as group:
+            try:
+                looking = group.create_task(manager.listing())
+                await asyncio.to_thread(old.wait)
+                await submit_unheard(manager, cluster, placeholder)
+            finally:
+                go.set()
+            assert await looking == (Queued(claim=CLAIM),)
+        await manager.submit(placeholder)
+        assert list(cluster.jobs) == ["1"]
 
 
 async def test_a_submission_that_never_arrived_was_none(

@@ -17,6 +17,8 @@ from koala_agent.lrm.shell import Answer, Command, Shell
 
 AT_ONCE = 4
 """Commands of one account at a time: fewer than the shell has places for."""
+SHOWN_MAX = 3
+"""As many accounts are named with their troubles."""
 
 log = structlog.get_logger()
 
@@ -38,6 +40,15 @@ class Asking:
     def troubled(self) -> frozenset[str]:
         """The accounts in trouble."""
         return frozenset(self._troubles)
+
+    @property
+    def words(self) -> str:
+        """The troubles, for the site's administrator."""
+        named = sorted(self._troubles.items())
+        said = [f"it takes no claims of account {account} ({reason})" for account, reason in named]
+        if len(said) > SHOWN_MAX:
+            said[SHOWN_MAX:] = [f"nor of {len(said) - SHOWN_MAX} other accounts"]
+        return "; ".join(said)
 
     def check(self, account: str) -> None:
         """Raises NotAskedError for an account in trouble; transient, for nobody knows what its jobs

@@ -75,6 +75,14 @@ class BatchSettings:
     make_room: Callable[[], bool] = lambda: False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """When a look began, and which one it is."""
+
+    number: int
+    at: float
+
+
 class BatchManager:
     """A `LocalManager` over the commands of a batch system."""
 
@@ -113,8 +121,10 @@ class BatchManager:
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()
         self._looking = asyncio.Lock()
+        self._looks = 0
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._is_silent = False
+        self._why_silent = ""
         self._limited_at = -math.inf
 
     # The port ---------------------------------------------------------------------------------
@@ -203,6 +213,7 @@ class BatchManager:
             await self._send(known, placeholder)
         finally:
             known.is_asked = False
+            known.asked_in = self._looks
 
     async def withdraw(self, claim: str) -> None:
         """See `LocalManager`."""
@@ -241,7 +252,7 @@ class BatchManager:
         way make another: it may have begun before what they want to see. Raises LocalManagerError
         when our own account gets no answer: then the batch system is away."""
         async with self._looking:
-            began_at, asked = self._clock(), self._being_asked()
+            begun = self._begin_look()
             async with asyncio.TaskGroup() as group:
                 listing = {
                     account: group.create_task(self._list(account))
@@ -250,7 +261,7 @@ class BatchManager:
             troubles: dict[str, LocalManagerError] = {}
             for account, task in listing.items():
                 answer = task.result()
-                trouble = await self._take_answer(account, answer, asked, began_at)
+                trouble = await self._take_answer(account, answer, begun)
                 if trouble is not None:
                     troubles[account] = trouble
             if "" in troubles:
@@ -265,13 +276,15 @@ class BatchManager:
         busy = {*self._unlisted, *open_, *self._unwanted.values()} - self._asking.troubled
         return ["", *sorted(busy - {""})]
 
-    def _being_asked(self) -> set[str]:
-        return {claim for claim, known in self._known.items() if known.is_asked}
+    def _begin_look(self) -> _Begun:
+        self._looks += 1
+        return _Begun(number=self._looks, at=self._clock())
 
     async def _list(self, account: str) -> list[BatchJob] | LocalManagerError:
         try:
             answer = await self._asking.ask_anyway(self._dialect.list_jobs(), account)
-            return self._dialect.read_jobs(answer)
+            # In a thread: a cell with 50,000 jobs takes a second, in which nobody may go unheard.
+            return await asyncio.to_thread(self._dialect.read_jobs, answer)
         except LocalManagerError as error:
             return error
 
@@ -279,14 +292,13 @@ class BatchManager:
         self,
         account: str,
         answer: list[BatchJob] | LocalManagerError,
-        asked: set[str],
-        began_at: float,
+        begun: _Begun,
     ) -> LocalManagerError | None:
         """What an account's listing says; what went wrong, if anything did."""
         try:
             if isinstance(answer, LocalManagerError):
                 return answer
-            await self._look_through(account, answer, asked, began_at)
+            await self._look_through(account, answer, begun)
         except LocalManagerError as error:
             return error
         return None
@@ -304,20 +316,19 @@ class BatchManager:
 
     async def _look_after(self, account: str) -> None:
         async with self._trials:
-            began_at, asked = self._clock(), self._being_asked()
+            begun = self._begin_look()
             answer = await self._list(account)
         async with self._looking:
-            trouble = await self._take_answer(account, answer, asked, began_at)
+            trouble = await self._take_answer(account, answer, begun)
         if trouble is None:
             self._asking.heal(account)
             self._hurry.set()
         else:
             self._asking.note(account, trouble)
 
-    async def _look_through(
-        self, account: str, jobs: list[BatchJob], asked: set[str], began_at: float
-    ) -> None:
-        """One account's jobs, compared with what is known of its claims."""
+    async def _look_through(self, account: str, jobs: list[BatchJob], begun: _Begun) -> None:
+        """One account's jobs, compared with what is known of its claims. A look that began before a
+        submission had ended says nothing against it: it may have arrived since."""
         self._unlisted.discard(account)
         owner = account or self._settings.account
         found: dict[str, list[BatchJob]] = {}
@@ -334,11 +345,11 @@ class BatchManager:
             if known is None or known.row.account == account:
                 self._take(claim, named, account)
         for claim, known in list(self._known.items()):
-            is_open = known.row.end is None and not known.is_asked and claim not in asked
-            if not is_open or known.row.account != account:
+            is_asked = known.is_asked or begun.number <= known.asked_in
+            if known.row.end is not None or is_asked or known.row.account != account:
                 continue
             if known.row.number not in {job.number for job in found.get(claim, ())}:
-                await self._miss_job(known, began_at)
+                await self._miss_job(known, begun.at)
 
     def _take(self, claim: str, jobs: list[BatchJob], account: str) -> None:
         """What the listing says of one claim."""
@@ -440,7 +451,7 @@ class BatchManager:
     async def _look_at_figures(self) -> None:
         commands = self._dialect.figures()
         answers = tuple([await self._ask(command) for command in commands])
-        self._figures = self._dialect.read_figures(answers)
+        self._figures = await asyncio.to_thread(self._dialect.read_figures, answers)
 
     # Doing ------------------------------------------------------------------------------------
 
@@ -525,7 +536,9 @@ class BatchManager:
         allowed = self._settings.processors
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._is_silent:
-            return replace(idle, idle=0, startable=0)
+            trouble = f"the batch system gives no answer ({self._why_silent})"
+            return replace(idle, idle=0, startable=0, trouble=trouble)
+        idle = replace(idle, trouble=self._asking.words)
         is_limited = self._clock() - self._limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
 
@@ -550,6 +563,7 @@ class BatchManager:
             return
         log.warning("batch.silent", reason=str(error))
         self._is_silent = True
+        self._why_silent = str(error)
         if self._figures is not None:
             self._tell_idle()
 

@@ -27,6 +27,8 @@ from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefu
 from koala_agent.lrm.shell import Answer, Command
 
 RECORD_RULE = "=" * 20
+PART = 65_536
+"""Of a listing, read at a time."""
 KILLED_AFTER_START = 100
 """`failed` of a job that a signal ended; its exit status is then 128 + the signal."""
 LIMIT_ENFORCED = 37
@@ -176,8 +178,11 @@ def _has_a_right(row: ET.Element) -> bool:
 def _tree(answer: Answer, command: str) -> ET.Element:
     if answer.status != 0:
         raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
+    parser = ET.XMLParser()
     try:
-        return ET.fromstring(answer.out)
+        for start in range(0, len(answer.out), PART):  # in one go no other thread would run
+            parser.feed(answer.out[start : start + PART])
+        return parser.close()
     except ET.ParseError as error:
         raise LocalManagerError(f"{command}: its answer is no XML: {error}") from error
 

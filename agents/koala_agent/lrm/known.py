@@ -36,6 +36,7 @@ class Known:
     missing_since: float | None = None
     is_there: bool = False
     is_asked: bool = False  # its submission is under way
+    asked_in: int = 0  # the look that had begun last when its submission ended
     is_limited: bool = False  # it waits because our user has all that is allowed
 
     def is_settled(self) -> bool:

@@ -131,7 +131,8 @@ class Idle:
 
     `idle` run nothing; `startable` is the largest claim of unlimited time that would start at once
     (less than `idle` when somebody waits); `queued_jobs` counts those of everybody;
-    `local_processors` are those that local jobs of the site's own users hold.
+    `local_processors` are those that local jobs of the site's own users hold. `trouble` is what the
+    site's administrator should mend, in words; empty when nothing is known.
     """
 
     processors: int
@@ -139,6 +140,7 @@ class Idle:
     startable: int
     queued_jobs: int
     local_processors: int
+    trouble: str = ""
 
 
 Tell = Callable[[Listed | Idle], None]

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from koala.errors import LocalManagerError
 
 OUTPUT_MAX_BYTES = 64 * 1024 * 1024
+"""Of a command; what is more is not kept."""
+PART_BYTES = 256 * 1024
 LEFT_MAX = 4
 """Commands of an account that were given up, could not be killed and have not ended: then no more
 begin."""
@@ -87,8 +89,8 @@ class Shell:
 
     async def run(self, command: Command, account: str = "") -> Answer:
         """The answer, whatever its status; an empty account is the agent's own. Raises
-        LocalManagerError: transient when the command did not end within the limit, or too many are
-        left that did not, final when there is no such command."""
+        LocalManagerError: transient when the command did not end within the limit, said more than
+        is kept, or too many are left that did not end; final when there is no such command."""
         entry = Entry()
         if account:
             if account not in self._entries:
@@ -109,7 +111,7 @@ class Shell:
                     env=entry.over(self._environment),
                     # Where an account may be; the agent's own folder need not be readable for it.
                     cwd="/" if account else None,
-                    limit=OUTPUT_MAX_BYTES,
+                    limit=PART_BYTES,
                 )
             except OSError as error:
                 name = (*entry.prefix, *command.argv)[0]
@@ -123,19 +125,51 @@ class Shell:
     async def _answer(self, process: asyncio.subprocess.Process, command: Command) -> Answer:
         try:
             async with asyncio.timeout(self._limit_s):
-                out, err = await process.communicate(command.stdin.encode())
+                out, err = await _converse(process, command.stdin)
         except TimeoutError as error:
             message = f"{command.argv[0]} gave no answer in {self._limit_s:g} s"
             raise LocalManagerError(message, transient=True) from error
         finally:
             if process.returncode is None:
                 await end(process)
+        if len(out) + len(err) > OUTPUT_MAX_BYTES:
+            message = f"{command.argv[0]} said more than {OUTPUT_MAX_BYTES} bytes"
+            raise LocalManagerError(message, transient=True)
         assert process.returncode is not None
         return Answer(
             status=process.returncode,
             out=out.decode(errors="replace"),
             err=err.decode(errors="replace"),
         )
+
+
+async def _converse(process: asyncio.subprocess.Process, text: str) -> tuple[bytes, bytes]:
+    """What it says on both ways until it has ended; a little more than is kept, if it says more."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_feed(process.stdin, text))
+        out = group.create_task(_hear(process.stdout))
+        err = group.create_task(_hear(process.stderr))
+        group.create_task(process.wait())
+    return out.result(), err.result()
+
+
+async def _feed(stdin: asyncio.StreamWriter, text: str) -> None:
+    with suppress(ConnectionError):  # it did not want to hear it: its answer says why
+        stdin.write(text.encode())
+        await stdin.drain()
+    stdin.close()
+
+
+async def _hear(stream: asyncio.StreamReader) -> bytes:
+    """What is run as an account is in the account's hands, and may go on for ever."""
+    said = bytearray()
+    while part := await stream.read(PART_BYTES):
+        if len(said) <= OUTPUT_MAX_BYTES:
+            said += part
+    return bytes(said)
 
 
 def has_ended(process: asyncio.subprocess.Process) -> bool:
