@@ -502,7 +502,7 @@ class SiteReport(_message.Message):
     """held by the site's own users"""
     queued_jobs: _builtins.int
     trouble: _builtins.str
-    """why it takes no new claims now; empty when it does"""
+    """why it takes no new claims now, or none of some accounts; empty when nothing is wrong"""
     def __init__(
         self,
         *,
