@@ -63,8 +63,11 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
     left = tries_left(state, job)
     if not isinstance(job.phase, Placing) or not left:
         return
-    if left[0] > now:  # graces or parameters are others than when the timer was set
-        state.timers.set(left[0], Bell.TRY, job.id)
+    due_at = left[0]  # graces or parameters may be others than when the timer was set
+    if job.attempts < job.attempt_min:  # an attempt in a lost part of the journal may live
+        due_at = max(due_at, job.not_before)
+    if due_at > now:
+        state.timers.set(due_at, Bell.TRY, job.id)
         return
     place(state, job, Placement(assignments=()), picture_of(state), now)
     admit(state, now)

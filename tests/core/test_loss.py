@@ -4,9 +4,11 @@ changed, and no number is given twice."""
 import pytest
 
 from koala.core import events as ev
-from koala.core.actions import StopClaim
+from koala.core.actions import ClaimProcessors, StopClaim
 from koala.core.ending import LOST_ATTEMPTS_MAX
+from koala.core.job import Deadline
 from koala.core.values import ClaimId
+from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
@@ -48,6 +50,24 @@ def test_a_job_that_waits_may_have_run_so_it_waits_for_the_fence_too(script: Scr
     script.tell(a_job("j1", 4), LOSS, a_site("a", 4)).expect_nothing()
     script.after(script.parameters.fence_s + 1)
     assert script.claimed("j1") == [f"j1/{LOST_ATTEMPTS_MAX}/0/1"]
+
+
+def test_a_job_with_a_deadline_is_not_tried_before_the_fence_either(begin: Begin) -> None:
+    """An unknown attempt of it may run at a site that is away."""
+    script = begin(run_lease_s=60.0)
+    script.tell(a_site("a", 4), a_job("j1", 4, deadline=Deadline(at=100.0))).at(50.0)
+    script.tell(LOSS, a_site("a", 4)).at(100.0).expect_nothing()  # it was to be tried at 94.1
+    assert script.phase("j1") == "Placing"
+    script.at(102.0)
+    assert "deadline missed" in script.reason("j1")
+
+
+def test_a_job_with_a_deadline_is_tried_once_the_fence_is_over(begin: Begin) -> None:
+    script = begin(run_lease_s=60.0)
+    script.tell(a_site("a", 4), a_job("j1", 4, deadline=Deadline(at=100.0))).at(29.0)
+    script.tell(LOSS, a_site("a", 4)).at(100.0)
+    fence_at = 29.0 + script.parameters.fence_s
+    script.expect(ClaimProcessors, at=fence_at, claim=f"j1/{LOST_ATTEMPTS_MAX}/0/1")
 
 
 def test_what_was_known_as_running_runs_on(script: Script) -> None:
