@@ -9,12 +9,13 @@ away and cannot say that it is gone.
 
 A site that is there can say it, and can end what a lease cannot: a starter that is stopped, or what
 is left of one that was killed. So it is told to stop the claim first, and has as long again as the
-fence time to answer, and `ANSWER_S` at least.
+fence time to answer, and `ANSWER_S` at least; longer while pings of the claim come from there, for
+they say that something of it lives, or that outputs of a program that had ended are on their way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from koala.core.events import ClaimFenced
 from koala.core.grid import Site
@@ -45,6 +46,11 @@ class Leases:
         """A ping of this claim is being answered."""
         self._answered[claim] = now
 
+    def hear(self, claim: ClaimId, now: Instant) -> None:
+        """A ping of this claim came, and is not answered: it renews no lease, and is no silence."""
+        if claim in self._asked_at:
+            self._asked_at[claim] = now
+
     def overdue(
         self,
         ledger: Mapping[ClaimId, Claim],
@@ -53,12 +59,15 @@ class Leases:
         fence_s: Seconds,
         hold_fence_s: Seconds,
         now: Instant,
-    ) -> list[ClaimFenced]:
-        """The claims whose fence time has come, in the ledger's order."""
+    ) -> Iterator[ClaimFenced]:
+        """The claims whose fence time has come, in the ledger's order. Each is to be handled before
+        the next is asked for: it may have others of its job stopped, which begins their time to be
+        answered for."""
         self._answered = {claim: at for claim, at in self._answered.items() if claim in ledger}
         asked_at: dict[ClaimId, Instant] = {}
-        found: list[ClaimFenced] = []
-        for claim in ledger.values():
+        for claim in tuple(ledger.values()):
+            if claim.id not in ledger:
+                continue
             is_away = _is_away(sites, claim.site)
             if not claim.released and not is_away:
                 continue
@@ -70,9 +79,8 @@ class Leases:
                 asked_at[claim.id] = self._asked_at.get(claim.id, now)
                 if now < asked_at[claim.id] + answer_s(claim, fence_s):
                     continue
-            found.append(ClaimFenced(claim=claim.id))
+            yield ClaimFenced(claim=claim.id)
         self._asked_at = asked_at
-        return found
 
     def fence_at(
         self,

@@ -1,7 +1,10 @@
 """When silence is proof, and what components may tell each other."""
 
+from dataclasses import replace
+
 import pytest
 
+from koala.core.events import ClaimFenced
 from koala.core.grid import Site, SiteFacts
 from koala.core.job import Claim, ClaimPhase, StartType
 from koala.core.leases import Leases
@@ -43,7 +46,14 @@ def sites(*, is_connected: bool = True) -> dict[SiteName, Site]:
 
 
 def is_fenced(leases: Leases, claims: dict[ClaimId, Claim], now: float, **site: bool) -> bool:
-    return bool(leases.overdue(claims, sites(**site), fence_s=100.0, hold_fence_s=20.0, now=now))
+    return bool(overdue(leases, claims, now, **site))
+
+
+def overdue(
+    leases: Leases, claims: dict[ClaimId, Claim], now: float, **site: bool
+) -> list[ClaimFenced]:
+    found = leases.overdue(claims, sites(**site), fence_s=100.0, hold_fence_s=20.0, now=now)
+    return list(found)
 
 
 def test_a_released_claim_is_fenced_when_silent_since_its_last_answer() -> None:
@@ -69,6 +79,30 @@ def test_a_site_that_comes_back_is_waited_for_from_then_on() -> None:
     assert is_fenced(leases, claims, 301.0, is_connected=False)
     assert not is_fenced(leases, claims, 1000.0)  # and not from the first time on
     assert is_fenced(leases, claims, 1100.0)
+
+
+def test_a_site_that_pings_for_a_stopped_claim_is_waited_for() -> None:
+    """Its starter lives, or its outputs are on their way. A ping before the fence is none of it."""
+    leases, claims = Leases(0.0), ledger()
+    claims[CLAIM].phase = ClaimPhase.STOPPING
+    leases.hear(CLAIM, 50.0)
+    assert not is_fenced(leases, claims, 110.0)
+    leases.hear(CLAIM, 200.0)
+    assert not is_fenced(leases, claims, 299.9)
+    assert is_fenced(leases, claims, 300.0)
+
+
+def test_a_claim_that_is_stopped_with_another_silent_one_has_its_own_time() -> None:
+    """What is done about the first stops the second, which is over at once only if it is gone."""
+    leases, claims = Leases(0.0), ledger()
+    other = ClaimId("j1/1/1/1")
+    claims[other] = replace(claims[CLAIM], id=other, component=1)
+    found = leases.overdue(claims, sites(), fence_s=100.0, hold_fence_s=20.0, now=110.0)
+    assert next(found) == ClaimFenced(claim=CLAIM)
+    claims[CLAIM].phase = claims[other].phase = ClaimPhase.STOPPING
+    assert list(found) == []
+    assert overdue(leases, claims, 111.0) == []
+    assert [event.claim for event in overdue(leases, claims, 210.0)] == [other]
 
 
 def test_a_lease_that_was_longer_once_still_counts() -> None:
@@ -107,15 +141,14 @@ def test_a_claim_without_barrier_may_begin_as_long_as_its_agent_knows_it() -> No
 
 def test_an_infinite_lease_fences_nothing() -> None:
     leases = Leases(0.0)
-    assert (
-        leases.overdue(ledger(), sites(), fence_s=float("inf"), hold_fence_s=20.0, now=1e12) == []
-    )
+    found = leases.overdue(ledger(), sites(), fence_s=float("inf"), hold_fence_s=20.0, now=1e12)
+    assert list(found) == []
 
 
 def test_answers_of_claims_that_are_gone_are_forgotten() -> None:
     leases = Leases(0.0)
     leases.answer(CLAIM, 500.0)
-    leases.overdue({}, sites(), fence_s=100.0, hold_fence_s=20.0, now=500.0)
+    assert overdue(leases, {}, 500.0) == []
     assert is_fenced(leases, ledger(), 110.0)
 
 

@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 Focus: TypeAlias = "Callable[[Random, Scenario], Scenario]"
 EVERY = 5
 """One in so many seeds is such a seed."""
+ENDINGS_EVERY = 20
+"""And one in so many is about ends."""
 
 
 def is_focused(seed: int) -> bool:
     """Whether it is one of these."""
-    return seed % EVERY == EVERY - 1
+    return seed % EVERY == EVERY - 1 or _is_of_endings(seed)
+
+
+def _is_of_endings(seed: int) -> bool:
+    return seed % ENDINGS_EVERY == 11
 
 
 def focused(seed: int, drawn: Scenario) -> Scenario:
@@ -31,6 +37,8 @@ def focused(seed: int, drawn: Scenario) -> Scenario:
     if not is_focused(seed):
         return drawn
     random = Random(f"{seed}/focus")
+    if _is_of_endings(seed):
+        return endings(random, drawn)
     return random.choice(FOCUSES)(random, drawn)
 
 
@@ -191,6 +199,39 @@ def preemption(random: Random, drawn: Scenario) -> Scenario:
         chances=Chances(late=random.choice((0.0, 0.1)), incidents_per_s=0.1),
         kinds=(Incident.TO_DAEMON_STUCK,),
         lasts_s_max=30.0,
+    )
+
+
+def endings(random: Random, drawn: Scenario) -> Scenario:
+    """Outputs take longer to come home than leases and fences last, and jobs are stopped in the
+    moment of their end: by others, or because a site was away."""
+    rushed = rush(
+        drawn,
+        preempt=random.choice(("component", "complete")),
+        high_every=2,
+        low_run_s=random.choice((5.0, 10.0, 20.0)),
+        apart_s=6.0,
+        file_bytes=random.choice((200_000, 5_000_000)),
+    )
+    return replace(
+        rushed,
+        specs={
+            job: replace(_strict(spec), deadline=None, retries=0)
+            for job, spec in rushed.specs.items()
+        },
+        parameters=replace(
+            rushed.parameters,
+            preempt_rest_s=0.0,
+            lead_min_s=0.05,
+            late_max_s=1.0,
+            hold_lease_s=5.0,
+            run_lease_s=5.0,
+            kill_s=1.0,
+            pause_max_s=0.0,
+        ),
+        chances=Chances(slow_collect=1.0, incidents_per_s=random.choice((0.0, 0.02, 0.05))),
+        kinds=(Incident.LINK_DOWN,),
+        lasts_s_max=random.choice((10.0, 30.0)),
     )
 
 

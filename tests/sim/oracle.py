@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from koala.core.actions import Action, Announce, ArmClaim, ClaimProcessors, ReleaseClaim
 from koala.core.events import (
+    ClaimFenced,
     ClaimGone,
     Event,
     JobSubmitted,
@@ -39,6 +40,7 @@ from tests.sim.system.starters import Starter
 EVENTS_KEPT = 60
 ENDS = ("Finished", "Failed", "Cancelled")
 LINGER_S = 60.0  # a starter whose agent is away tells its end for so long
+KNOWN_S = 60.0
 CLOCK_S = 0.05
 """What clocks of different rates may differ by within a barrier."""
 
@@ -80,6 +82,7 @@ class Oracle:
     def __init__(self, parameters: Parameters, specs: dict[JobId, JobSpec]) -> None:
         self.engine: Engine | None = None
         self.shift_s: Callable[[], Seconds] = lambda: 0.0  # the daemon's time less the true one
+        self.well_since: Callable[[ClaimId], Instant | None] = lambda _: None  # as agents know it
         self.parameters = parameters
         self.jobs = {job: Truth(spec=spec) for job, spec in specs.items()}
         self.alive: dict[SiteName, dict[str, int]] = {}
@@ -97,6 +100,7 @@ class Oracle:
         self.seen: dict[str, int] = {}
         self.free: dict[tuple[JobId, int], set[int]] = {}  # without a barrier, at the release
         self.heard_gone: set[ClaimId] = set()  # durably
+        self.given_up: set[ClaimId] = set()  # while its site was away
         self.drained: dict[SiteName, bool] = {}
         self.notices: dict[int, Notice] = {}  # that watchers were told
         self.errors = Errors()
@@ -269,6 +273,10 @@ class Oracle:
         check(scheduler, now)
         if isinstance(event, ClaimGone):
             self._require_own_end(event)
+        if isinstance(event, ClaimFenced):
+            site = self.errors.asked.get(event.claim)
+            if site is None or not scheduler.sites[site].is_connected:
+                self.given_up.add(event.claim)
         self.errors.heard(event)
         self.errors.require_rests(scheduler, self.parameters.consecutive_errors_max)
 
@@ -380,7 +388,26 @@ class Oracle:
             text = f"{job} is preempted by {other}: {priorities}"
             require(priorities == (Priority.LOW, Priority.HIGH), 6, text)
             require(truth.phase != "Releasing", 6, f"{job} was preempted in Releasing")
+        if said.phase == "Placing" and truth.newest_passed and not truth.is_restored:
+            self._require_undone(job, said.text)
         truth.phase = said.phase or truth.phase
+
+    def _require_undone(self, job: JobId, text: str) -> None:
+        """Promise 3: what is done is not done again where somebody could tell: whoever was released
+        in the newest attempt has ended well, as the agents have known for a while, and none of them
+        was given up while its site was away."""
+        attempt = self.jobs[job].newest_passed
+        number = self.releases.get((job, attempt))
+        released = [
+            peers
+            for (claim, n), (_, _, peers) in self.arms.items()
+            if n == number and parts(claim)[:2] == (job, attempt)
+        ]
+        if number is None or not released or self.given_up.intersection(released[0]):
+            return
+        known = [self.well_since(claim) for claim in released[0]]
+        is_done = all(at is not None and at < self.now - KNOWN_S for at in known)
+        require(not is_done, 3, f"{job} is done, and to be run again: {text}")
 
     def crashed(self) -> None:
         """What was not committed was never heard."""

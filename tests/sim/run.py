@@ -75,6 +75,7 @@ class Run:
         self.plan = plan
         self.oracle.engine = self.world.engine
         self.oracle.shift_s = lambda: self.world.daemon.shift_s
+        self.oracle.well_since = self._well_since
         self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}
         self.oracle.offsets = {s.name: s.offset_s for s in scenario.settings}
         self.oracle.killing = [s.name for s in scenario.settings if s.facts.may_kill_local]
@@ -86,6 +87,10 @@ class Run:
         job, attempt, component = parts(claim)
         run_s, status = self.scenario.programs[(job, component)]
         return run_s, status if attempt < 3 else 0
+
+    def _well_since(self, claim: ClaimId) -> Instant | None:
+        known = (site.agent.well.get(claim) for site in self.world.sites.values())
+        return min((at for at in known if at is not None), default=None)
 
     @property
     def scheduler(self) -> Scheduler:
@@ -154,8 +159,11 @@ class Run:
         for claim in daemon.scheduler.ledger.values():
             if not claim.released:
                 continue  # nothing waits for it
+            is_there = daemon.scheduler.sites[claim.site].is_connected
+            if is_there and self._well_since(claim.id) is not None:
+                continue  # its agent pings while outputs are on their way
             late_s = self.world.engine.now - daemon.fence_at(claim)
-            if daemon.scheduler.sites[claim.site].is_connected:
+            if is_there:
                 late_s -= answer_s(claim, limits.fence_s)
             require(late_s < slack_s, 5, f"{claim.id} is dead for {late_s:g} s and waited for")
 

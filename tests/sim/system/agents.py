@@ -121,6 +121,7 @@ class Agent(Process):
         self.folders: dict[str, Folder] = {}
         self.bound: dict[ClaimId, str] = {}  # to the nonce that was adopted first
         self.gone: dict[ClaimId, None] = {}  # told
+        self.well: dict[str, Instant] = {}  # since when it is written that they ended well
         self._looked_at: dict[ClaimId, Instant] = {}  # whether anything is left of a claim
         self.spool: Spool = {}
         self.files: dict[str, int] = {}  # replicas of the site, and their sizes
@@ -289,6 +290,7 @@ class Agent(Process):
             case Record(claim=written):
                 require_follows(self._book.stored.get(written.id), written)
                 self._book.wrote(output)
+                self._note_end(written)
             case Forget():
                 self._book.wrote(output)
             case TellDaemon(message=message):
@@ -310,6 +312,11 @@ class Agent(Process):
             case Collect(claim=claim):
                 collect_s = self.plan.collect_s(self.engine.now)
                 self.after(collect_s, lambda: self.tell(Collected(claim=claim.id)))
+
+    def _note_end(self, written: Claim) -> None:
+        end = getattr(written.state, "end", None)
+        if end is not None and end.is_well:
+            self.well.setdefault(written.id, self.engine.now)
 
     def _require_gone(self, report: values.Report) -> None:
         """Promise 5: what is told gone is gone."""
