@@ -26,6 +26,7 @@ from koala.errors import ConfigError, DiskError, KoalaError
 from koala.logstream import log_stream
 from koala.systemd import ServiceManager
 from koala.threads import keep_threads
+from koala.wire.stopping import to_the_end
 from koala.wire.tls import JoinToken
 from koala_agent.config import Config, read_config
 from koala_agent.joining import join
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), 2)
     configure_logging(config.agent.log_level)
     try:
-        return asyncio.run(serve(config))
+        return asyncio.run(to_the_end(serve(config)))
     except (KoalaError, OSError) as error:
         return _fail_for(error)
     except ExceptionGroup as group:

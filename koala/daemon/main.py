@@ -74,6 +74,7 @@ from koala.systemd import ServiceManager
 from koala.threads import keep_threads
 from koala.wire import strangers
 from koala.wire.handlers import Readable
+from koala.wire.stopping import to_the_end
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
@@ -113,7 +114,7 @@ def run(config_path: Path, *, accept_loss: bool = False) -> int:
         await Daemon(config, accept_loss=accept_loss).serve(stop)
 
     try:
-        asyncio.run(until_signal())
+        asyncio.run(to_the_end(until_signal()))
     except DiskError as error:
         log.error("journal.failed", reason=str(error))  # noqa: TRY400 - the reason says it all
         log_stream(sys.stderr).write(f"koala daemon: {error}\n")

@@ -34,6 +34,7 @@ from koala.daemon.spool import Purpose, Spool, is_token
 from koala.errors import SpecError, UnreachableError
 from koala.wire import strangers
 from koala.wire.handlers import Readable
+from koala.wire.stopping import to_the_end
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent.files.channels import SERVER_OPTIONS, RefusalError
@@ -595,4 +596,4 @@ def _now() -> float:
 
 if __name__ == "__main__":
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    asyncio.run(_main())
+    asyncio.run(to_the_end(_main()))
