@@ -22,7 +22,7 @@ from koala.daemon.authority import Authority
 from koala.daemon.clock import wall_s
 from koala.daemon.enrolments import Enrolments, site_picture, user_picture
 from koala.daemon.gate import abort
-from koala.daemon.limits import Bucket
+from koala.daemon.limits import Buckets
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
 from koala.wire.tls import JoinToken
 from koala.wire.v1 import identity_pb2 as pb
@@ -47,7 +47,7 @@ class Enrolling(EnrolmentServicer):
         self._authority = authority
         self._enrolments = enrolments
         self._lifetime_s = lifetime_s
-        self._renewals: dict[str, Bucket] = {}
+        self._renewals = Buckets[str](RENEWALS_PER_S, burst=RENEWALS_AT_ONCE)
 
     async def Where(self, _: pb.WhereRequest, __: Context) -> pb.WhereReply:  # noqa: N802 - gRPC's
         """Where callers with a certificate dial."""
@@ -89,16 +89,15 @@ class Enrolling(EnrolmentServicer):
     def _take_turn(self, site: str) -> None:
         """Raises ExhaustedError for a site that renews again and again."""
         now = asyncio.get_running_loop().time()
-        if site not in self._renewals:
-            self._renewals[site] = Bucket(RENEWALS_PER_S, burst=RENEWALS_AT_ONCE, now=now)
-        wait_s = self._renewals[site].wait_s(now)
+        bucket = self._renewals.of(site, now)
+        wait_s = bucket.wait_s(now)
         if wait_s > 0:
             raise ExhaustedError(
                 f"{site} renews its certificate again and again: allowed is once in"
                 f" {1 / RENEWALS_PER_S:g} s in the long run; try again in {wait_s:.2g} s",
                 retry_after_s=wait_s,
             )
-        self._renewals[site].take(1)
+        bucket.take(1)
 
     def _issued(self, pem: bytes) -> pb.Issued:
         authority = self._authority.certificate.decode()

@@ -153,7 +153,10 @@ class _File(msgspec.Struct, kw_only=True):
 class Enrolments:
     """Sites and users. Every change is durable when it returns; one that finds no room raises
     ExhaustedError, one that cannot be written for another reason RejectedError. `changed` is called
-    after each."""
+    after each.
+
+    What sees somebody off, or keeps a site in, is written by `write_surely`, if need be where the
+    ballast was. What lets somebody in is not: it can wait until there is room."""
 
     def __init__(
         self,
@@ -199,7 +202,8 @@ class Enrolments:
                 by=by,
                 join_hash=_hash(secret),
                 join_expires_at=wall_s() + (ttl_s or JOIN_S),
-            )
+            ),
+            can_wait=True,
         )
         return secret
 
@@ -281,7 +285,7 @@ class Enrolments:
         identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         record.token_id, record.token_hash = identity, _hash(secret)
         record.expires_at = wall_s() + expires_s if expires_s else None
-        self._put_user(record)
+        self._put_user(record, can_wait=True)
         return f"{TOKEN}_{identity}_{secret}"
 
     def add_user_certificate(
@@ -290,7 +294,7 @@ class Enrolments:
         """The same with a certificate that was signed. Raises SpecError."""
         record = self._new_user(name, role, by)
         record.serial, record.expires_at = serial, expires_at
-        self._put_user(record)
+        self._put_user(record, can_wait=True)
 
     def user_of_token(self, token: str) -> Caller:
         """Whose token it is. Raises UnauthenticatedError, which never shows it."""
@@ -364,18 +368,18 @@ class Enrolments:
             return record
         return promoted
 
-    def _put_site(self, record: SiteRecord) -> None:
-        self._write(self.sites | {record.name: record}, self.users)
+    def _put_site(self, record: SiteRecord, *, can_wait: bool = False) -> None:
+        self._write(self.sites | {record.name: record}, self.users, can_wait=can_wait)
         self.sites[record.name] = record
         self.changed()
 
-    def _put_user(self, record: UserRecord) -> None:
+    def _put_user(self, record: UserRecord, *, can_wait: bool = False) -> None:
         """Raises SpecError when nobody was left who may do this."""
         before, users = self.users.get(record.name), self.users | {record.name: record}
         was_good = before is not None and before.is_good_administrator
         if was_good and not any(user.is_good_administrator for user in users.values()):
             raise SpecError(f"{record.name} is the last administrator: add another one first")
-        self._write(self.sites, users)
+        self._write(self.sites, users, can_wait=can_wait)
         if before is not None:
             self._by_token.pop(before.token_id, None)
         self.users[record.name] = record
@@ -394,12 +398,21 @@ class Enrolments:
             name=record.name, role=record.role, kind=Kind.USER, expires_at=record.expires_at
         )
 
-    def _write(self, sites: dict[str, SiteRecord], users: dict[str, UserRecord]) -> None:
+    def _write(
+        self, sites: dict[str, SiteRecord], users: dict[str, UserRecord], *, can_wait: bool
+    ) -> None:
         content = msgspec.json.format(
             msgspec.json.encode(_File(sites=sites, users=users)), indent=1
         )
+
+        def write() -> None:
+            write_private(self._path, content)
+
         try:
-            self._write_surely(lambda: write_private(self._path, content))
+            if can_wait:
+                write()
+            else:
+                self._write_surely(write)
         except OSError as error:
             reason = f"{self._path} cannot be written ({error.strerror}): nothing was changed"
             if error.errno in NO_ROOM:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -22,6 +23,7 @@ from koala.daemon.config import MB, LimitsTable
 from koala.daemon.records import Notice
 from koala.errors import ExhaustedError
 
+Key = TypeVar("Key")
 ENDS = frozenset(phase.__name__ for phase in TERMINAL)
 QUEUE_RETRY_S = 10.0
 """Advice when queues are full: jobs end in minutes, and a slot is taken as soon as it is free."""
@@ -61,6 +63,24 @@ class Bucket:
         """How much of the burst is left; 1 after a rest, below 0 when overdrawn."""
         self.wait_s(now)
         return self._level / self._burst
+
+
+class Buckets(Generic[Key]):
+    """A bucket for each of many, all of one rate. Those of who has rested say nothing any more, and
+    are forgotten: so ask anew each time."""
+
+    def __init__(self, per_s: float, *, burst: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._buckets: dict[Key, Bucket] = {}
+
+    def of(self, key: Key, now: Instant) -> Bucket:
+        """Everything under this key shares it."""
+        found = self._buckets.get(key)
+        if found is None:
+            self._buckets = {k: one for k, one in self._buckets.items() if one.share(now) < 1.0}
+            found = self._buckets[key] = Bucket(self._per_s, burst=self._burst, now=now)
+        return found
 
 
 class Seats:
@@ -167,7 +187,8 @@ class Quotas:
         self._live: dict[JobId, tuple[str, int]] = {}
         self._all = _Load()
         self._of_user: dict[str, _Load] = {}
-        self._buckets: dict[str, Bucket] = {}
+        per_s = limits.submissions_per_s
+        self._rates = Buckets[str](per_s, burst=max(1.0, per_s * SUBMISSION_BURST_S))
         for job in jobs:
             if not job.is_over:
                 self.accepted(job.id, job.spec)
@@ -224,21 +245,12 @@ class Quotas:
         per_s = self._limits.submissions_per_s
         if not per_s:
             return
-        bucket = self._buckets.get(user)
-        if bucket is None:
-            bucket = self._buckets[user] = self._new_bucket(per_s, now)
+        bucket = self._rates.of(user, now)
         wait_s = bucket.wait_s(now)
         if wait_s > 0:
             what = f"{_named(user)} submits more jobs than are allowed in the long run"
             raise _full(what, f"{per_s:g} a second (limits.submissions_per_s)", wait_s)
         bucket.take(submissions)
-
-    def _new_bucket(self, per_s: float, now: Instant) -> Bucket:
-        """Those of users who have rested say nothing any more."""
-        self._buckets = {
-            user: bucket for user, bucket in self._buckets.items() if bucket.share(now) < 1.0
-        }
-        return Bucket(per_s, burst=max(1.0, per_s * SUBMISSION_BURST_S), now=now)
 
 
 class _Load:

@@ -20,7 +20,7 @@ from koala.core.values import Instant, Seconds, SiteName, UserName
 from koala.daemon import reports
 from koala.daemon.clock import Clock
 from koala.daemon.holdings import Holdings
-from koala.daemon.limits import Bucket
+from koala.daemon.limits import Buckets
 from koala.daemon.progress import Gathering
 from koala.daemon.records import Mark
 from koala.daemon.session import (
@@ -134,7 +134,7 @@ class Roster:
         self._timing = timing
         self._sites_max = sites_max
         self._resting: dict[SiteName, Instant] = {}  # sites that flooded, until then
-        self._registrations: dict[SiteName, Bucket] = {}  # of those that proved to be a site
+        self._registrations = Buckets[SiteName](REGISTRATIONS_PER_S, burst=REGISTRATIONS_AT_ONCE)
         self.floods = 0
         self._links: Links | None = None
         self._connections: dict[int, Connection] = {}
@@ -365,11 +365,7 @@ class Roster:
         site, now = connection.session.bound_to, self._clock.now()
         if site is None:
             return True
-        if site not in self._registrations:
-            self._registrations[site] = Bucket(
-                REGISTRATIONS_PER_S, burst=REGISTRATIONS_AT_ONCE, now=now
-            )
-        bucket = self._registrations[site]
+        bucket = self._registrations.of(site, now)
         if bucket.wait_s(now) > 0:
             return False
         bucket.take(1)

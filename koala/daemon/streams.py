@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from koala.core.values import Instant, SiteName
 from koala.daemon.access import Caller, caller_of_call
 from koala.daemon.clock import Clock, wall_s
-from koala.daemon.limits import Bucket
+from koala.daemon.limits import Buckets
 from koala.daemon.pump import Pump
 from koala.daemon.roster import Connection, Roster
 from koala.wire.v1 import link_pb2 as pb
@@ -113,7 +113,8 @@ class Streams(AgentLinkServicer):
         self._roster = roster
         self._pump = pump
         self._clock = clock
-        self._buckets: dict[SiteName, Bucket] = {}
+        # All streams of a site share one, the next ones, too: dialling anew gives nothing.
+        self._buckets = Buckets[SiteName | int](reports_per_s, burst=reports_per_s * BURST_S)
 
     async def Connect(  # type: ignore[override]  # noqa: N802 - gRPC's name; its stubs know no coroutine that reads and writes by its context
         self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
@@ -146,7 +147,6 @@ class Streams(AgentLinkServicer):
         that goes on with it is cut."""
         await self.open.wait()
         connection.on_settled = stream.settled.set
-        bucket = self._bucket_of(connection.session.bound_to)
         slowed_at: Instant | None = None
         async for message in self._messages(connection, requests):
             while connection.reports >= REPORTS_WAITING_MAX:
@@ -158,9 +158,10 @@ class Streams(AgentLinkServicer):
             wake_at = connection.session.wake_at
             if wake_at is not None and wake_at < stream.wakes_at:
                 stream.changed.set()
+            now = self._clock.now()
+            bucket = self._buckets.of(connection.opener, now)
             if is_report:
                 bucket.take(1)
-            now = self._clock.now()
             wait_s = bucket.wait_s(now)
             if bucket.share(now) > RESTED_SHARE:
                 slowed_at = None
@@ -176,19 +177,6 @@ class Streams(AgentLinkServicer):
             if wait_s > SLOW_S:
                 await asyncio.sleep(wait_s)
         stream.end()
-
-    def _bucket_of(self, site: SiteName | None) -> Bucket:
-        """All streams of a site share one, the next ones, too: who dials anew may not say more for
-        that. Those of sites that have rested say nothing any more."""
-        now = self._clock.now()
-        known = None if site is None else self._buckets.get(site)
-        if known is not None:
-            return known
-        bucket = Bucket(self._reports_per_s, burst=self._reports_per_s * BURST_S, now=now)
-        if site is not None:
-            self._buckets = {s: one for s, one in self._buckets.items() if one.share(now) < 1.0}
-            self._buckets[site] = bucket
-        return bucket
 
     async def _messages(
         self, connection: Connection, requests: AsyncIterator[pb.FromAgent]

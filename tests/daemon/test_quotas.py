@@ -13,7 +13,7 @@ import pytest
 from koala.client import Client, Submission, Submitted
 from koala.core.values import JobId
 from koala.daemon.config import LimitsTable
-from koala.daemon.limits import CALLS_BYTES_MAX, Bucket, Quotas, Seats, Turnstile
+from koala.daemon.limits import CALLS_BYTES_MAX, Bucket, Buckets, Quotas, Seats, Turnstile
 from koala.daemon.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
 from koala.wire import PROTOCOL
@@ -51,6 +51,17 @@ def test_a_bucket_gives_its_rate_in_the_long_run() -> None:
     assert bucket.share(200.0) == 1.0
     bucket.take(20)  # what was left over in the rest is not kept
     assert bucket.wait_s(200.0) == pytest.approx(0.1)
+
+
+def test_a_bucket_of_somebody_stays_until_it_says_nothing_any_more() -> None:
+    buckets = Buckets[str](1.0, burst=10.0)
+    one = buckets.of("delft", 0.0)
+    one.take(10)
+    assert buckets.of("leiden", 5.0) is not one
+    assert buckets.of("delft", 9.0) is one
+    buckets.of("utrecht", 20.0)  # looks who has rested
+    assert buckets.of("delft", 20.0) is not one
+    assert buckets.of("delft", 20.0).share(20.0) == 1.0
 
 
 def test_seats_are_counted_for_all_and_for_each_user() -> None:

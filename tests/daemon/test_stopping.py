@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import grpc
 import pytest
@@ -22,7 +23,8 @@ class _Clients(threading.Thread):
 
     def run(self) -> None:
         with grpc.insecure_channel(f"127.0.0.1:{self._port}") as channel:
-            calls = [channel.unary_stream("/a.B/Wait")(b"") for _ in range(CALLS)]
+            method: Any = channel.unary_stream("/a.B/Wait")
+            calls = [method(b"") for _ in range(CALLS)]
             for call in calls:
                 with pytest.raises(grpc.RpcError):
                     next(call)
@@ -40,7 +42,7 @@ def run_and_stop(grace_s: float | None) -> None:
             await asyncio.Event().wait()
 
         server = grpc.aio.server()
-        handler = grpc.unary_stream_rpc_method_handler(wait)
+        handler: Any = grpc.unary_stream_rpc_method_handler(wait)
         handlers = grpc.method_handlers_generic_handler("a.B", {"Wait": handler})
         server.add_generic_rpc_handlers((handlers,))
         port = server.add_insecure_port("127.0.0.1:0")

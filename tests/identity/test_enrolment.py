@@ -307,19 +307,20 @@ CHANGES: list[Callable[[Enrolments], object]] = [
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_cannot_be_written_is_not_believed(
-    tmp_path: Path, change: Callable[[Enrolments], object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Enrolments], object]
 ) -> None:
     tmp_path.chmod(0o700)
     wrong = [errno.ENOSPC, errno.EIO]
 
-    def failing(_: Callable[[], None]) -> None:
+    def failing(_: Path, __: bytes) -> None:
         number = wrong.pop(0)
         raise OSError(number, os.strerror(number))
 
     one = Enrolments(tmp_path)
     one.enrol("leiden", serial="ab", expires_at=9e9)
     token = one.add_user("ann", Role.USER, by="root")
-    two = Enrolments(tmp_path, failing)
+    two = Enrolments(tmp_path)
+    monkeypatch.setattr(enrolments, "write_private", failing)
     with pytest.raises(ExhaustedError, match=r"No space left on device\): nothing was changed"):
         change(two)
     with pytest.raises(RejectedError, match="nothing was changed"):
@@ -327,6 +328,29 @@ def test_what_cannot_be_written_is_not_believed(
     assert (two.sites, two.users) == (one.sites, one.users)
     assert two.user_of_token(token).role is Role.USER
     assert two.check_site("leiden", "ab").owner == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "can_wait"),
+    [*zip(CHANGES, (True, True, False, False, False, False, True, True, False), strict=True)],
+)
+def test_who_is_let_in_does_not_take_the_ballast(
+    tmp_path: Path, change: Callable[[Enrolments], object], *, can_wait: bool
+) -> None:
+    """It can wait until there is room; who is seen off, and a site that renews, cannot."""
+    surely = []
+
+    def write_surely(write: Callable[[], None]) -> None:
+        surely.append(write)
+        write()
+
+    tmp_path.chmod(0o700)
+    known = Enrolments(tmp_path, write_surely)
+    known.enrol("leiden", serial="ab", expires_at=9e9)
+    known.add_user("ann", Role.USER, by="root")
+    surely.clear()
+    change(known)
+    assert bool(surely) is not can_wait
 
 
 def test_a_full_disk_shuts_no_site_out(tmp_path: Path) -> None:
