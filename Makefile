@@ -12,6 +12,7 @@ SEEDS  ?= 10000
 FLIPS  ?= 2000
 CUTS   ?= 500
 ARGS   ?=
+TESTS  ?=
 
 # Tests and demo start hundreds of interpreters; without byte code each would compile Koala anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -58,6 +59,10 @@ test: $(STAMP)  ## Run the tests, lint and types among them, but the long ones (
 .PHONY: test-long
 test-long: $(STAMP)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small
 	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup -m "long and not lrm and not bench" $(ARGS)
+
+.PHONY: test-stalls
+test-stalls: $(STAMP)  ## The tests while their processes are stopped at random: finds those that race (ARGS="--longest 2", TESTS=tests/live)
+	@$(BIN)/python -m tests.harness.stalls $(ARGS) -- $(BIN)/python -m pytest -q --numprocesses 3 --dist loadgroup $(TESTS)
 
 .PHONY: test-lrm
 test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters and a Grid Engine cell
