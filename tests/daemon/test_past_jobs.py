@@ -17,7 +17,7 @@ import pytest
 from koala.cli.main import main
 from koala.client import Client
 from koala.core.accounting import Report
-from koala.core.forgetting import Forgotten
+from koala.core.forgetting import LOT, Forgotten
 from koala.core.job import Finished, Job
 from koala.core.values import JobId, UserName
 from koala.daemon import archive
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.live
 ONE = "&(executable=/bin/true)(count=4)"
 SMALL = "[journal]\nkeep_jobs = 0\nsnapshot_events = 100\n"
 PARAMETERS = "claiming_step_min_s = 0.05"
-JOBS = 150
+JOBS = LOT + 10
 """More than are forgotten together, all over."""
 
 
