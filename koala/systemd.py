@@ -40,6 +40,10 @@ class ServiceManager:
         """Start-up is finished; `status` is a line for people."""
         self._say("READY=1", f"STATUS={status}")
 
+    def status(self, status: str) -> None:
+        """Another line for people."""
+        self._say(f"STATUS={status}")
+
     def stopping(self, status: str) -> None:
         """An ordered end has begun."""
         self._say("STOPPING=1", f"STATUS={status}")

@@ -147,6 +147,8 @@ class Link:
         self._finish: Finish | None = None
         self.attempted = asyncio.Event()
         """The first attempt to register is over, well or not."""
+        self.welcomed = asyncio.Event()
+        """The daemon has taken a session, of now or of earlier."""
         self._cut_reason = ""
         self._taking: list[asyncio.Task[None]] = []
 
@@ -245,6 +247,7 @@ class Link:
                 self._cut_reason = ""
                 self._agent.take_welcome(welcome)
                 self.attempted.set()
+                self.welcomed.set()
             case Apply(order):
                 self._agent.apply(order)
             case StopOthers(claims=claims, transfers=transfers):

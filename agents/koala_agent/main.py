@@ -109,10 +109,14 @@ def _end(manager: ServiceManager, site: Site, reason: str) -> None:
 
 
 async def _tell_ready(manager: ServiceManager, site: Site, config: Config) -> None:
-    """When the first attempt to register is over: an agent whose daemon is away dials on."""
+    """When the first attempt to register is over: an agent whose daemon is away dials on, and says
+    later that it got there."""
     trouble = await site.attempted()
     where = f"site {config.agent.site}, daemon {config.agent.daemon}"
     manager.ready(f"{where}: {trouble or 'registered'}")
+    if trouble:
+        await site.welcomed()
+        manager.status(f"{where}: registered")
 
 
 @contextmanager

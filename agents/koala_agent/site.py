@@ -189,6 +189,10 @@ class Site:
         await self._link.attempted.wait()
         return self._link.trouble
 
+    async def welcomed(self) -> None:
+        """Waits until the daemon has taken a session for the first time."""
+        await self._link.welcomed.wait()
+
     # What the link wants (link.Agent) -----------------------------------------------------------
 
     def startable(self) -> int:

@@ -88,13 +88,15 @@ async def test_an_exit_status_fails_the_job_and_stops_the_others(
     calm_grid: Grid, client: Client
 ) -> None:
     evidence = calm_grid.evidence
-    shown = await run(
-        client,
-        evidence.job(
-            evidence.component(site="delft", seconds=0.2, status=3),
-            evidence.component(site="vu", seconds=600),
-        ),
+    parts = (
+        evidence.component(site="delft", gate="both", seconds=600, status=3),
+        evidence.component(site="vu", seconds=600),
     )
+    job = (await client.submit(evidence.job(*parts))).job
+    await until(lambda: len(evidence.lines(job)) >= len(parts))  # both have begun
+    evidence.open_gate("both")
+    await client.wait(job)
+    shown = await client.show(job)
     assert shown["phase"] == "Failed"
     assert "3" in shown["reason"]
     assert shown["status"] == 3

@@ -229,7 +229,7 @@ async def test_a_job_found_half_started_is_ended_and_lost(
     table.close()
     marks = {CLAIM_VARIABLE: "a", SCOPE_VARIABLE: table.scope}
     process = await asyncio.create_subprocess_exec("sleep", "1000", env={**os.environ, **marks})
-    async with serve() as (_, witness):
+    async with serve(kill_s=LIMIT_S) as (_, witness):
         assert (await witness.ended("a")).cause is EndCause.LOST
     assert await process.wait() == -15
 
@@ -247,7 +247,7 @@ async def test_strays_are_reaped_but_not_those_of_another_site(
         )
         for scope in ("here", "elsewhere")
     ]
-    async with serve(), asyncio.timeout(LIMIT_S):
+    async with serve(kill_s=LIMIT_S), asyncio.timeout(LIMIT_S):
         assert await here.wait() == -15
     # Had it been told to end, the first signal to arrive would be another.
     elsewhere.kill()
