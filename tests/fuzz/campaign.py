@@ -31,6 +31,7 @@ from tests.fuzz import (
     journals,
     lines,
     links,
+    lives,
     traces,
     written,
 )
@@ -38,7 +39,7 @@ from tests.fuzz.services import play
 from tests.fuzz.target import Target
 
 MODULES = (
-    descriptions, traces, links, lines, configs, written, journals, batches, arguments,
+    descriptions, traces, links, lives, lines, configs, written, journals, batches, arguments,
 )  # fmt: skip
 TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
 SERVICES = "services"

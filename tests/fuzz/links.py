@@ -27,7 +27,7 @@ from koala.wire.from_agent import ClaimNews, FileNews, Registration
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent import codec, values
 from koala_agent import session as agent_session
-from tests.fuzz.making import fill, spoilt_bytes
+from tests.fuzz.making import fill, sent
 from tests.fuzz.tables import a_table, require_storable
 from tests.fuzz.target import Target, require_readable
 from tests.harness.builders import a_job, a_site
@@ -36,9 +36,13 @@ CLAIMS = ("j1/1/0/1", "j1/1/0/1", "j1/1/1/1", "j2/1/0/1", "j9/9/9/9", "../../x/1
 TRANSFERS = ("j2/1/t1", "j1/1/t1", "x")
 
 
+def an_upward_message(random: Random) -> bytes:
+    return _message(random, pb.FromAgent())
+
+
 def an_upward_case(random: Random) -> list[bytes]:
     """Some messages of one agent, in a row."""
-    return [_message(random, pb.FromAgent()) for _ in range(random.choice((1, 2, 4)))]
+    return [an_upward_message(random) for _ in range(random.choice((1, 2, 4)))]
 
 
 def a_downward_case(random: Random) -> list[bytes]:
@@ -55,8 +59,7 @@ def _message(random: Random, message: pb.FromAgent | pb.ToAgent) -> bytes:
         body.claim = random.choice(CLAIMS)
     if "transfer" in names and random.randrange(4):
         body.transfer = random.choice(TRANSFERS)
-    data = message.SerializeToString()
-    return spoilt_bytes(random, data) if random.randrange(4) == 0 else data
+    return sent(random, message)
 
 
 def a_grid() -> Scheduler:

@@ -124,6 +124,30 @@ def spoilt_text(random: Random, good: str, pieces: Sequence[str]) -> str:
     return spoilt
 
 
+UNKNOWN = (
+    b"\xf8\x7d\x01",  # field 2015, a number
+    b"\xfa\x7d\x03abc",  # a text
+    b"\xfb\x7d\xfc\x7d",  # a group, which proto3 has no more
+    b"\xfa\x7d\xff\xff\xff\xff\x0f",  # one whose length is 4 GiB
+    b"\x00",  # field 0, which nobody may use
+)
+
+
+def sent(random: Random, message: Message) -> bytes:
+    """A message as its sender may send it: now and then as one of a later version of ours, merged
+    from two, or spoilt."""
+    data = message.SerializeToString()
+    match random.randrange(12):
+        case 0:
+            return data + random.choice(UNKNOWN)
+        case 1:
+            return data + data
+        case 2 | 3 | 4:
+            return spoilt_bytes(random, data)
+        case _:
+            return data
+
+
 def fill(random: Random, message: Message, *, depth: int = 4) -> None:
     """Hostile values in some fields of a message, whatever it is."""
     for field in message.DESCRIPTOR.fields:
@@ -143,7 +167,7 @@ def fill(random: Random, message: Message, *, depth: int = 4) -> None:
 
 def _fill_repeated(random: Random, message: Message, field: Any, depth: int) -> None:
     values = getattr(message, field.name)
-    for _ in range(random.choice((0, 1, 2, 5))):
+    for _ in range(random.choice((0, 1, 2, 5) if random.randrange(50) else (1_000,))):
         if field.message_type is None:
             values.append(_scalar(random, field))
         elif depth > 0:
@@ -155,12 +179,14 @@ _BITS = {
     FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
     FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
-    FieldDescriptor.CPPTYPE_ENUM: (0, 7),
+    FieldDescriptor.CPPTYPE_ENUM: (-(2**31), 2**31 - 1),
 }
 
 
 def _scalar(random: Random, field: Any) -> Any:
     kind = field.cpp_type
+    if kind == FieldDescriptor.CPPTYPE_ENUM and random.randrange(4):
+        return random.randrange(8)
     if kind in _BITS:
         low, high = _BITS[kind]
         found = number(random)

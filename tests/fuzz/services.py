@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from koala.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME
-from tests.fuzz.making import fill, spoilt_bytes, utf8
+from tests.fuzz.making import fill, sent, utf8
 from tests.identity.stage import secured
 from tests.identity.test_rules import methods
 
@@ -44,8 +44,7 @@ def a_request(random: Random, method: MethodDescriptor) -> bytes:
             added = getattr(message, field.name).add()
             added.rsl = "&(executable=/bin/true)"
             added.key = utf8(random)
-    data = message.SerializeToString()
-    return spoilt_bytes(random, data) if random.randrange(4) == 0 else data
+    return sent(random, message)
 
 
 async def answer(channel: Any, method: MethodDescriptor, lot: list[bytes], metadata: Any) -> str:
