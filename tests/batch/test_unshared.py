@@ -108,7 +108,8 @@ async def test_inputs_outputs_and_logs_of_several_machines(grid: tuple[Grid, Pat
     async with live.client() as client:
         await live.ready(client)
         shown = await finished(client, job(program, more=more))
-        assert shown["timeline"]["start_skew_s"] < 1.0
+        claimed_at = max(part["claimed_at"] for part in shown["parts"])
+        assert claimed_at <= min(part["passed_at"] for part in shown["parts"])
         folder = live.spool / shown["job"] / "output"
         for site in ("epsilon", "zeta"):
             await until((folder / site / "result").exists)
