@@ -54,15 +54,15 @@ $(STAMP): pyproject.toml
 
 .PHONY: test
 test: $(STAMP)  ## Run the tests, lint and types among them, but the long ones (ARGS="-k name" narrows)
-	@$(BIN)/python -m pytest -q --numprocesses 3 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -q --numprocesses 3 $(ARGS)
 
 .PHONY: test-long
 test-long: $(STAMP)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup -m "long and not lrm and not bench" $(ARGS)
+	@$(BIN)/python -m pytest -q --numprocesses 2 -m "long and not lrm and not bench" $(ARGS)
 
 .PHONY: test-stalls
 test-stalls: $(STAMP)  ## The tests while their processes are stopped at random: finds those that race (ARGS="--longest 2", TESTS=tests/live)
-	@$(BIN)/python -m tests.harness.stalls $(ARGS) -- $(BIN)/python -m pytest -q --numprocesses 3 --dist loadgroup $(TESTS)
+	@$(BIN)/python -m tests.harness.stalls $(ARGS) -- $(BIN)/python -m pytest -q --numprocesses 3 $(TESTS)
 
 .PHONY: test-lrm
 test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters and a Grid Engine cell

@@ -10,9 +10,12 @@ import signal
 import tempfile
 from collections.abc import Generator
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.harness.workers import Together
 
 settings.register_profile(
     "koala",
@@ -37,6 +40,12 @@ SKIPS_FAIL = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 def pytest_configure(config: pytest.Config) -> None:
     """Leaves nothing of this process in the folder for temporary files."""
     config.add_cleanup(partial(shutil.rmtree, RUNTIME, ignore_errors=True))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    """What is shared is made by one worker."""
+    return Together(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,7 +13,7 @@ from tests.bus.broker import LIMIT_S, broker, listener, told
 from tests.cli.command import koala
 from tests.cli.grids import GRID, up
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("cli-grid")]
+pytestmark = pytest.mark.live
 
 
 async def test_a_daemon_with_a_bus_publishes_its_jobs_and_sites(tmp_path: Path) -> None:

@@ -14,12 +14,7 @@ import pytest
 from tests.cli.command import LIMIT_S, environment, koala
 from tests.cli.grids import marked_with, still_running
 
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.slow,
-    pytest.mark.long,
-    pytest.mark.xdist_group("cli-demo"),
-]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 
 def test_the_demo_finishes_its_jobs_and_sums_them_up(tmp_path: Path) -> None:

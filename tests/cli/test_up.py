@@ -16,7 +16,7 @@ import pytest
 from tests.cli.command import LIMIT_S, environment, koala_here
 from tests.cli.grids import GRID, Up, marked_with, still_running, up
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("cli-grid")]
+pytestmark = pytest.mark.live
 
 HELLO = """+(&(executable=/bin/echo)(arguments=out $(WORD "one"))(count=1)(label=first))
  (&(executable=/bin/sh)(arguments=-c "echo err >&2")(count=1)(label=second))"""

@@ -25,7 +25,7 @@ from koala.wire.v1 import koala_pb2, koala_pb2_grpc
 from koala_agent.joining import join
 from tests.live.grid import Grid
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("calm grid")]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 COUNTED = ("jobs", "claims", "sites", "queues", "notices")
 TRUE = "(executable=/bin/true)"

@@ -11,12 +11,7 @@ import pytest
 from koala.client import Client
 from tests.live.grid import CALM, Grid, live_grid
 
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.slow,
-    pytest.mark.long,
-    pytest.mark.xdist_group("hints grid"),
-]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 SIZE_BYTES = 600_000
 BOOKABLE_BPS = 400_000.0

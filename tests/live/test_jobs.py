@@ -17,7 +17,7 @@ from koala.errors import KoalaError
 from tests.live.conftest import INPUT, INPUT_FILE, SLOW_FILE
 from tests.live.grid import ROOT, Grid, until
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("calm grid")]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 
 def shell(script: str, *, count: int = 1, site: str = "", more: str = "") -> str:

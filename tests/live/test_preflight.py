@@ -12,7 +12,7 @@ from koala.client import Client
 from tests.harness.ports import free_port
 from tests.live.grid import CALM, Grid
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("preflight")]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ADDRESSES = {"near": "127.0.0.1", "far": "127.0.0.2", "dark": "192.0.2.1"}
 """The last one is nobody's (RFC 5737), as if a firewall stood before it."""

@@ -15,12 +15,7 @@ import pytest
 from koala.client import Client
 from tests.live.grid import CALM, Grid, live_grid, until
 
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.slow,
-    pytest.mark.long,
-    pytest.mark.xdist_group("progress"),
-]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 BURN = """import sys, time
 rest, until = float(sys.argv[1]), time.monotonic() + float(sys.argv[2])

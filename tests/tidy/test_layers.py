@@ -7,8 +7,6 @@ import pytest
 from tests.tidy.layers import breaches, cycles, root_breaches, undeclared
 from tests.tidy.sources import imports, is_within, module_of, shipped_modules, top_level
 
-pytestmark = pytest.mark.xdist_group("sources")  # one worker, which reads them all once
-
 
 def test_imports_point_to_the_same_layer_or_upward() -> None:
     assert list(breaches(shipped_modules())) == []

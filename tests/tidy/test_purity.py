@@ -11,8 +11,6 @@ from tests.tidy.sources import Module, dotted, is_within, module_of, shipped_mod
 JOB_PHASE_OWNER = "koala.core.state"
 CLAIM_PHASE_OWNERS = ("koala.core.claiming", "koala.core.starting", "koala.core.ending")
 
-pytestmark = pytest.mark.xdist_group("sources")  # one worker, which reads them all once
-
 
 def test_pure_packages_neither_reach_the_world_nor_depend_on_set_order() -> None:
     assert [

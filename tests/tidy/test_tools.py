@@ -10,7 +10,7 @@ import pytest
 
 from tests.tidy.sources import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tools")]  # long, so it begins early
+pytestmark = pytest.mark.slow  # long, so it begins early
 
 
 def test_ruff_finds_no_breach_of_the_rules() -> None:

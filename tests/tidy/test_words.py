@@ -7,8 +7,6 @@ import pytest
 from tests.tidy.sources import Module, module_of, other_modules, shipped_modules
 from tests.tidy.words import bad_habits, bad_tests, bad_words
 
-pytestmark = pytest.mark.xdist_group("sources")  # one worker, which reads them all once
-
 
 def all_modules() -> tuple[Module, ...]:
     return (*shipped_modules(), *other_modules())

@@ -1,0 +1,38 @@
+"""Which test modules one worker of pytest runs, one after the other.
+
+What such modules share (a grid of real processes, the sources that were read) would else be made
+by every worker. pytest-xdist has a mark for that, which goes by the ids of tests as they were
+before pytest 9.2, and has no effect with later ones; so the modules are named here, and
+`tests/conftest.py` gives pytest-xdist this scheduler.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+TOGETHER = {
+    "tests/bus/test_daemon.py": "grid of the command line",
+    "tests/cli/test_access.py": "grid with users",
+    "tests/cli/test_demo.py": "demonstration",
+    "tests/cli/test_up.py": "grid of the command line",
+    "tests/identity/test_handshakes.py": "daemon with strangers",
+    "tests/live/test_bad_input.py": "calm grid",
+    "tests/live/test_deadlines.py": "grid with deadlines",
+    "tests/live/test_hints.py": "grid with hints",
+    "tests/live/test_jobs.py": "calm grid",
+    "tests/live/test_preflight.py": "grid with paths",
+    "tests/live/test_progress.py": "grid with progress",
+    "tests/tidy/test_layers.py": "sources",
+    "tests/tidy/test_purity.py": "sources",
+    "tests/tidy/test_tools.py": "tools",
+    "tests/tidy/test_words.py": "sources",
+    "tests/tidy/test_workers.py": "workers",
+}
+"""The group of each module that has one; other tests go wherever there is time."""
+
+
+class Together(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a worker one test after the other, and a whole group at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return TOGETHER.get(nodeid.partition("::")[0], nodeid)

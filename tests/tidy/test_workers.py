@@ -1,0 +1,41 @@
+"""Modules that share something expensive are run by one worker."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from tests.harness.workers import TOGETHER
+from tests.tidy.sources import ROOT
+
+SHARED = re.compile(r'scope="(module|session)"')
+
+
+def test_the_modules_that_go_together_are_there() -> None:
+    assert [module for module in TOGETHER if not ROOT.joinpath(module).is_file()] == []
+
+
+def test_what_is_live_and_shared_is_made_by_one_worker_only() -> None:
+    """Tests in front of batch systems run in one process anyway."""
+    found = set()
+    for path in sorted(ROOT.joinpath("tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if SHARED.search(text) and "pytest.mark.live" in text:
+            found.add(path.relative_to(ROOT).as_posix())
+    assert found - set(TOGETHER) - {"tests/tidy/test_workers.py"} == set()
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_all_of_a_group_are_run_by_one_worker(
+    number: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Else each of the workers has some of the dozen."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        return  # there is one process
+    folder = tmp_path_factory.getbasetemp().parent / "workers-seen"
+    folder.mkdir(exist_ok=True)
+    folder.joinpath(worker).touch()
+    assert [path.name for path in folder.iterdir()] == [worker], number
