@@ -77,6 +77,7 @@ from koala_agent.values import (
     Pong,
     Release,
     Report,
+    StarterRecord,
     Stop,
     ToDaemon,
     TryPaths,
@@ -98,6 +99,8 @@ COLLECTS_MAX = 32
 LISTING_S = 5.0
 """How long an inventory waits for the first listing: well below the silence that ends a session."""
 RECONCILE_AGAIN_S = 2.0
+RECORD_TRIES, RECORD_AGAIN_S = 60, 1.0
+"""How often a starter's record is tried to be read where our own disk or process fails."""
 SWEEP_S = 60.0
 MARK_S = 10.0
 """At most so long after it was told, a row of the daemon's journal is stored on its own."""
@@ -425,7 +428,7 @@ class Claims:
 
     async def _batch_ended(self, entry: Ended) -> None:
         claim = ClaimId(entry.claim)
-        record = await asyncio.to_thread(placeholders.read_record, claim, self._place)
+        record = await self._record_of(claim)
         self._tell(
             BatchEnded(
                 claim=claim,
@@ -436,6 +439,17 @@ class Claims:
             )
         )
 
+    async def _record_of(self, claim: ClaimId) -> StarterRecord | None:
+        """What its starter left, which decides whether its job runs once more: what cannot be read
+        for want of a descriptor, say, is not nothing."""
+        for _ in range(RECORD_TRIES):
+            try:
+                return await asyncio.to_thread(placeholders.read_record, claim, self._place)
+            except OSError as error:
+                log.warning("record.not_read", claim=claim, reason=str(error))
+                await asyncio.sleep(RECORD_AGAIN_S)
+        return None
+
     async def _collect(self, claim: Claim) -> None:
         async with self._collects:
             try:
@@ -445,9 +459,9 @@ class Claims:
         self._tell(Collected(claim=claim.id, reason=reason))
 
     def _machines(self, claim: ClaimId) -> int:
-        """On how many the claim runs: its first starter says so, before there is a program."""
+        """On how many the claim runs: its first starter says so, but each has a processor of it."""
         known = self._table.claims.get(claim)
-        return 1 if known is None else max(1, len(known.hosts))
+        return 1 if known is None else max(1, min(len(known.hosts), known.hold.processors))
 
     def _ask_mirror(
         self,
@@ -494,7 +508,7 @@ class Claims:
         for claim in self._restored:
             entry = listed.get(claim)
             if entry is None:
-                record = await asyncio.to_thread(placeholders.read_record, claim, self._place)
+                record = await self._record_of(claim)
                 self._tell(BatchUnlisted(claim=claim, record=record))
             elif isinstance(entry, Ended):
                 await self._batch_ended(entry)

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from koala.errors import LocalManagerError
 from koala_agent.claim_states import BOUND, Claim, Stopping
 from koala_agent.collecting import log_paths, output_paths
-from koala_agent.files.folders import Descriptor
+from koala_agent.files.folders import Descriptor, is_passing
 from koala_agent.files.incoming import Summing
 from koala_agent.files.threads import in_steps, in_thread
 from koala_agent.lrm.port import OUTPUT_FILE
@@ -30,9 +30,6 @@ from koala_agent.values import ClaimId, Hold, Program
 
 BLOCK_BYTES = 128 * 1024
 PUT_MAX_BYTES = 256 * 1024
-
-_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
-"""Errors of our own disk and process, which are nobody's who brings a file."""
 
 Message = dict[str, object]
 
@@ -76,8 +73,7 @@ class Mirror:
         except FileNotFoundError:
             return {"ok": False, "wait": True}  # a copy that is still on its way to the site
         except OSError as error:
-            is_passing = error.errno in _PASSING
-            return {**_no(error.strerror or str(error)), "again": is_passing}
+            return {**_no(error.strerror or str(error)), "again": is_passing(error)}
 
     def _input(self, claim: Claim, question: Message) -> Message:
         with Path(self._input_path(claim)).open("rb") as file:

@@ -25,7 +25,7 @@ from pathlib import Path
 from koala_agent import values
 from koala_agent.bodies import archive, body
 from koala_agent.claim_states import Claim
-from koala_agent.files.folders import Folder, UnusableFileError
+from koala_agent.files.folders import Folder, UnusableFileError, is_passing
 from koala_agent.logs import LogSource
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Placeholder
 from koala_agent.programs import NotAllowedError, permitted
@@ -300,19 +300,33 @@ def log_source(claim: ClaimId, place: Place, *, is_ended: bool) -> LogSource | N
 
 
 def read_record(claim: ClaimId, place: Place) -> StarterRecord | None:
-    """What the claim's starter wrote down; None when it wrote nothing that can be read."""
+    """What the claim's starter wrote down; None when it wrote nothing that can be read. Raises
+    OSError when that cannot be said now."""
     folder = place.folder(claim)
-    return record_of(_read(folder, "passed.json"), _read(folder, "end.json"))
+    return record_of(_read_surely(folder, "passed.json"), _read_surely(folder, "end.json"))
 
 
 def _read(folder: Path, name: str) -> dict[str, object] | None:
-    """A small JSON object; links are not followed, because the program can write here, too."""
+    """A small JSON object, None where there is none that can be read."""
+    try:
+        return _read_surely(folder, name)
+    except OSError:
+        return None
+
+
+def _read_surely(folder: Path, name: str) -> dict[str, object] | None:
+    """The same; links are not followed, because the program can write here, too. Raises OSError
+    when our own machine or disk is why it cannot be read."""
     try:
         file = Folder(folder, is_followed=False).open(f"{STATE_FOLDER}/{name}")
         try:
             content = json.loads(file.read(RECORD_MAX_BYTES, 0))
         finally:
             file.close()
-    except (OSError, UnusableFileError, ValueError, RecursionError):
+    except (OSError, UnusableFileError) as error:
+        if is_passing(error):
+            raise OSError(str(error)) from error
+        return None
+    except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

@@ -13,6 +13,7 @@ import pytest
 
 from koala.errors import ConfigError
 from koala_agent.files.carrier import Files
+from koala_agent.files.names import escape
 from koala_agent.files.orders import FileFound, FileRemoved, TransferFailed
 from koala_agent.files.rates import Links, RateLimits
 from koala_agent.files.transfer import TransferLimits
@@ -210,6 +211,16 @@ async def test_an_unreachable_source_is_given_up_after_the_tries(tmp_path: Path)
         end = await failed(leiden, fetch.transfer)
         assert "3 tries without a byte" in end.reason
         assert end.at == "delft"
+
+
+async def test_a_record_that_was_written_in_part_goes_with_its_copy(tmp_path: Path) -> None:
+    """As by an agent that was killed, or on a full disk."""
+    async with running(a_site(tmp_path, "leiden")) as leiden:
+        _, fetch = orders(b"1234", address="127.0.0.1:1")
+        half = leiden.settings.state / "incoming" / f"{escape(fetch.transfer)}.json.part"
+        half.write_text("{")
+        leiden.files.cancel(fetch.transfer)
+        assert leiden.spooled() == []
 
 
 @pytest.mark.parametrize("first", [1_000.0, math.inf])

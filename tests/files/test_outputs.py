@@ -1,6 +1,7 @@
 """Outputs and logs of claims: from a work folder through the relay into the spool."""
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -19,6 +20,8 @@ from koala_agent import clock
 from koala_agent.carrier import check_outputs
 from koala_agent.claim_states import Claim, Gone
 from koala_agent.collecting import upload_order
+from koala_agent.files import outputs
+from koala_agent.files.folders import Descriptor, UnusableFileError
 from koala_agent.files.orders import Uploaded, UploadOrder
 from koala_agent.files.outputs import UploadLimits
 from koala_agent.values import ClaimId, End, EndKind, Hold, Program
@@ -193,6 +196,37 @@ async def test_only_the_end_of_a_long_log_is_kept_and_it_says_so(tmp_path: Path)
         await delft.files.upload(replace(order, logs=named("stdout.0")))
     kept = Spool(tmp_path / "spool").log(PLACE, "stdout.0").read_bytes()
     assert kept == b"[koala: the first 5000 bytes are left out]\n" + b"b" * 1000
+
+
+async def test_an_output_that_the_agent_cannot_read_now_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For want of a descriptor, say: its job would have failed that had ended well."""
+    opened, failures = outputs._open, iter(range(2))
+
+    def open_some_time(order: UploadOrder, name: str, path: str) -> Descriptor:
+        if next(failures, None) is not None:
+            try:
+                raise OSError(errno.EMFILE, "Too many open files")
+            except OSError as error:
+                raise UnusableFileError(f"file {name}: {error.strerror}") from error
+        return opened(order, name, path)
+
+    monkeypatch.setattr(outputs, "_open", open_some_time)
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("result").write_bytes(b"1234")
+        uploaded = await delft.files.upload(replace(order, outputs=named("result"), logs={}))
+    assert uploaded == (Uploaded(name="result", is_log=False, size_bytes=4),)
+
+
+async def test_an_output_that_no_relay_takes_is_not_even_read(tmp_path: Path) -> None:
+    """A program makes one of holes in no time, and reading it takes hours, and a place of few."""
+    async with a_finished_claim(tmp_path) as (delft, order):
+        with order.folder.joinpath("holes").open("wb") as file:
+            os.truncate(file.fileno(), 2**43)
+        async with asyncio.timeout(LIMIT_S):
+            (refused,) = await delft.files.upload(replace(order, outputs=named("holes"), logs={}))
+        assert "file 'holes' has 8796093022208 bytes; allowed are 1099511627776" in refused.error
 
 
 async def test_an_output_that_is_mostly_holes_does_not_fill_the_daemons_disk(

@@ -20,6 +20,7 @@ import grpc
 import structlog
 from grpc import aio
 
+from koala.errors import ConfigError
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent import clock
 from koala_agent.files.channels import Channels
@@ -238,6 +239,8 @@ class Fetch:
                         return wanted + await self._watched(call, part)
                 finally:
                     call.cancel()
+        except (ConfigError, OSError) as error:  # of our own identity
+            return self._handle(Cut(fault=Fault.TARGET, reason=str(error)))
         finally:
             part.close()
 

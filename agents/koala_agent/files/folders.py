@@ -25,6 +25,16 @@ from koala_agent.files.names import PARTS_MAX, check_name, is_name, shown
 FILES_MAX = 50_000
 """Most files that one listing returns."""
 
+_PASSING = (
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EIO,
+    errno.ESTALE,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """Errors of file systems without hard links: a file is moved instead."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,6 +43,12 @@ _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 class UnusableFileError(KoalaError):
     """A named file is missing, not regular, or reached only through a symbolic link."""
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether it is our process's or disk's, and not the file's: another time it may be well."""
+    cause = error.__cause__ or error
+    return isinstance(cause, OSError) and cause.errno in _PASSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

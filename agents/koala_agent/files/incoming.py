@@ -85,7 +85,8 @@ class Incoming:
 
     def remove(self, transfer: str) -> None:
         """Deletes all that is there of a transfer; nothing is no error."""
-        for path in (self.part(transfer), self.path(transfer), self._record(transfer)):
+        record = self._record(transfer)
+        for path in (self.part(transfer), self.path(transfer), record, _fresh(record)):
             with suppress(FileNotFoundError):
                 path.unlink()
 
@@ -167,9 +168,14 @@ def _read_record(path: Path) -> dict[str, object]:
 
 
 def _write_record(path: Path, record: dict[str, object]) -> None:
-    fresh = path.with_suffix(".json.part")
+    fresh = _fresh(path)
     fresh.write_text(json.dumps(record), encoding="utf-8")
     fresh.rename(path)
+
+
+def _fresh(record: Path) -> Path:
+    """The record while it is written; a crash or a full disk may leave it."""
+    return record.with_suffix(".json.part")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -19,11 +19,11 @@ import grpc
 import structlog
 from grpc import aio
 
-from koala.errors import SpecError
+from koala.errors import ConfigError, SpecError
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent import clock
 from koala_agent.files.channels import Channels
-from koala_agent.files.folders import Descriptor, UnusableFileError, kept_in
+from koala_agent.files.folders import Descriptor, UnusableFileError, is_passing, kept_in
 from koala_agent.files.incoming import Summing
 from koala_agent.files.names import check_name, shown
 from koala_agent.files.orders import Uploaded, UploadOrder
@@ -33,6 +33,8 @@ from koala_agent.files.threads import in_steps, in_thread
 log = structlog.get_logger(__name__)
 
 LOG_BYTES_MAX = 10 * 1024 * 1024
+OUTPUT_BYTES_MAX = 2**40
+"""The relay takes no more of one, and to read what is made of holes takes for ever."""
 _FINAL = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNAUTHENTICATED,
@@ -47,7 +49,8 @@ _PAUSE_S_MAX = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadLimits:
-    """`stalled_s` without progress of a file, however long it takes; `log_bytes_max` of each log.
+    """`stalled_s` without progress of a file, however long it takes; `log_bytes_max` of each log,
+    and no output of more than `output_bytes_max`.
 
     A try goes on as long as bytes move. Another one is made until `stalled_s` after one of them
     came further than all before it, so that a link which is cut again and again ends some time.
@@ -55,6 +58,7 @@ class UploadLimits:
 
     stalled_s: float = 600.0
     log_bytes_max: int = LOG_BYTES_MAX
+    output_bytes_max: int = OUTPUT_BYTES_MAX
 
 
 async def upload(
@@ -158,13 +162,18 @@ class _Sender:
         while True:
             try:
                 return await self._try(open_it)
-            except (SpecError, UnusableFileError) as error:
+            except SpecError as error:
                 return self._failed(str(error))
             except TimeoutError:
                 reason = f"nothing went forward for {self.limits.stalled_s:g} s"
                 return self._failed(f"file {shown(self.name)} to {self._address()}: {reason}")
-            except OSError as error:
-                return self._failed(f"file {shown(self.name)}: {error.strerror or error}")
+            except (UnusableFileError, ConfigError, OSError) as error:
+                # Not the file's fault: nobody's whose program wrote it.
+                is_ours = isinstance(error, ConfigError) or is_passing(error)
+                reason = self._words(error)
+                if not is_ours or self._is_over(pause_s):
+                    return self._failed(reason)
+                log.warning("output.retried", claim=self.order.claim, reason=reason)
             except aio.AioRpcError as error:
                 reason = f"{error.code().name}: {error.details()}"
                 if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
@@ -175,6 +184,11 @@ class _Sender:
             await asyncio.sleep(pause_s)
             pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
 
+    def _words(self, error: Exception) -> str:
+        if isinstance(error, OSError):
+            return f"file {shown(self.name)}: {error.strerror or error}"
+        return str(error)
+
     def _is_over(self, pause_s: float) -> bool:
         return self.progress.is_over(self.limits.stalled_s, after_s=pause_s)
 
@@ -183,6 +197,7 @@ class _Sender:
         try:
             bytes_max = self.limits.log_bytes_max if self.is_log else None
             payload = _Payload(descriptor, bytes_max=bytes_max)
+            self._check_size(payload)
             began_at = clock.now()
             await payload.compute()
             self.progress.excuse(clock.now() - began_at)
@@ -192,6 +207,13 @@ class _Sender:
             return Uploaded(name=self.name, is_log=self.is_log, size_bytes=stored_bytes)
         finally:
             descriptor.close()
+
+    def _check_size(self, payload: _Payload) -> None:
+        """Raises UnusableFileError."""
+        size_bytes, most = payload.size_bytes, self.limits.output_bytes_max
+        if size_bytes > most and not self.is_log:
+            reason = f"has {size_bytes} bytes; allowed are {most}"
+            raise UnusableFileError(f"file {shown(self.name)} {reason}")
 
     def _address(self) -> str:
         return self.relay() or self.order.relay

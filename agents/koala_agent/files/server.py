@@ -18,11 +18,11 @@ import grpc
 import structlog
 from grpc import aio
 
-from koala.errors import SpecError
+from koala.errors import ConfigError, SpecError
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent import clock
 from koala_agent.files.channels import Channels, RefusalError
-from koala_agent.files.folders import UnusableFileError
+from koala_agent.files.folders import UnusableFileError, is_passing
 from koala_agent.files.orders import ServeOrder, TransferFailed
 from koala_agent.files.rates import Links
 from koala_agent.files.store import FileStore, PartReader
@@ -181,9 +181,12 @@ class Offer:
                 async with self._place.channels.use(self._order.relay) as channel:
                     has_served = await self._offer(files_pb2_grpc.RelayStub(channel))
                 pause_s = _RETRY_S if has_served else min(_RETRY_S_MAX, 2 * pause_s)
-            except (SpecError, UnusableFileError, OSError) as error:
-                self._fail(str(error))
-                return
+            except (SpecError, UnusableFileError, ConfigError, OSError) as error:
+                if not (isinstance(error, ConfigError) or is_passing(error)):
+                    self._fail(str(error))
+                    return
+                log.warning("offer.retried", transfer=self._order.transfer, reason=str(error))
+                pause_s = min(_RETRY_S_MAX, 2 * pause_s)
             await asyncio.sleep(pause_s)
 
     async def _offer(self, stub: files_pb2_grpc.RelayAsyncStub) -> bool:

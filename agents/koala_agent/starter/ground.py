@@ -296,7 +296,11 @@ class Ground:
         """A small file, whole or not at all; answers its path. Raises OSError."""
         path = os.path.join(self.program.state_folder, name)
         new = f"{path}.{self._nonce}.new"
-        with open(new, "w", encoding="utf-8") as file:
+        # The program knows this name, and could have put a pipe there, at which it would wait.
+        if os.path.lexists(new):
+            os.unlink(new)
+        opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with open(opened, "w", encoding="utf-8") as file:
             json.dump(content, file)
             file.flush()
             os.fsync(file.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,20 @@ def test_what_a_starter_wrote_is_read(tmp_path: Path) -> None:
     assert found is not None
     assert found.end is not None
     assert (found.nonce, found.passed_at, found.end.statuses) == ("n", 11.5, (3,))
+
+
+def test_a_record_that_cannot_be_read_now_is_not_taken_for_none(tmp_path: Path) -> None:
+    """Its job would run once more though it had ended well."""
+    assert record(tmp_path, end={"nonce": "n", "end": END}) is not None
+    place = Place(root=tmp_path, site="a")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            placeholders.read_record(CLAIM, place)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert placeholders.read_record(CLAIM, place) is not None
 
 
 def test_the_end_of_a_second_starter_is_not_that_of_the_one_that_passed(tmp_path: Path) -> None:

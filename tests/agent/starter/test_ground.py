@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from koala_agent.starter.ground import Ground
 from koala_agent.starter.line import Watch
 
 ENDS = 16
+LIMIT_S = 10.0
 
 
 def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None:
@@ -54,6 +57,27 @@ def sleeping() -> Iterator[subprocess.Popen[bytes]]:
 
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_what_a_starter_writes_does_not_wait_for_a_pipe_that_its_program_made(
+    tmp_path: Path,
+) -> None:
+    """The name has the starter's nonce in it, which the program knows from its environment."""
+    program: Any = SimpleNamespace(
+        state_folder=str(tmp_path), mains=(), layout=((),), ranks=0, processes=0
+    )
+    ground = Ground(program, "nonce", Watch())
+    pipe = tmp_path / "end.json.nonce.new"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=ground.write, args=("end.json", {"end": "here"}))
+    writing.start()
+    writing.join(LIMIT_S)
+    waits = writing.is_alive()
+    if waits:
+        pipe.read_text()  # lets it go
+    assert not waits
+    assert json.loads((tmp_path / "end.json").read_text()) == {"end": "here"}
+    assert list(tmp_path.iterdir()) == [tmp_path / "end.json"]
 
 
 def test_ends_that_are_signalled_together_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

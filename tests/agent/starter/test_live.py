@@ -16,10 +16,20 @@ from pathlib import Path
 
 import pytest
 
+from koala_agent import carrier, placeholders
 from koala_agent.clearing import remove_all
 from koala_agent.logs import LogRequest, LogSource, read_log
-from koala_agent.placeholders import STARTERS
-from koala_agent.values import ClaimId, End, EndKind, Leases, Limits, ReportState, Stop
+from koala_agent.placeholders import STARTERS, Place
+from koala_agent.values import (
+    ClaimId,
+    End,
+    EndKind,
+    Leases,
+    Limits,
+    ReportState,
+    StarterRecord,
+    Stop,
+)
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended
@@ -333,6 +343,27 @@ async def test_an_agent_that_starts_again_finds_its_starter(tmp_path: Path, ear:
         end = await end_of(site)
     assert end.kind is EndKind.EXITED
     assert end.statuses == (5,)
+
+
+async def test_a_record_is_read_again_until_that_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrier, "RECORD_AGAIN_S", 0.01)
+    async with a_site(tmp_path) as site:
+        await site.passed(a_shell_hold("exit 5"))
+        await site.gone()
+        read, failures = placeholders.read_record, iter(range(3))
+
+        def read_some_time(claim: ClaimId, place: Place) -> StarterRecord | None:
+            if next(failures, None) is not None:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return read(claim, place)
+
+        monkeypatch.setattr(placeholders, "read_record", read_some_time)
+        found = await site.claims._record_of(ClaimId("j1/1/0/1"))
+    assert found is not None
+    assert found.end is not None
+    assert found.end.statuses == (5,)
 
 
 async def test_an_output_file_that_is_missing_is_told(tmp_path: Path) -> None:

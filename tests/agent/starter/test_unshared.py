@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from koala_agent.logs import LogRequest, read_log
@@ -272,6 +273,20 @@ async def test_outputs_for_which_there_is_no_room_set_the_attempt_back(
     assert end is not None
     assert end.kind is EndKind.SITE
     await until_gone(scratch)
+
+
+async def test_a_claim_is_on_no_more_machines_than_it_has_processors(
+    tmp_path: Path, scratch: Path
+) -> None:
+    """Whatever its starter says, which a program may have said: each has a courier."""
+    async with a_far_site(tmp_path, scratch) as site:
+        await site.granted(a_shell_hold("true"))
+        table = site.claims._table
+        hosts = tuple((f"n{number}", 1) for number in range(4096))
+        table.claims[CLAIM] = msgspec.structs.replace(table.claims[CLAIM], hosts=hosts)
+        assert site.claims._machines(CLAIM) == table.claims[CLAIM].hold.processors == 1
+        site.claims.order(Stop(claim=CLAIM))
+        await site.gone()
 
 
 @pytest.mark.parametrize(("kind", "is_patient"), [("put", False), ("done", True), ("sum", True)])
