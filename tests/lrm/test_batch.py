@@ -7,7 +7,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from tests.lrm.harness import Witness
 
 CLAIM = "j1/1/0/1"
 MISSING_S = 10.0
+UNRECORDED_S = 120.0
 
 
 def row(columns: tuple[tuple[str, int], ...], *fields: str) -> str:
@@ -82,6 +83,7 @@ class Cluster(Listener):
         super().__init__()
         self.jobs: dict[str, Job] = {}
         self.is_away = False
+        self.has_records = True
         self.is_deaf_to_submissions = False  # they arrive, and their answers do not
         self.forgets = False
         self.has_figures = True
@@ -152,6 +154,8 @@ class Cluster(Listener):
         return Answer(status=0, out="", err="")  # for unknown ones, too
 
     def _show(self, number: str) -> Answer:
+        if not self.has_records:
+            raise LocalManagerError("scontrol gave no answer in 15 s", transient=True)
         job = self.jobs.get(number)
         if job is None or job.state == "FORGOTTEN":
             err = "slurm_load_jobs error: Invalid job id specified"
@@ -180,6 +184,7 @@ def serve(cluster: Cluster, tmp_path: Path) -> Serve:
             poll_s=0.01,
             figures_s=0.01,
             missing_s=MISSING_S,
+            unrecorded_s=UNRECORDED_S,
         )
         witness = Witness()
         manager = BatchManager(settings, Slurm(), cluster, tell=witness, clock=cluster.clock)
@@ -259,6 +264,29 @@ async def test_a_job_that_nobody_knows_any_more_has_ended_some_time_later(
         cluster.now += MISSING_S
         end = await witness.ended(CLAIM)
         assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
+
+
+async def test_records_that_nobody_can_look_up_hold_up_nothing_else(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """As those of years in one file, of which each end of a claim was the end of its site."""
+    another = "j2/1/0/1"
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        await manager.submit(replace(placeholder, claim=another))
+        for number in ("1", "2"):
+            cluster.jobs[number].state = "RUNNING"
+        await witness.running(another)
+        cluster.has_records = False
+        cluster.jobs["1"].is_listed = False
+        cluster.now += MISSING_S
+        await cluster.polls()
+        assert (await manager.listing())[0] == Running(claim=CLAIM), "nobody knows how it ended"
+        assert not (await manager.idle()).trouble
+        cluster.jobs["2"].state = "COMPLETED"
+        assert (await witness.ended(another)).exit_status == 0
+        cluster.now += UNRECORDED_S
+        assert (await witness.ended(CLAIM)).exit_status is None
 
 
 async def test_a_number_that_was_given_to_another_job_is_ours_no_more(

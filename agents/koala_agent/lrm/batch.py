@@ -16,7 +16,9 @@ all jobs; the starter's own word arrives long before it, so polls only repair.
   nothing is known: its claims stay as they were, and the others' go on.
 - A number is believed as long as a listing has it under our name: batch systems that lost their
   state, or came to their last number, give it to others.
-- A job that is in no listing and has no record has ended, once it has been missing for `missing_s`.
+- A job that is in no listing and has no record has ended, once it has been missing for `missing_s`;
+  one whose record nobody can look up (a file of years of accounting) for `unrecorded_s`. Until then
+  it is the only one that waits.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class BatchSettings:
     """How a batch system is driven; times in seconds.
 
     `processors` is the most that claims and figures may count, `missing_s` how long a job may be
-    in no listing and no record before it counts as ended: the record of an end comes late. Jobs of
+    in no listing and no record before it counts as ended: the record of an end comes late;
+    `unrecorded_s` the same where records cannot be asked for. Jobs of
     other users than `account` are foreign, whatever their names; empty: the listing has no others.
     `limited_s` is for how long a user who was refused more counts as having all that is allowed.
     `accounts` are those that claims may run as, besides the agent's own; one that could not be
@@ -68,6 +71,7 @@ class BatchSettings:
     poll_s: float = 1.0
     figures_s: float = 5.0
     missing_s: float = 10.0
+    unrecorded_s: float = 120.0
     limited_s: float = 60.0
     account: str = ""
     accounts: tuple[str, ...] = ()
@@ -123,6 +127,7 @@ class BatchManager:
         self._looking = asyncio.Lock()
         self._looks = 0
         self._trials = asyncio.Semaphore(TRIALS_MAX)
+        self._records_at: dict[str, float] = {}  # when an account's are asked for again
         self._is_silent = False
         self._why_silent = ""
         self._limited_at = -math.inf
@@ -414,10 +419,12 @@ class BatchManager:
         known.is_there = False
         record = None
         if row.number:
-            name = job_name(row.claim, scope=self._table.scope)
-            record_of = self._dialect.record(row.number)
-            answer = await self._asking.ask_anyway(record_of, row.account)
-            record = self._dialect.read_record(answer, number=row.number, name=name)
+            try:
+                record = await self._record_of(row)
+            except LocalManagerError as error:
+                log.warning("batch.record_unknown", claim=row.claim, reason=str(error))
+                if now - known.missing_since < self._settings.unrecorded_s:
+                    return
             if record is not None and record.state is not JobState.ENDED:
                 known.missing_since = None  # it lives: a listing may be incomplete
                 known.is_there = True
@@ -427,6 +434,19 @@ class BatchManager:
         if record is None and not is_dequeued and is_fresh:
             return
         self._end(known, record)
+
+    async def _record_of(self, row: Row) -> BatchJob | None:
+        """Raises LocalManagerError: also for a while after it did, since each that hangs would keep
+        the look waiting for as long as a command may take."""
+        if self._clock() < self._records_at.get(row.account, -math.inf):
+            raise LocalManagerError("records gave no answer a moment ago", transient=True)
+        name = job_name(row.claim, scope=self._table.scope)
+        try:
+            answer = await self._asking.ask_anyway(self._dialect.record(row.number), row.account)
+            return self._dialect.read_record(answer, number=row.number, name=name)
+        except LocalManagerError:
+            self._records_at[row.account] = self._clock() + self._settings.trouble_s
+            raise
 
     def _end(self, known: Known, job: BatchJob | None) -> None:
         row = known.row
