@@ -64,9 +64,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     answer = state.policies.place(whole_request(state, job, now), picture_of(state))
     tries = f"{job.placement_tries} placement tries"
     if now < job.not_before:
-        lines.append(
-            f"not tried again for {_span(job.not_before - now)} after its setback; {tries}"
-        )
+        lines.append(f"{_pause(job, now)}; {tries}")
     elif isinstance(answer, Unplaceable):
         size = job.spec.components[answer.component].processors
         label = job.spec.label(answer.component)
@@ -84,6 +82,17 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
         lines.append(f"sites not usable: {', '.join(away)}")
     last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
     return [*lines, last] if last else lines
+
+
+def _pause(job: Job, now: Instant) -> str:
+    """Why a queued job is not even tried."""
+    left_s = job.not_before - now
+    if job.attempts >= job.attempt_min:
+        return f"not tried again for {_span(left_s)} after its setback"
+    lives = "an attempt of it that a lost part of the journal knew may live"
+    if left_s == float("inf"):
+        return f"never tried: {lives} (run_lease_s = inf); cancel it and submit it again"
+    return f"not tried for {_span(left_s)}: {lives}"
 
 
 def _timed(state: State, job: Job, now: Instant) -> list[str]:

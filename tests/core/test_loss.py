@@ -6,8 +6,9 @@ import pytest
 from koala.core import events as ev
 from koala.core.actions import ClaimProcessors, StopClaim
 from koala.core.ending import LOST_ATTEMPTS_MAX
+from koala.core.explain import why
 from koala.core.job import Deadline
-from koala.core.values import ClaimId
+from koala.core.values import ClaimId, JobId
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
@@ -68,6 +69,19 @@ def test_a_job_with_a_deadline_is_tried_once_the_fence_is_over(begin: Begin) -> 
     script.tell(LOSS, a_site("a", 4)).at(100.0)
     fence_at = 29.0 + script.parameters.fence_s
     script.expect(ClaimProcessors, at=fence_at, claim=f"j1/{LOST_ATTEMPTS_MAX}/0/1")
+
+
+def test_it_is_told_why_a_job_that_waits_is_not_tried(begin: Begin) -> None:
+    """Where leases never end, nobody but its owner can say that nothing of it lives."""
+    script = begin().tell(a_job("j1", 4), LOSS, a_site("a", 4))
+    lives = "an attempt of it that a lost part of the journal knew may live"
+    assert any(f"not tried for 10 min: {lives}" in line for line in told(script))
+    script = begin(run_lease_s=float("inf")).tell(a_job("j1", 4), LOSS, a_site("a", 4)).at(1e6)
+    assert any(f"never tried: {lives} (run_lease_s = inf); cancel" in line for line in told(script))
+
+
+def told(script: Script) -> list[str]:
+    return why(script.scheduler, JobId("j1"), script.now)
 
 
 def test_what_was_known_as_running_runs_on(script: Script) -> None:
