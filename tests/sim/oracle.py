@@ -171,6 +171,9 @@ class Oracle:
             self._require_armed(starter)
         if truth.deadline_at is not None:
             self._require_in_time(site, starter, truth)
+        if not truth.spec.rerun and not truth.is_restored:
+            earlier = [c for (tried, _), c in truth.passed.items() if tried != attempt]
+            require(not earlier, 3, f"{claim} passes after {earlier} did, and may not (rerun=no)")
         truth.passed[(attempt, component)] = claim
         truth.newest_passed = attempt
         truth.running[claim] = truth.ran[claim] = starter
@@ -380,6 +383,9 @@ class Oracle:
             alive = [claim for claim, s in truth.running.items() if not s.is_free]
             require(not alive, 3, f"{job} is Finished and {alive} run")
             truth.is_finished = True
+            undone = [claim for claim in self._released(job) if self.well_since(claim) is None]
+            is_well = len(undone) <= self._spare(truth.spec) or truth.is_restored
+            require(is_well, 3, f"{job} is Finished and {undone} did not end well")
         if said.phase == "Stopping":
             self.count(said.text.split(":", 1)[0].split(" by ", 1)[0][:24])
         if "preempted by" in said.text and said.phase == "Stopping":
@@ -396,18 +402,25 @@ class Oracle:
         """Promise 3: what is done is not done again where somebody could tell: whoever was released
         in the newest attempt has ended well, as the agents have known for a while, and none of them
         was given up while its site was away."""
-        attempt = self.jobs[job].newest_passed
-        number = self.releases.get((job, attempt))
-        released = [
-            peers
-            for (claim, n), (_, _, peers) in self.arms.items()
-            if n == number and parts(claim)[:2] == (job, attempt)
-        ]
-        if number is None or not released or self.given_up.intersection(released[0]):
+        released = self._released(job)
+        if not released or self.given_up.intersection(released):
             return
-        known = [self.well_since(claim) for claim in released[0]]
+        known = [self.well_since(claim) for claim in released]
         is_done = all(at is not None and at < self.now - KNOWN_S for at in known)
         require(not is_done, 3, f"{job} is done, and to be run again: {text}")
+
+    def _released(self, job: JobId) -> tuple[ClaimId, ...]:
+        """The claims that were released together in the newest attempt."""
+        attempt = self.jobs[job].newest_passed
+        number = self.releases.get((job, attempt))
+        for (claim, armed), (_, _, peers) in self.arms.items():
+            if armed == number and parts(claim)[:2] == (job, attempt):
+                return peers
+        return ()
+
+    def _spare(self, spec: JobSpec) -> int:
+        """How many of those that were released a quorum can do without."""
+        return 0 if spec.quorum is None else len(spec.components) - spec.quorum
 
     def crashed(self) -> None:
         """What was not committed was never heard."""
