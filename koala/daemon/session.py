@@ -44,6 +44,7 @@ from koala.wire.v1 import link_pb2 as pb
 
 INVENTORY_MAX = 100_000
 INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, which are kept until the last of them is there
+BEATS_MAX = 100  # that are remembered of an agent that says all sorts of things, and echoes none
 RTT_WEIGHT = 0.3  # of the newest beat in the estimate
 
 Tidings: TypeAlias = (
@@ -332,6 +333,8 @@ class Session:
         self._number += 1
         self._beat_at = now + self._timing.beat_s
         self._beats[self._number] = now
+        if len(self._beats) > BEATS_MAX:
+            del self._beats[next(iter(self._beats))]
         return [Send((to_agent.beat(self._number, now),))]
 
     def _measure(self, number: int, now: Instant) -> list[Output]:

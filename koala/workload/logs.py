@@ -66,8 +66,8 @@ class Header:
 
     def whole(self, key: str) -> int | None:
         """The whole number that a value begins with, if it is at least 1: logs write "32 (dual
-        CPU)", and -1 for what they do not know."""
-        found = re.match(r"[0-9]{1,300}", self.entries.get(key, ""))
+        CPU)", and -1 for what they do not know. One that goes on, as 1e9 and 2.5 do, is none."""
+        found = re.match(r"[0-9]{1,300}(?!\w|\.\d)", self.entries.get(key, ""))
         return int(found[0]) or None if found else None
 
 

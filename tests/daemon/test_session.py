@@ -9,6 +9,7 @@ from koala.core.job import ClaimPhase
 from koala.core.values import ClaimId, SiteName, UserName
 from koala.daemon.marks import Verdict
 from koala.daemon.session import (
+    BEATS_MAX,
     End,
     Forked,
     Guests,
@@ -177,6 +178,16 @@ def test_a_beat_goes_out_in_time_and_measures_the_round_trip() -> None:
     (measured,) = machine.receive(BeatEcho(number=3), 9.05)
     assert isinstance(measured, Measured)
     assert 0.05 < measured.rtt_s < 0.25
+
+
+def test_beats_that_an_agent_never_echoes_are_forgotten() -> None:
+    machine, now = live(), 0.0
+    for _ in range(2 * BEATS_MAX):
+        now += 2.0
+        machine.receive(BeatEcho(number=0), now)  # it says something, and no echo
+        assert kinds(machine.wake(now)) == ["beat"]
+    assert machine.receive(BeatEcho(number=1), now) == []
+    assert machine.receive(BeatEcho(number=2 * BEATS_MAX), now + 0.5) == [Measured(2.5)]
 
 
 def test_a_silent_agent_is_cut_and_a_beating_one_is_not() -> None:

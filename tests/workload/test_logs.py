@@ -48,6 +48,18 @@ def test_the_fields_that_count_are_read_plain_or_gzipped(tmp_path: Path, name: s
     assert read(log) == [(1, 0, 9, 4, 8, 60), (2, 5, 3, -1, 6, -1)]
 
 
+@pytest.mark.parametrize(
+    ("value", "whole"),
+    [("64", 64), ("64 nodes", 64), ("64.", 64), ("64,", 64), ("1e9", None), ("2.5", None),
+     ("0x40", None), ("64x2", None), ("٣", None), ("9" * 400, None), ("nan", None)],
+)  # fmt: skip
+def test_a_number_of_the_header_is_a_whole_one(
+    tmp_path: Path, value: str, whole: int | None
+) -> None:
+    log = a_log(tmp_path, f"; MaxProcs: {value}", line(1, 0, 1))
+    assert log.header().whole("MaxProcs") == whole
+
+
 def test_the_header_is_what_stands_before_the_first_job(tmp_path: Path) -> None:
     header = a_log(tmp_path, *HEADER, line(1, 0, 1), "; MaxProcs: 9", "; Late: 1").header()
     assert header.whole("MaxProcs") == 100
