@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
 import socket
+import stat
+import time
 
 from koala_agent.starter.events import Asked, RankEnded
 from koala_agent.starter.plain import log, to_number, to_whole
@@ -18,6 +21,9 @@ KV_LINE_MAX_BYTES = 64 * 1024
 SOCKET_PATH_MAX_BYTES = 107
 KV_CONNECTIONS_MAX = 512
 WAIT_MAX_S = 3600.0
+TEMPORARY = "/tmp"
+LEFT_S = 60.0
+"""After so long a socket at which nobody listens is no starter's that has just begun."""
 
 
 class Exchange:
@@ -40,7 +46,8 @@ class Exchange:
     def _bind(self, folder: str, nonce: str) -> str:
         """In the claim's folder, so that it goes with it whatever ends this process: by its path,
         or where that has more than 107 bytes through this process's descriptor of the folder. Only
-        where the file system has no sockets in a folder below /tmp. Raises OSError."""
+        where the file system has no sockets in a folder below /tmp, after those of killed starters
+        were removed there. Raises OSError."""
         name = f"kv.{nonce[-8:]}"  # no other starter's, whom this claim or this number had before
         path = os.path.join(folder, name)
         if len(os.fsencode(path)) > SOCKET_PATH_MAX_BYTES:
@@ -51,7 +58,8 @@ class Exchange:
             log(f"{path}: {error.strerror}; a socket in /tmp instead")
         else:
             return path
-        self._temporary = f"/tmp/koala-{nonce}"
+        _remove_left()
+        self._temporary = f"{TEMPORARY}/koala-{nonce}"
         os.mkdir(self._temporary, 0o700)
         path = os.path.join(self._temporary, name)
         self._socket.bind(path)
@@ -152,6 +160,30 @@ class Exchange:
             del self._callers[descriptor]
             caller.connection.close()
         caller.unread = b""
+
+
+def _remove_left() -> None:
+    """What starters of this account left when they were killed: folders with one socket."""
+    for name in os.listdir(TEMPORARY):
+        folder = os.path.join(TEMPORARY, name)
+        try:
+            if name.startswith("koala-") and _is_left(folder):
+                for socket_name in os.listdir(folder):
+                    os.unlink(os.path.join(folder, socket_name))
+                os.rmdir(folder)
+        except OSError:
+            continue  # somebody else's, or just gone
+
+
+def _is_left(folder: str) -> bool:
+    status = os.lstat(folder)
+    is_old = stat.S_ISDIR(status.st_mode) and time.time() - status.st_mtime > LEFT_S
+    names = os.listdir(folder) if is_old and status.st_uid == os.geteuid() else []
+    if len(names) != 1 or not names[0].startswith("kv."):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(0)
+        return connection.connect_ex(os.path.join(folder, names[0])) == errno.ECONNREFUSED
 
 
 class _Caller:

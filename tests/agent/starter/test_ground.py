@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -15,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from koala_agent.starter import exchange
 from koala_agent.starter.events import ProcessEnded
+from koala_agent.starter.exchange import Exchange
 from koala_agent.starter.gauge import Gauge
 from koala_agent.starter.ground import Ground
 from koala_agent.starter.line import Watch
@@ -78,6 +82,46 @@ def test_what_a_starter_writes_does_not_wait_for_a_pipe_that_its_program_made(
     assert not waits
     assert json.loads((tmp_path / "end.json").read_text()) == {"end": "here"}
     assert list(tmp_path.iterdir()) == [tmp_path / "end.json"]
+
+
+def test_sockets_of_killed_starters_go_where_they_must_be_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system without sockets they are made in /tmp, and nobody else removes them."""
+    temporary, state = tmp_path / "tmp", tmp_path / "state"
+    temporary.mkdir()
+    state.mkdir()
+    monkeypatch.setattr(exchange, "TEMPORARY", str(temporary))
+    bind = socket.socket.bind
+
+    def bind_elsewhere(made: socket.socket, address: str) -> None:
+        if address.startswith(str(state)):
+            raise OSError(errno.EPERM, "no sockets here")
+        bind(made, address)
+
+    monkeypatch.setattr(socket.socket, "bind", bind_elsewhere)
+    kept = {"koala-alive", "koala-young", "koala-other", "nobodys"}
+    sockets = []
+    for name in (*kept, "koala-left"):
+        folder = temporary / name
+        folder.mkdir()
+        if name == "koala-other":
+            (folder / "file").touch()
+            continue
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        bind(made, str(folder / "kv.12345678"))
+        if name == "koala-alive":
+            made.listen()
+            sockets.append(made)
+        else:
+            made.close()
+    for folder in temporary.iterdir():
+        if folder.name != "koala-young":
+            os.utime(folder, (1e9, 1e9))
+    Exchange(str(state), "nonce", Watch()).close()
+    assert {folder.name for folder in temporary.iterdir()} == kept
+    for made in sockets:
+        made.close()
 
 
 def test_ends_that_are_signalled_together_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
