@@ -60,6 +60,7 @@ from koala.daemon.service import Parts, Service
 from koala.daemon.session import Guests, Timing
 from koala.daemon.spool import Over, Spool
 from koala.daemon.streams import Streams
+from koala.daemon.submitting import Submitting
 from koala.daemon.texts import Texts
 from koala.daemon.turns import Upkeep
 from koala.disk import Disk
@@ -297,12 +298,12 @@ class Daemon:
             logs=logs,
             outputs=Outputs(spool, publisher),
             registrar=registrar,
-            disk=self._disk,
             journal=journal,
-            quotas=quotas,
             past=PastJobs(journal, calls_per_user=config.limits.calls_per_user),
             turnstile=doors.turnstile,
-            texts=texts,
+            submitting=Submitting(
+                pump, texts=texts, quotas=quotas, journal=journal, roster=roster, disk=self._disk
+            ),
             seats=Seats(
                 "watchers",
                 most=config.limits.watchers,

@@ -1,14 +1,12 @@
 """What clients ask: the Koala service. Every answer is taken in the pump's turn and given after its
 commit, so nobody sees what a crash could take back.
 
-Texts are read outside the pump (`texts`). A document's schema is in docs/api.md.
+A document's schema is in docs/api.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import math
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
@@ -22,7 +20,6 @@ import msgspec
 from koala.core.accounting import By, Period, Report
 from koala.core.events import (
     JobCancelRequested,
-    JobSubmitted,
     ReplicaRemoved,
     SiteDeclaredLost,
     SiteDrained,
@@ -35,17 +32,11 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, sites_picture, whole_picture
 from koala.core.values import JobId, SiteName, UserName
 from koala.daemon.access import Caller, caller_of_call
-from koala.daemon.admission import (
-    check,
-    check_deadline,
-    warnings,
-    with_progress,
-)
 from koala.daemon.archive import Wanted, not_as_archived
 from koala.daemon.enrolling import Registrar
 from koala.daemon.gate import abort
 from koala.daemon.journal import Journal
-from koala.daemon.limits import Quotas, Seats, Turnstile, would_be_delayed
+from koala.daemon.limits import Seats, Turnstile
 from koala.daemon.listing import Listing, damaged_picture
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.notices import CutError, Notices
@@ -54,9 +45,8 @@ from koala.daemon.past_jobs import PastJobs, owner_wanted
 from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
 from koala.daemon.roster import Roster
-from koala.daemon.texts import Texts
+from koala.daemon.submitting import LOT, Submitting
 from koala.daemon.turns import Turn, quiet_turn
-from koala.disk import Disk
 from koala.errors import (
     ExhaustedError,
     KoalaError,
@@ -65,20 +55,15 @@ from koala.errors import (
     UnknownJobError,
     UnknownSiteError,
 )
-from koala.rsl.jobspec import JobReading
 from koala.wire import PROTOCOL
-from koala.wire.status import from_submitted, submitted_error
+from koala.wire.status import from_submitted
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
 
 SUBMISSIONS_MAX = 1_000
 WRITE_S_MAX = 60.0  # for one notice: a watcher that takes nothing for so long is cut
 SITE_VERBS = ("drain", "resume", "lost")
-LOT = 25  # submissions or cancels of one call between two chances for others
 CANCELS_MAX = 10_000
-KEY_TRIES = 5  # to find keys in memory or archive while others go from one to the other
-KEY_RETRY_S = 1.0
-DISK_RETRY_S = 10.0  # somebody has to make room
 REPORT_JOBS_MAX = 50_000  # of those that have left the state, in a report
 PAST_JOBS_MAX = 10_000  # the newest of those that have left the state, in a list
 
@@ -106,14 +91,6 @@ def _answering(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastKeys:
-    """Idempotency keys of jobs that had left the state when so many were `forgotten`."""
-
-    forgotten: int
-    jobs: dict[str, tuple[JobId, str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The parts of the daemon that are asked."""
 
@@ -124,13 +101,11 @@ class Parts:
     logs: Logs
     outputs: Outputs
     registrar: Registrar
-    disk: Disk
     journal: Journal
-    quotas: Quotas
     past: PastJobs
     seats: Seats
     turnstile: Turnstile
-    texts: Texts
+    submitting: Submitting
 
 
 class Service(KoalaServicer):
@@ -150,15 +125,13 @@ class Service(KoalaServicer):
         self._logs = parts.logs
         self._outputs = parts.outputs
         self._registrar = parts.registrar
-        self._disk = parts.disk
         self._version = version
         self._journal = parts.journal
-        self._quotas = parts.quotas
         self._past = parts.past
         self._seats = parts.seats
         self._turnstile = parts.turnstile
-        self._texts = parts.texts
         self._metrics = metrics
+        self._submitting = parts.submitting
 
     @_answering
     async def Hello(self, _: pb.HelloRequest, __: Context) -> pb.HelloReply:  # noqa: N802
@@ -179,100 +152,14 @@ class Service(KoalaServicer):
         if len(request.submissions) > SUBMISSIONS_MAX:
             count = len(request.submissions)
             raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
-        owner = caller_of_call().name
-        now = asyncio.get_running_loop().time()
-        self._quotas.require_rate(owner, len(request.submissions), now)
-        results: list[pb.Submitted] = []
-        while len(results) < len(request.submissions):
-            first = len(results)
-            lot = request.submissions[first : first + LOT]
-            readings = await self._texts.read_lot(lot, owner)
-            read = lot[: len(readings)]
-            results += await self._submit_lot(read, readings, owner, is_dry_run=request.dry_run)
+        results = await self._submitting.take(
+            request.submissions, caller_of_call().name, is_dry_run=request.dry_run
+        )
         errors = [from_submitted(result) for result in results]
         if errors and all(isinstance(error, ExhaustedError) for error in errors):
             assert errors[0] is not None
             raise errors[0]
         return pb.SubmitReply(results=results)
-
-    async def _submit_lot(
-        self,
-        submissions: Sequence[pb.Submission],
-        readings: Sequence[JobReading | pb.Submitted],
-        owner: str,
-        *,
-        is_dry_run: bool,
-    ) -> list[pb.Submitted]:
-        """Some submissions in one turn of the pump; others' turns are between those of two lots."""
-        keys = [key for submission in submissions if (key := _key(submission, owner))]
-        for _ in range(KEY_TRIES):
-            past = await self._past_keys(keys)
-
-            def take_in(turn: Turn, past: PastKeys = past) -> list[pb.Submitted] | None:
-                if keys and turn.scheduler.keys_forgotten != past.forgotten:
-                    return None  # one of them may have left the state meanwhile
-                return [
-                    self._submit(turn, submission, reading, owner, past, is_dry_run=is_dry_run)
-                    for submission, reading in zip(submissions, readings, strict=True)
-                ]
-
-            results = await self._pump.ask(take_in)
-            if results is not None:
-                return results
-        busy = ExhaustedError(
-            f"keys leave the daemon's memory too quickly to look for these; try again in"
-            f" {KEY_RETRY_S:g} s",
-            retry_after_s=KEY_RETRY_S,
-        )
-        return [submitted_error(busy) for _ in submissions]
-
-    async def _past_keys(self, keys: Sequence[str]) -> PastKeys:
-        """Which keys were used by jobs that have left the state."""
-        forgotten = self._pump.keys_archived
-        jobs = await self._journal.jobs_of_keys(keys) if forgotten and keys else {}
-        return PastKeys(forgotten=forgotten, jobs=jobs)
-
-    def _submit(
-        self,
-        turn: Turn,
-        submission: pb.Submission,
-        reading: JobReading | pb.Submitted,
-        owner: str,
-        past: PastKeys,
-        *,
-        is_dry_run: bool,
-    ) -> pb.Submitted:
-        """One submission in the pump's turn: its job, or its error, whatever becomes of others."""
-        if isinstance(reading, pb.Submitted):
-            return reading
-        try:
-            key = _key(submission, owner)
-            digest = _digest(submission, owner)
-            known = turn.scheduler.keys.get(key, past.jobs.get(key)) if key else None
-            ignored = warnings(reading.spec, turn.scheduler, self._roster.owners)
-            told = (*reading.warnings, *ignored)
-            if known is not None:
-                if known[1] != digest:
-                    raise RejectedError(
-                        f"key {submission.key!r} was used for {known[0]}, which has another text"
-                    )
-                return pb.Submitted(job=known[0], warnings=told, is_known=True)
-            check_deadline(reading.spec, turn.now)
-            check(reading.spec, turn.scheduler, self._roster.owners)
-            if submission.no_wait and not turn.scheduler.has_room:
-                limit = turn.scheduler.parameters.queue_jobs_max
-                raise would_be_delayed(len(turn.scheduler.queues), limit)
-            self._quotas.require_room(reading.spec)
-            if is_dry_run or reading.is_dry_run:
-                return pb.Submitted(warnings=told)
-            _require_room(self._disk)
-            job = turn.new_job()
-            spec = with_progress(reading.spec, turn.scheduler)
-            turn.tell(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
-            self._quotas.accepted(job, spec)
-            return pb.Submitted(job=job, warnings=told)
-        except KoalaError as error:
-            return submitted_error(error)
 
     @_answering
     async def Cancel(self, request: pb.CancelRequest, _: Context) -> pb.CancelReply:  # noqa: N802
@@ -589,17 +476,6 @@ def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
     return request.job in ("", notice.job) and request.site in ("", notice.site)
 
 
-def _key(submission: pb.Submission, owner: str) -> str:
-    """Keys are a user's own: nobody can take another's."""
-    return f"{owner}\0{submission.key}" if submission.key else ""
-
-
-def _digest(submission: pb.Submission, owner: str) -> str:
-    parts = [owner, submission.rsl, sorted(submission.definitions.items())]
-    text = json.dumps([*parts, submission.queue] if submission.queue else parts)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
 def _cancel(turn: Turn, job: JobId, by: Caller) -> pb.Cancelled:
     found = turn.scheduler.jobs.get(job)
     if found is None or not by.sees(found.spec.owner):
@@ -630,16 +506,6 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
                 turn.tell(ReplicaRemoved(file=file, site=site))
     pictures = sites_picture(turn.scheduler, turn.now)
     return next(picture for picture in pictures if picture["site"] == site)
-
-
-def _require_room(disk: Disk) -> None:
-    """Raises ExhaustedError when there is too little for new jobs."""
-    if shortage := disk.shortage:
-        raise ExhaustedError(
-            f"the daemon's disk is nearly full: {shortage} for new jobs. Jobs that were accepted go"
-            f" on; try again when there is room, in {DISK_RETRY_S:g} s at the earliest",
-            retry_after_s=DISK_RETRY_S,
-        )
 
 
 def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:

@@ -383,7 +383,7 @@ def forgetting_meanwhile(
         if question == of or of is None:
             asked.append(len(asked))
             if len(asked) <= times:
-                monkeypatch.setattr("koala.daemon.service.KEY_TRIES", 99)
+                monkeypatch.setattr("koala.daemon.submitting.KEY_TRIES", 99)
                 await finished(client, JOBS, begin=10_000 * len(asked))
         return await original(journal, question)
 
@@ -447,7 +447,7 @@ async def test_a_submission_is_put_off_when_keys_go_too_quickly(
         user = (await other.hello())["user"]
         keys = [f"{user}\0late"]
         asked = forgetting_meanwhile(monkeypatch, "jobs_of_keys", client, of=keys, times=2)
-        monkeypatch.setattr("koala.daemon.service.KEY_TRIES", 2)
+        monkeypatch.setattr("koala.daemon.submitting.KEY_TRIES", 2)
         with pytest.raises(ExhaustedError, match="too quickly") as refused:
             await other.submit(ONE, key="late")
         assert refused.value.retry_after_s == 1.0

@@ -416,7 +416,7 @@ class Daemon(Process):
         return self.scheduler.jobs.get(job) or archived_job(self.disk, job)
 
     def job_of_key(self, turn: Turn, key: str) -> tuple[JobId, str] | None:
-        """What was submitted under this key (koala.daemon.service). Raises RejectedError
+        """What was submitted under this key (koala.daemon.submitting). Raises RejectedError
         when a job may just be on its way from the state to the archive: the client tries again."""
         if turn.scheduler.keys_forgotten != self.turns.keys_archived:
             raise RejectedError("try again")
