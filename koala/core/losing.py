@@ -41,6 +41,7 @@ from koala.core.job import (
     Starting,
     Stopping,
 )
+from koala.core.pacing import let_go
 from koala.core.sites import narrow
 from koala.core.starting import advance_start, run_if_passed
 from koala.core.state import State
@@ -146,6 +147,7 @@ def member_gone(
     elif end.is_well or attempt.is_stopped:  # the barrier's members all ended well before
         lacked_file = member.lacks_file
         member.end = end
+        let_go(state, job)
         after_answer(state, job, now)
         if lacked_file and isinstance(job.phase, Starting):
             advance_start(state, job, now)
@@ -170,6 +172,7 @@ def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Inst
     if (is_optional or job.spec.quorum is not None) and left >= job.needed:
         drop_member(state, job, member, end.describe(), now)
         attempt.arming = None
+        let_go(state, job)
         go_on(state, job, now)
     elif end.is_program:
         program_failed(state, job, member, end, now)

@@ -148,6 +148,17 @@ def pace(state: State, job: Job, member: Member, course: Course, share: float) -
         state.actions.append(PaceClaim(claim=claim.id, site=claim.site, share=share))
 
 
+def let_go(state: State, job: Job) -> None:
+    """One of the components is over. The others may have been slowed down for it alone, and nothing
+    would ever speed up again what advances evenly: they run freely, and are corrected anew."""
+    course = job.course
+    if course is None or job.attempt is None or course.attempt != job.attempt.number:
+        return
+    for member in watched(job):
+        if member.component in course.shares:
+            pace(state, job, member, course, 1.0)
+
+
 def paces(job: Job) -> dict[int, float]:
     """The share of each component of a controlled job, by component; none before it is told of."""
     course = job.course

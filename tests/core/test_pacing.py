@@ -8,6 +8,7 @@ import pytest
 
 from koala.core.actions import ClaimProcessors, PaceClaim
 from koala.core.events import ProgressReported
+from koala.core.job import EndKind
 from koala.core.pacing import rest
 from koala.core.progress import POINTS_MAX, Course, MemberReport
 from koala.core.slots import Policies
@@ -145,6 +146,27 @@ def test_a_component_that_ended_is_waited_for_no_more(script: Script) -> None:
     script.exits(A)
     told(script, 8, 9.0, 1.0)
     assert script.picture("j1")["progress"]["skew_s"] == 0.0
+
+
+def test_what_was_slowed_down_for_one_that_is_over_runs_freely(script: Script) -> None:
+    """Else it would stay slow for ever: alone it is ahead of nobody."""
+    begun(script, asynchrony_s=1.0)
+    told(script, 8, 4.0, 1.0)
+    script.expect(PaceClaim, claim=A)
+    script.exits(B)
+    freed = script.expect(PaceClaim, claim=A, share=1.0)
+    assert script.scheduler.wanted(SiteName("a")).paces == (freed,)
+    told(script, 16, 8.0, 1.0).expect_nothing()
+    script.exits(A)
+    assert script.drop().phase("j1") == "Finished"
+
+
+def test_a_quorum_that_goes_on_without_a_slow_one_runs_freely(script: Script) -> None:
+    begun(script, asynchrony_s=1.0, quorum=1)
+    told(script, 8, 4.0, 1.0)
+    script.expect(PaceClaim, claim=A)
+    script.gone(B, EndKind.VANISHED)
+    script.expect(PaceClaim, claim=A, share=1.0)
 
 
 def test_a_policy_that_is_gone_corrects_nothing() -> None:
