@@ -13,6 +13,7 @@ from koala.core.job import (
     Failed,
     Finished,
     Job,
+    Member,
     Placing,
     Releasing,
     Running,
@@ -46,9 +47,29 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
         case Stopping(reason=reason):
             return [f"being stopped: {reason}", *_fence(state, job)]
         case Finished():
-            return ["finished: every component ended well"]
+            return [_finished(job)]
         case Failed(reason=reason) | Cancelled(reason=reason):
             return [reason, *_owed(state, job)]
+
+
+def _finished(job: Job) -> str:
+    """All that took part in the start ended well; others may have been left out, dropped, or
+    stopped with the job."""
+    assert job.attempt is not None
+    others = [
+        f"component {job.spec.label(member.component)}: {_fate(member)}"
+        for member in job.attempt.members
+        if member.end is None or not member.end.is_well
+    ]
+    if not others:
+        return "finished: every component ended well"
+    return f"finished: every other component ended well; {', '.join(others)}"
+
+
+def _fate(member: Member) -> str:
+    if member.end is None or member.passed_at is None:
+        return "never started"
+    return member.end.describe()
 
 
 def _delayed(state: State, job: Job) -> str:
@@ -123,7 +144,7 @@ def _deadline(state: State, job: Job, now: Instant) -> list[str]:
 def _trouble(state: State, name: str, now: Instant) -> str:
     site = next(site for site in state.sites.values() if site.name == name)
     if not site.is_connected:
-        return "disconnected"
+        return "disconnected, and drained" if site.is_drained else "disconnected"
     if site.is_drained:
         return "drained"
     rest_s = (site.unusable_until or now) - now

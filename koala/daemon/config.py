@@ -8,7 +8,8 @@ in use:
                     beat_s, silence_s, low_disk_mb, ballast_mb
     [parameters]    any of koala.core.parameters, by name
     [policies]      placement, claiming, deadlines, queueing, progress: names of policies
-    [sites.NAME]    owner; when any is listed, only these may register unless daemon.open is true
+    [sites.NAME]    owner; over plain text, when any is listed, only these may register unless
+                    daemon.open is true
     [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed;
                     bookable.FROM.TO: what of them placement policies may book
     [relay]         listen, address (as agents reach it), bytes_per_s

@@ -12,6 +12,7 @@ from koala.core.actions import (
     StartTransfer,
     StopClaim,
 )
+from koala.core.explain import why
 from koala.core.job import EndKind
 from tests.core.conftest import Begin
 from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
@@ -138,6 +139,31 @@ def test_a_component_without_barrier_ends_with_the_attempt(script: Script) -> No
     script.gone("j1/1/1/1", EndKind.STOPPED)
     script.expect(PublishOutputs)
     assert script.phase("j1") == "Finished"
+    (told,) = why(script.scheduler, script.job("j1").id, script.now)
+    assert told == "finished: every other component ended well; component 1: stopped"
+
+
+def test_of_a_finished_job_is_said_which_component_never_started(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 4))
+    script.tell(a_job("j1", 4, a_component(4, start_type=LOOSE)))
+    script.claimed("j1")
+    script.grant("j1/1/0/1").refuse("j1/1/1/1")
+    script.released("j1")
+    script.passed("j1/1/0/1").exits("j1/1/0/1")
+    script.expect(PublishOutputs)
+    (told,) = why(script.scheduler, script.job("j1").id, script.now)
+    assert told == "finished: every other component ended well; component 1: never started"
+
+
+def test_of_a_job_all_of_which_ended_well_nothing_else_is_said(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4))
+    claims = script.claimed("j1")
+    script.grant(*claims)
+    script.released("j1")
+    script.passed(*claims).exits("j1/1/0/1")
+    script.expect(PublishOutputs)
+    (told,) = why(script.scheduler, script.job("j1").id, script.now)
+    assert told == "finished: every component ended well"
 
 
 @pytest.mark.parametrize("kind", [EndKind.VANISHED, EndKind.EXITED, EndKind.FENCED])
