@@ -277,7 +277,10 @@ def moment(at: float | None, zone: tzinfo | None = None) -> str:
     """An instant of the daemon as local time, to the second."""
     if at is None:
         return NOTHING
-    return datetime.fromtimestamp(at, zone).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.fromtimestamp(at, zone).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):  # as far as calendars go
+        return f"{at:g} s after 1970"
 
 
 def seconds(duration_s: float | None) -> str:

@@ -26,6 +26,7 @@ PATH_BYTES_MAX = 4096
 WORD_CHARACTERS_MAX = 256
 OUTPUT_FILES_MAX = 1000
 MINUTES_MAX = 5_256_000  # ten years
+YEAR_MIN, YEAR_MAX = 1970, 9998  # so that every zone can write it
 PORT_MAX = 65_535
 AMOUNT_MAX = 10**15
 FILE_BYTES_MAX = 2**63 - 1
@@ -269,6 +270,8 @@ def deadline(given: Given) -> Deadline:
         raise given.wrong(literal, expected) from None
     if instant.tzinfo is None:
         raise given.wrong(literal, f"{expected}: the zone is missing")
+    if not YEAR_MIN <= instant.year <= YEAR_MAX:
+        raise given.wrong(literal, f"{expected}, in the years {YEAR_MIN} to {YEAR_MAX}")
     return Deadline(at=instant_at(instant))
 
 

@@ -11,6 +11,7 @@ from koala.cli.render import (
     job_text,
     jobs_text,
     metrics_text,
+    moment,
     notice_text,
     report_text,
     seconds,
@@ -22,6 +23,12 @@ from koala.cli.report import csv_text
 from koala.cli.summary import summary_rows, summary_text
 from koala.cli.table import columns, table
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site, a_timeline
+
+
+def test_an_instant_beyond_all_calendars_has_words() -> None:
+    assert moment(253_402_387_139.0, UTC) == "2.53402e+11 s after 1970"
+    assert moment(-1e18, UTC) == "-1e+18 s after 1970"
+    assert moment(0.0, UTC) == "1970-01-01 00:00:00"
 
 
 def test_the_timeline_shows_figure_1_of_the_paper() -> None:

@@ -72,15 +72,20 @@ TO_HELPER: tuple[dict[str, Any], ...] = (
 
 
 def _lines(random: Random, good: tuple[dict[str, Any], ...]) -> list[bytes]:
-    count = random.choice((1, 1, 2, 4, 8))
-    return [spoilt_line(random, random.choice(good)) for _ in range(count)]
+    """Good ones in any order, for nobody need keep to one, and spoilt ones; now and then many."""
+    count = random.choice((1, 1, 2, 4, 8)) if random.randrange(50) else 300
+    return [_line(random, random.choice(good)) for _ in range(count)]
+
+
+def _line(random: Random, good: dict[str, Any]) -> bytes:
+    return spoilt_line(random, good) if random.randrange(2) else json.dumps(good).encode()
 
 
 # From a starter to its agent ----------------------------------------------------------------------
 
 
 def a_starter_case(random: Random) -> list[bytes]:
-    return [spoilt_line(random, HELLO), *_lines(random, TO_AGENT)]
+    return [_line(random, HELLO), *_lines(random, (*TO_AGENT, HELLO))]
 
 
 class _Peer:
