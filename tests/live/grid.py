@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 
 from koala.client import ENDS, Client
 from koala.credentials import find_credentials
@@ -90,6 +91,7 @@ class Grid:
         self.mark = secrets.token_hex(8)
         self.releases: dict[str, str] = {}  # Python that makes a process one of another release
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._was_killed = False
         self.address = f"127.0.0.1:{free_port()}"
         self.state = folder / "state"
         self.spool = self.state / "daemon" / "spool" / "jobs"
@@ -145,6 +147,7 @@ class Grid:
 
     def kill(self, *names: str) -> None:
         """SIGKILL, one right after the other; returns when they are gone."""
+        self._was_killed = True
         for name in names:
             self._processes[name].kill()
         for name in names:
@@ -355,6 +358,9 @@ class Grid:
                 late.append(name)
                 process.kill()
                 process.wait(STOP_S)
+        for pid in self.relays() if self._was_killed else ():
+            with suppress(psutil.Error):  # that of a killed daemon sees its end a moment later
+                psutil.Process(pid).wait(STOP_S)
         left = {pid: _command(pid) for pid, _ in self._marked()}
         for pid in left:
             with suppress(ProcessLookupError):
