@@ -104,8 +104,9 @@ class Paths:
         self._watch.add(caller.fileno(), select.POLLIN, lambda _events: self._left(caller))
 
     def _left(self, caller: socket.socket) -> None:
-        """It hung up; what it may have said means nothing."""
-        self._hang_up(caller.fileno())
+        """It hung up; what it may have said means nothing. An orderly end would keep the port until
+        the other side's kernel answers."""
+        self._hang_up(caller.fileno(), is_reset=True)
 
     # The ports of others
 
