@@ -41,7 +41,7 @@ def timeline_text(job: Mapping[str, Any], *, width: int = 78, zone: tzinfo | Non
 
 
 def reached(timeline: Mapping[str, Any]) -> list[Point]:
-    """The points of the line so far. A point that is later than its successor moves up to it."""
+    """The points of the line so far."""
     named = (
         ("A", "submitted", timeline["submitted_at"]),
         ("B", "placed", timeline["placed_at"]),
@@ -53,10 +53,12 @@ def reached(timeline: Mapping[str, Any]) -> list[Point]:
 
 
 def places(points: Sequence[Point], width: int) -> list[int]:
-    """The column of each point: to scale, at least GAP apart, the last one in the last column."""
+    """The column of each point: to scale, at least GAP apart, the last one in the last column. One
+    that seems to be later than those after it, since a site's clock said so, is drawn before them.
+    """
     room = max(width, WIDTH_MIN) - 1 - GAP * (len(points) - 1)
     first, whole_s = points[0].at, points[-1].at - points[0].at
-    shares = [(point.at - first) / whole_s if whole_s > 0 else 0.0 for point in points]
+    shares = [min(1.0, (p.at - first) / whole_s) if whole_s > 0 else 0.0 for p in points]
     columns = [round(max(shares[: i + 1]) * room) + GAP * i for i in range(len(points))]
     return columns if whole_s > 0 else [GAP * 2 * i for i in range(len(points))]
 

@@ -84,6 +84,14 @@ def test_points_at_one_instant_still_have_room_for_their_letters() -> None:
     assert columns_[-1] == 77
 
 
+def test_a_point_of_a_wrong_clock_makes_no_line_longer() -> None:
+    """A site may say a minute too late when it started; the job took a tenth of a second."""
+    line = a_timeline(placed_at=1000.0, claimed_at=1000.0, started_at=1060.0, ended_at=1000.1)
+    assert places(reached(line), 78)[-1] == 77
+    drawn = timeline_text(a_job(timeline=line), width=78, zone=UTC).splitlines()
+    assert len(drawn[2]) == len(drawn[3]) == 78, "letters and line"
+
+
 def test_a_job_shows_its_components_and_its_story() -> None:
     assert job_text(a_job(), zone=UTC) == "\n".join(
         [
