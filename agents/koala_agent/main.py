@@ -24,6 +24,7 @@ import structlog
 
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.logstream import log_stream
+from koala.standard_streams import open_standard_streams
 from koala.systemd import ServiceManager
 from koala.threads import keep_threads
 from koala.wire.stopping import to_the_end
@@ -40,6 +41,7 @@ log = structlog.get_logger()
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; answers its exit status."""
+    open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["join"]:
         return _join(words[1:])

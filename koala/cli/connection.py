@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from koala.errors import SpecError
@@ -65,10 +66,11 @@ def _json(document: object, indent: int | None = None) -> str:
 
 def say(text: str) -> None:
     """Something that is no result: on standard error, without what a terminal would obey: names and
-    reasons come from anywhere."""
+    reasons come from anywhere. Lost where that cannot be written: what is done has been done."""
     from koala.cli.table import clean_lines
 
-    print(clean_lines(text), file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(clean_lines(text), file=sys.stderr, flush=True)
 
 
 def width() -> int | None:

@@ -19,6 +19,7 @@ import typer.main
 
 from koala.cli.coercion import spare_pydantic
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
+from koala.standard_streams import open_standard_streams
 
 FAILED, WRONG, UNREACHABLE = 1, 2, 3
 INTERRUPTED = 130
@@ -77,15 +78,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     As a process of its own (no `arguments`) a short command does not wait until the interpreter
     has taken gRPC and itself apart, which would be a fifth of its time.
     """
+    open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_lasting = next((word for word in words if word in COMMANDS), "") in LASTING
     if arguments is None and not is_lasting:
         gc.set_threshold(YOUNG_MAX)
     status = _run(words)
     if arguments is None and not is_lasting:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(BrokenPipeError):
-                stream.flush()
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+        try:
+            sys.stdout.flush()
+        except OSError:
+            status = status or FAILED  # what was to be shown was not
         os._exit(status)
     return status
 
@@ -183,7 +188,8 @@ def _report(error: KoalaError, words: Sequence[str]) -> int:
     from koala.cli.table import clean_lines
 
     command = next((word for word in words if word in COMMANDS), "")
-    print(f"koala {command}:".replace(" :", ":"), clean_lines(str(error)), file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody reads it; the status says it too
+        print(f"koala {command}:".replace(" :", ":"), clean_lines(str(error)), file=sys.stderr)
     if isinstance(error, SpecError | ConfigError):
         return WRONG
     return UNREACHABLE if isinstance(error, UnreachableError) else FAILED

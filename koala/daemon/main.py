@@ -71,6 +71,7 @@ from koala.errors import (
     first_error,
 )
 from koala.logstream import log_stream
+from koala.standard_streams import open_standard_streams
 from koala.systemd import ServiceManager
 from koala.threads import keep_threads
 from koala.wire import strangers
@@ -533,6 +534,7 @@ def _log_notices(notices: Sequence[Notice]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The process's own command line."""
+    open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     accept_loss = ACCEPT_LOSS in words
     paths = [word for word in words if word != ACCEPT_LOSS]

@@ -125,6 +125,31 @@ def test_a_wrong_word_exits_with_2_and_is_named(words: tuple[str, ...], named: s
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("--version 0<&- 1>&- 2>&-", 0),
+        (f"list --address {NOBODY} 2>&-", 3),
+        ("rsl - <&-", 2),
+        ("rsl /no/such 2>/dev/full", 2),
+        ("--version >/dev/full", 1),
+    ],
+)
+def test_the_exit_status_is_true_whatever_became_of_the_standard_streams(
+    words: str, status: int
+) -> None:
+    run = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m koala.cli {words}', sys.executable],
+        env=environment(),
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    said = (run.stdout + run.stderr).decode()
+    assert run.returncode == status, said
+    assert "Traceback" not in said
+
+
 def test_a_description_that_is_no_text_is_refused_before_anybody_is_asked() -> None:
     run = koala("submit", "-", stdin=b"&(a=b)\n\xff", KOALA_ADDRESS=NOBODY)
     assert run.returncode == 2

@@ -15,6 +15,7 @@ import pytest
 from koala.client import Client, Submission
 from koala.daemon.main import main
 from koala.errors import KoalaError
+from tests.files.stage import comes_true
 
 pytestmark = pytest.mark.live
 
@@ -63,6 +64,25 @@ def test_term_ends_it_in_order_and_leaves_no_process(tmp_path: Path) -> None:
         assert alive == []
         assert not (tmp_path / "state" / "endpoint").exists()
         assert not (tmp_path / "state" / "journal.db-wal").exists()
+
+
+def test_a_daemon_that_is_started_without_standard_streams_serves(tmp_path: Path) -> None:
+    """Its first files must not take their numbers, for what is written there."""
+    config = configured(tmp_path)
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", f'exec "$0" -m koala.daemon.main {config} <&- >&- 2>&-', sys.executable],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        endpoint = tmp_path / "state" / "endpoint"
+        asyncio.run(comes_true(lambda: endpoint.exists() or process.poll() is not None))
+        opened = [Path(f"/proc/{process.pid}/fd/{number}").readlink() for number in range(3)]
+        assert opened == [Path(os.devnull)] * 3
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(90) == 0
+    finally:
+        process.kill()
+        process.wait(30)
 
 
 async def test_what_was_accepted_before_a_kill_is_there_after_it(tmp_path: Path) -> None:

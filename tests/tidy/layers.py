@@ -13,6 +13,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "koala.disk",
         "koala.logstream",
         "koala.paths",
+        "koala.standard_streams",
         "koala.systemd",
         "koala.threads",
     ),

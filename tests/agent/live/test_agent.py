@@ -525,6 +525,16 @@ async def test_an_agent_without_a_daemon_ends_in_order_as_well(tmp_path: Path) -
         assert await agent.terminate() == 0
 
 
+async def test_an_agent_that_is_started_without_standard_streams_serves(tmp_path: Path) -> None:
+    closing = ("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=a_job(), prefix=closing) as agent,
+    ):
+        await daemon.session()
+        assert await agent.terminate() == 0
+
+
 async def run(*arguments: str) -> tuple[int, str, str]:
     """The command, to its end: status, standard output and error."""
     process = await asyncio.create_subprocess_exec(
