@@ -63,6 +63,7 @@ from koala_agent.lrm.port import (
 from koala_agent.mirror import Message, Mirror
 from koala_agent.placeholders import Place
 from koala_agent.programs import NotAllowedError
+from koala_agent.starter.program import STATE_FOLDER
 from koala_agent.starters import Starters
 from koala_agent.values import (
     Acknowledge,
@@ -548,7 +549,7 @@ def _touched_at(path: Path) -> float:
     """When the starter last wrote, in wall-clock time; of what is no folder, when it was made. By
     the time of change, because programs can set the other ones, also to a year to come."""
     status = path.lstat()
-    state = path / placeholders.STATE_FOLDER
+    state = path / STATE_FOLDER
     if stat.S_ISDIR(status.st_mode) and state.is_dir():
         return max(status.st_ctime, state.lstat().st_ctime)
     return status.st_ctime

@@ -29,6 +29,7 @@ from koala_agent.files.folders import Folder, UnusableFileError, is_passing
 from koala_agent.logs import LogSource
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Placeholder
 from koala_agent.programs import NotAllowedError, permitted
+from koala_agent.starter.program import STATE_FOLDER
 from koala_agent.starter_codec import record_of
 from koala_agent.values import (
     ClaimId,
@@ -38,7 +39,6 @@ from koala_agent.values import (
     folder_name,
 )
 
-STATE_FOLDER = ".koala"
 STARTERS = ".starter"
 """Where starters are installed, among the claims' folders."""
 CHECKSUM = "checksum"
@@ -182,8 +182,8 @@ def prepare(
     """Makes the claim's folder and specification, and answers its batch job. Raises OSError, and
     NotAllowedError for a program that the site does not start."""
     account = place.account(claim.hold.owner)
-    program = permitted(claim.hold.program, place.executables)
     folder = place.folder(claim.id)
+    program = permitted(claim.hold.program, place.executables, work=folder)
     state = folder / STATE_FOLDER
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = state / "spec.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,27 +25,27 @@ def apps(tmp_path: Path) -> Path:
 
 def refusal(program: Program, *folders: Path) -> str:
     with pytest.raises(NotAllowedError) as caught:
-        permitted(program, tuple(map(str, folders)))
+        permitted(program, tuple(map(str, folders)), work=folders[0].parent / "claims" / "j1")
     return str(caught.value)
 
 
 def test_a_site_without_a_list_starts_anything() -> None:
     for name in ("ocean", "./ocean", "/home/ann/ocean"):
         program = Program(executable=name, environment=(("PATH", "/home/ann"),))
-        assert permitted(program, ()) == program
+        assert permitted(program, (), work=Path("/claims/j1")) == program
 
 
 def test_what_is_started_is_what_was_compared(apps: Path) -> None:
     """A link that its owner turns elsewhere between the look and the start changes nothing."""
     link = apps.parent / "home" / "link"
-    allowed = permitted(Program(executable=str(link)), (str(apps),))
+    allowed = permitted(Program(executable=str(link)), (str(apps),), work=apps)
     assert allowed.executable == str(apps / "bin" / "ocean")
 
 
 def test_a_list_may_itself_be_named_by_a_link(apps: Path) -> None:
     alias = apps.parent / "alias"
     alias.symlink_to(apps)
-    allowed = permitted(Program(executable=str(alias / "bin" / "ocean")), (str(alias),))
+    allowed = permitted(Program(executable=str(alias / "bin" / "ocean")), (str(alias),), work=apps)
     assert allowed.executable == str(apps / "bin" / "ocean")
 
 
@@ -76,4 +77,42 @@ def test_a_job_does_not_say_what_is_run_or_loaded_by_variables(apps: Path, name:
     program = Program(executable=ocean, environment=(("OMP_NUM_THREADS", "4"), (name, "/home")))
     assert f"environment variable {name}" in refusal(program, apps)
     harmless = Program(executable=ocean, environment=program.environment[:1])
-    assert permitted(harmless, (str(apps),)) == harmless
+    assert permitted(harmless, (str(apps),), work=apps) == harmless
+
+
+@pytest.mark.parametrize("what", ["directory", "stdin", "stdout", "stderr"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/home/ann/.ssh/authorized_keys",
+        "../j2",
+        "a/../../j2",
+        "out/x",
+        ".koala/spec.json",
+        "./.koala",
+    ],
+)
+def test_a_listed_program_reads_and_writes_in_the_claim_s_own_folder(
+    apps: Path, what: str, name: str
+) -> None:
+    """What cat and echo do with these would be whatever the user likes, as the agent's account."""
+    work = apps.parent / "claims" / "j1"
+    work.mkdir(parents=True)
+    (work / "out").symlink_to(apps)
+    named: Any = {what: name}
+    anywhere = Program(executable=str(apps / "bin" / "ocean"), **named)
+    told = refusal(anywhere, apps)
+    assert told.startswith(f"{what} {name!r}: allowed with site.executables are relative paths")
+    assert permitted(anywhere, (), work=work) == anywhere
+
+
+def test_standard_streams_are_told_from_the_program_s_own_directory(apps: Path) -> None:
+    ocean = str(apps / "bin" / "ocean")
+    within = Program(executable=ocean, directory="./run", stdin="input", stdout="o/log")
+    work = apps.parent / "claims" / "j1"
+    (work / "run").mkdir(parents=True)
+    assert permitted(within, (str(apps),), work=work) == within
+    (work / "run" / "o").symlink_to(apps)
+    assert "stdout 'o/log'" in refusal(within, apps)
+    ours = Program(executable=ocean, directory=".", stdout=".koala/given.1")
+    assert "stdout '.koala/given.1'" in refusal(ours, apps)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from koala_agent import codec, placeholders, starter_codec
-from koala_agent.placeholders import STATE_FOLDER, Place
+from koala_agent.placeholders import Place
+from koala_agent.starter.program import STATE_FOLDER
 from koala_agent.values import ClaimId, EndKind, Report, ReportState, StarterRecord
 
 CLAIM = ClaimId("j1/1/0/1")

@@ -459,7 +459,7 @@ async def test_a_program_that_the_site_does_not_list_is_refused_and_costs_nothin
     tmp_path: Path,
 ) -> None:
     job = a_job()
-    listed, other = f"{job}/1/0/1", f"{job}/1/1/1"
+    listed, other, outside = f"{job}/1/0/1", f"{job}/1/1/1", f"{job}/1/2/1"
     folder = tmp_path / "apps"
     folder.mkdir()
     (folder / "program").write_text("#!/bin/sh\necho listed\n")
@@ -472,10 +472,14 @@ async def test_a_program_that_the_site_does_not_list_is_refused_and_costs_nothin
         session = await daemon.live(
             hold(other, *FOREVER),
             hold(listed, executable=str(folder / "program"), no_barrier=True, ask_number=2),
+            hold(outside, executable=str(folder / "program"), stdout=str(tmp_path / "x")),
         )
         gone = await session.claim(other, GONE)
         assert gone.end.kind == "refused"
         assert f"site.executables allows programs below {folder}" in gone.end.reason
+        gone = await session.claim(outside, GONE)
+        assert gone.end.kind == "refused"
+        assert f"stdout '{tmp_path / 'x'}': allowed with site.executables" in gone.end.reason
         gone = await session.claim(listed, GONE)
         assert (gone.end.kind, list(gone.end.statuses)) == ("exited", [0])
         assert not (agent.state_dir / "claims" / other.replace("/", "-") / ".koala").exists()
