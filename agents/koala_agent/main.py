@@ -50,9 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = read_config(options.config)
     except ConfigError as error:
         return _fail(str(error), 2)
+    umask = os.umask(0o077)  # all that the agent makes is for its account alone
     configure_logging(config.agent.log_level)
     try:
-        return asyncio.run(to_the_end(serve(config)))
+        return asyncio.run(to_the_end(serve(config, umask=umask)))
     except (KoalaError, OSError) as error:
         return _fail_for(error)
     except ExceptionGroup as group:
@@ -81,10 +82,11 @@ def _join(words: Sequence[str]) -> int:
     return 0
 
 
-async def serve(config: Config) -> int:
-    """Runs the agent until a signal or a final refusal; answers the exit status."""
+async def serve(config: Config, *, umask: int) -> int:
+    """Runs the agent until a signal or a final refusal; answers the exit status. What it starts for
+    users has this umask, the one that it was started with."""
     manager = ServiceManager.of(os.environ)  # before anybody copies the environment
-    site = Site(config, version=own_version())
+    site = Site(config, version=own_version(), umask=umask)
     loop = asyncio.get_running_loop()
     keep_threads(loop)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -74,9 +74,11 @@ log = structlog.get_logger()
 class Site:
     """One agent. Built, then `run` once."""
 
-    def __init__(self, config: Config, *, version: str) -> None:
-        """Raises ConfigError and JournalError when the state directory cannot be used."""
+    def __init__(self, config: Config, *, version: str, umask: int) -> None:
+        """`umask` is that of what it starts. Raises ConfigError and JournalError when the state
+        directory cannot be used."""
         self._config = config
+        self._umask = umask
         self._version = version
         self._served = served(config)
         state = Path(config.agent.state_dir)
@@ -379,6 +381,7 @@ class Site:
                     load=_load(config),
                     may_kill_local=config.lrm.may_kill_local,
                     environment=own_environment(),
+                    umask=self._umask,
                     entries=self._served.entries,
                     make_room=self._disk.give_up_ballast,
                 )
@@ -398,6 +401,7 @@ class Site:
                     _dialect(config.lrm),
                     Shell(
                         environment=plain_environment(config.lrm.environment),
+                        umask=self._umask,
                         limit_s=config.lrm.command_limit_s,
                         entries=self._served.entries,
                     ),

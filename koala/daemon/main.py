@@ -106,6 +106,7 @@ log = structlog.get_logger()
 def run(config_path: Path, *, accept_loss: bool = False) -> int:
     """Run a daemon until TERM or INT; the exit status. Raises KoalaError."""
     config = read_config(config_path)
+    os.umask(0o077)  # all that it makes is for its account alone, whatever it was started with
     configure_logging(config.log_level)
     strangers.raise_limit()
 

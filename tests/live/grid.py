@@ -49,6 +49,8 @@ ROOT = Path(__file__).parents[2]
 MARK = "KOALA_TEST_GRID"
 PATIENCE_S = 60.0
 STOP_S = 60.0
+UMASK = 0o002
+"""What daemon and agents are started with, as by an account with a group of its own."""
 LOOK_S = 0.05
 """How often /proc is looked at for what cannot be waited for."""
 
@@ -198,6 +200,7 @@ class Grid:
                 cwd=self.folder,
                 env=self.environment(),
                 start_new_session=True,
+                umask=UMASK,
             )
 
     def environment(self) -> dict[str, str]:

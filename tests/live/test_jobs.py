@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from koala.client import Client, Submitted
 from koala.errors import KoalaError
 from tests.live.conftest import INPUT, INPUT_FILE, SLOW_FILE
-from tests.live.grid import ROOT, Grid, until
+from tests.live.grid import ROOT, UMASK, Grid, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -183,6 +185,38 @@ async def test_outputs_are_published_from_the_job_that_finished(
     await until((folder / "left" / "sub" / "more.txt").exists)
     texts = {label: (folder / label / "result.txt").read_text() for label in ("left", "right")}
     assert texts == {"left": "left\n", "right": "right\n"}
+
+
+async def test_what_daemon_and_agent_make_is_their_own_whatever_the_umask(
+    calm_grid: Grid, client: Client
+) -> None:
+    """While programs of users have the umask with which the agent was started."""
+    script = 'umask > mask; echo out; test -n "$KOALA_INPUT"'
+    more = f"(label=one)(outputFile=mask)(inputFile={INPUT_FILE})"
+    shown = await run(client, shell(script, site="vu", more=more))
+    assert shown["phase"] == "Finished", shown
+    mask = calm_grid.spool / shown["job"] / "output" / "one" / "mask"
+    await until(mask.exists)
+    assert mask.read_text() == f"{UMASK:04o}\n"
+    script = "echo out > named; echo out; exec sleep 600"
+    job = (await client.submit(shell(script, site="vu", more="(stderr=err)"))).job
+    await calm_grid.phase(client, job, "Running")
+    (folder,) = (calm_grid.state / "vu" / "claims").glob(f"{job}-*")
+    await until((folder / "named").exists)
+    modes = {}
+    for path in (
+        *(calm_grid.state / "daemon").rglob("*"),
+        *(calm_grid.state / "vu").rglob("*"),
+    ):
+        with suppress(FileNotFoundError):  # what is over is cleared away
+            if not path.is_socket():
+                modes[path] = path.lstat().st_mode & 0o077
+    assert {folder / ".koala" / "spec.json", folder / "stdout.0", mask.parent} <= set(modes)
+    assert {folder / name for name in ("err", "named")} <= {p for p, mode in modes.items() if mode}
+    wrong = {str(path): oct(mode) for path, mode in modes.items() if mode}
+    assert {Path(path).name for path in wrong} <= {"err", "named", "mask"}, wrong
+    await client.cancel(job)
+    assert await client.wait(job) == "Cancelled"
 
 
 def digest(content: bytes) -> bytes:

@@ -352,3 +352,8 @@ async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -
     assert (await shell.run(told)).out.split()[:2] == ["/root", "/root/tmp"]
     with pytest.raises(LocalManagerError, match="as bert1: the configuration names it no more"):
         await shell.run(told, "bert1")
+
+
+async def test_commands_have_the_umask_that_batch_systems_hand_on_to_jobs() -> None:
+    shell = Shell(environment={"PATH": "/usr/bin:/bin"}, umask=0o137)
+    assert (await shell.run(Command(argv=("sh", "-c", "umask")))).out == "0137\n"

@@ -72,8 +72,8 @@ _ENDED_MAX = 10_000
 class EmulatedSettings:
     """A site. `fault_rate` is the part of the claims that fail, half of them at submission and half
     at their start, drawn from `seed`; `environment` is what jobs get besides their own, but for
-    those of accounts, which `entries` have by name. `make_room` is asked when the table of jobs
-    finds none on its disk."""
+    those of accounts, which `entries` have by name. `umask` is theirs too, -1: the agent's own.
+    `make_room` is asked when the table of jobs finds none on its disk."""
 
     processors: int
     state_directory: Path
@@ -86,6 +86,7 @@ class EmulatedSettings:
     may_kill_local: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    umask: int = -1
     make_room: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
@@ -342,6 +343,7 @@ class EmulatedLocalManager:
                 job.placeholder,
                 self._settings.environment,
                 scope=self._table.scope,
+                umask=self._settings.umask,
                 entry=self._entry(job.placeholder.account),
             )
         except (FileNotFoundError, NotADirectoryError) as error:

@@ -41,10 +41,11 @@ def spawn(
     environment: Mapping[str, str],
     *,
     scope: str,
+    umask: int = -1,
     entry: Entry | None = None,
 ) -> Identity:
     """Starts the first process of a job, in a session of its own; as the account of an entry, where
-    there is one. Raises OSError.
+    there is one, and with this umask (-1: ours). Raises OSError.
 
     It is our child and nobody waits for it: that is the caller's, or the next agent's, to do.
     """
@@ -67,6 +68,7 @@ def spawn(
             cwd=placeholder.directory if entry is None else "/",
             env=own,
             start_new_session=True,
+            umask=umask,
         )
     child.returncode = 0  # so that the object neither waits for the process nor complains
     return identify_child(child.pid)

@@ -71,7 +71,8 @@ class Entry:
 
 class Shell:
     """Runs commands, at most `at_once` of them at a time, each for `limit_s` at most; as an account
-    where `entries` say how to become it."""
+    where `entries` say how to become it. With this `umask`, -1 being ours: batch systems hand it on
+    to the jobs that are submitted."""
 
     def __init__(
         self,
@@ -80,10 +81,12 @@ class Shell:
         limit_s: float = 15.0,
         at_once: int = 8,
         entries: Mapping[str, Entry] | None = None,
+        umask: int = -1,
     ) -> None:
         self._environment = dict(environment)
         self._entries = entries or {}
         self._limit_s = limit_s
+        self._umask = umask
         self._places = asyncio.Semaphore(at_once)
         self._left: dict[str, list[asyncio.subprocess.Process]] = {}
 
@@ -112,6 +115,7 @@ class Shell:
                     # Where an account may be; the agent's own folder need not be readable for it.
                     cwd="/" if account else None,
                     limit=PART_BYTES,
+                    umask=self._umask,
                 )
             except OSError as error:
                 name = (*entry.prefix, *command.argv)[0]

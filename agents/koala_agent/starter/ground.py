@@ -299,7 +299,7 @@ class Ground:
         # The program knows this name, and could have put a pipe there, at which it would wait.
         if os.path.lexists(new):
             os.unlink(new)
-        opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(opened, "w", encoding="utf-8") as file:
             json.dump(content, file)
             file.flush()

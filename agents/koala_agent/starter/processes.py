@@ -149,9 +149,9 @@ def _child(program: Program, main: Main, reading: int, trouble: int) -> NoReturn
         reading, trouble = _keep_only(reading, trouble)
         what = program.directory
         os.chdir(what)
-        for number, flags in ((0, os.O_RDONLY), (1, _OUTPUT), (2, _OUTPUT)):
+        for number in range(3):
             what = program.stream(number, main.process)
-            opened = os.open(what, flags, 0o666)
+            opened = program.open_stream(number, main.process)
             os.dup2(opened, number)
             os.close(opened)
         command = program.command(main)
@@ -167,9 +167,6 @@ def _child(program: Program, main: Main, reading: int, trouble: int) -> NoReturn
         os.write(trouble, text.encode("utf-8", "replace")[:1000] + b"\n")
     finally:
         os._exit(127)
-
-
-_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 def _keep_only(reading: int, trouble: int) -> tuple[int, int]:

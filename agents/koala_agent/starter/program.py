@@ -128,6 +128,13 @@ class Program:
         path = os.path.join(self.directory, name)
         return path if self.processes == 1 else f"{path}.{process}"
 
+    def open_stream(self, number: int, process: int) -> int:
+        """A descriptor of that file. One that the job does not name is ours, and for its account
+        alone; one that it names has the mode that its umask gives. Raises OSError."""
+        flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        mode = 0o666 if self._streams[number] else 0o600
+        return os.open(self.stream(number, process), flags, mode)
+
     def progress_file(self, process: int) -> str:
         """Where a process may write how much it has done: a number, as often as it likes."""
         return os.path.join(self.state_folder, f"progress.{process}")

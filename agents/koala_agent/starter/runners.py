@@ -105,8 +105,7 @@ def rank(place: Place) -> int:
         environment["KOALA_KV"] = kv
     os.chdir(program.directory)
     for descriptor in range(3):
-        flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        opened = os.open(program.stream(descriptor, process), flags, 0o666)
+        opened = program.open_stream(descriptor, process)
         os.dup2(opened, descriptor)
         os.close(opened)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
