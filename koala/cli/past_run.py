@@ -43,7 +43,7 @@ class PastRun:
         if job not in self.scheduler.jobs:
             known = list(self.scheduler.jobs)
             has = f"it has {known[0]} to {known[-1]}" if known else "it has none"
-            raise UnknownJobError(f"{self.past.path}: no job {job!r}; {has}")
+            raise UnknownJobError(f"{self.past.source}: no job {job!r}; {has}")
         return JobId(job)
 
     def story(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 def replay(
     journal: Annotated[
-        Path, typer.Argument(metavar="JOURNAL", help="A journal, or a daemon's state directory.")
+        Path,
+        typer.Argument(
+            metavar="JOURNAL", help="A daemon's state directory, its journal, or a backup."
+        ),
     ],
     changes: Annotated[
         list[str] | None,
@@ -65,29 +68,41 @@ def replay(
     faults as the journal tells them) under other policies or parameters. Three runs are shown: as
     it was, simulated as it was, and simulated otherwise.
     """
-    from koala.daemon.past import open_past
+    from koala.cli.past_run import PastRun
     from koala.sim.replay.changes import parse_changes
 
     wanted = parse_changes(changes) if changes else None
-    past = open_past(journal)
-    since_at = _instant("--from", since, past)
-    until_at = _instant("--until", until, past)
-    from koala.cli.past_run import PastRun
-
-    run = PastRun(past, until_at=until_at)
-    if run.missing:
-        kept = f"events 1 to {run.missing} are not kept any longer"
+    with _opened(journal) as past:
+        since_at = _instant("--from", since, past)
+        until_at = _instant("--until", until, past)
+        run = PastRun(past, until_at=until_at)
+        if run.missing:
+            kept = f"events 1 to {run.missing} are not kept any longer"
+            if wanted is not None:
+                raise JournalError(f"{past.source}: {kept}: --with needs a journal from its begin")
+            say(f"koala replay: {kept}; the story begins after them, with the jobs of then")
+        only = None if job is None else run.require(job)
         if wanted is not None:
-            raise JournalError(f"{past.path}: {kept}: --with needs a journal from its begin")
-        say(f"koala replay: {kept}; the story begins after them, with the jobs of then")
-    only = None if job is None else run.require(job)
-    if wanted is not None:
-        _compare(run, wanted, only, as_json=json)
-    elif json:
-        told = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
-        show_json(_document(run, only, told))
+            _compare(run, wanted, only, as_json=json)
+        elif json:
+            told = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
+            show_json(_document(run, only, told))
+        else:
+            _tell(run, since_at, only, is_whole=events, is_short=summary)
+
+
+@contextmanager
+def _opened(journal: Path) -> Iterator[Past]:
+    """The journal, in a state directory or a backup of either kind, or that file itself. Raises
+    ConfigError, JournalError."""
+    from koala.daemon.backup import is_packed, open_packed
+    from koala.daemon.past import open_past
+
+    if is_packed(journal):
+        with open_packed(journal) as past:
+            yield past
     else:
-        _tell(run, since_at, only, is_whole=events, is_short=summary)
+        yield open_past(journal)
 
 
 def _tell(
@@ -153,7 +168,7 @@ def _head(run: PastRun) -> dict[str, Any]:
     from koala.core.snapshot import digest
 
     return {
-        "journal": str(run.past.path),
+        "journal": str(run.past.source),
         "is_marked": run.past.mark is not None,
         "events": run.chronicle.events,
         "first_at": run.chronicle.first_at,

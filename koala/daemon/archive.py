@@ -114,8 +114,8 @@ def read_snapshots(connection: sqlite3.Connection, path: Path) -> Iterator[Kept 
 
 def _snapshot(connection: sqlite3.Connection, seq: int) -> Kept:
     row = connection.execute("SELECT * FROM snapshot WHERE seq = ?", (seq,)).fetchone()
-    _, at, chain, core, body, checksum = row
-    if _sum(seq, at, chain, core, body) != checksum:
+    _, at, chain, core, body, _ = row
+    if not is_good(row):
         raise ValueError("it is not as it was written")
     plain, jobs, settings, digest = _unpacked(body)
     return Kept(
@@ -124,6 +124,16 @@ def _snapshot(connection: sqlite3.Connection, seq: int) -> Kept:
         core=core,
         snapshot=Snapshot(plain=plain, jobs=jobs, settings=settings, digest=digest),
     )
+
+
+def drop_spoilt_snapshots(connection: sqlite3.Connection) -> list[int]:
+    """Remove those that are not as they were written, so that none counts as the one to fall back
+    on; the events after which they were taken."""
+    rows = connection.execute("SELECT * FROM snapshot")
+    spoilt = [row[0] for row in rows if not is_good(row)]
+    for seq in spoilt:
+        connection.execute("DELETE FROM snapshot WHERE seq = ?", (seq,))
+    return spoilt
 
 
 # --- jobs -----------------------------------------------------------------------------------------
@@ -157,7 +167,7 @@ def check_jobs(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_good(row: Sequence[Any]) -> bool:
-    """Whether a row of the table is as it was written."""
+    """Whether a row of the jobs or the snapshots is as it was written."""
     *facts, body, checksum = row
     return bool(_sum(*facts, body) == checksum)
 

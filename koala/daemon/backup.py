@@ -17,7 +17,7 @@ import shutil
 import sqlite3
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from gzip import BadGzipFile
@@ -34,9 +34,9 @@ from koala.daemon.audit import note
 from koala.daemon.folder import DAMAGED, FILE, LOCK, MARK, RESTORED, SALVAGED
 from koala.daemon.journal import check_format, check_whole
 from koala.daemon.past import Past, connect, open_past, replay
-from koala.daemon.records import Mark, mark_text
+from koala.daemon.records import ADVICE, Mark, mark_text
 from koala.disk import BALLAST
-from koala.errors import ConfigError, JournalError
+from koala.errors import ConfigError, DamagedError, JournalError
 
 MANIFEST = "backup.json"
 SPOOL = "spool"
@@ -125,7 +125,10 @@ def restore(backup: Path, state_dir: Path) -> Backup:
             )
         with _private(), TemporaryDirectory(prefix=".koala-", dir=state_dir.parent) as scratch:
             folder = backup if backup.is_dir() else _unpacked(backup, Path(scratch))
-            found = _read(folder, backup)
+            try:
+                found = _read(folder, backup)
+            except DamagedError as error:
+                raise JournalError(str(error).replace(ADVICE, "Take another backup")) from error
             part = Path(scratch) / "state"
             part.mkdir()
             _copy_tree(folder, part)
@@ -142,6 +145,22 @@ def restore(backup: Path, state_dir: Path) -> Backup:
         raise JournalError(f"{error.filename or state_dir}: {error.strerror or error}") from error
     note(state_dir, verb="Restore", subject=str(backup))
     return found
+
+
+def is_packed(path: Path) -> bool:
+    """Whether it is a backup in one file, and not the file of a journal."""
+    with suppress(OSError, *_NO_TAR):
+        return path.is_file() and (path.name.endswith(TAR) or tarfile.is_tarfile(path))
+    return False
+
+
+@contextmanager
+def open_packed(backup: Path) -> Iterator[Past]:
+    """The journal of a backup in one file; of the rest nothing is unpacked. Raises ConfigError,
+    JournalError."""
+    with TemporaryDirectory(prefix="koala-") as scratch:
+        folder = _unpacked(backup, Path(scratch), only=(FILE, MARK))
+        yield open_past(folder, source=backup / FILE)
 
 
 def _is_free(path: Path) -> bool:
@@ -161,7 +180,7 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
     spooled = sorted(_spooled(state_dir / SPOOL))
     if with_spool:
         _copy_tree(state_dir / SPOOL / "jobs", folder / SPOOL / "jobs")
-    past = open_past(folder)
+    past = open_past(folder, source=state_dir / FILE)
     _read_back(past)  # a backup that cannot be read back is none
     manifest = {
         "koala-backup": VERSION,
@@ -188,7 +207,7 @@ def _read_back(past: Past) -> None:
     """Read the journal from its first to its last event, of which only some is remembered at a
     time, and all jobs that have left the state: a start would. Raises JournalError."""
     with closing(connect(past.path)) as connection:
-        check_whole(connection, past.path)
+        check_whole(connection, past.source)
     for step in replay(past):
         forget(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
 
@@ -263,29 +282,33 @@ def _pack(folder: Path, packed: Path, *, is_compressed: bool) -> None:
 # --- putting back ---------------------------------------------------------------------------------
 
 
-def _unpacked(backup: Path, scratch: Path) -> Path:
-    """The folder of a tar file. Raises ConfigError."""
+def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
+    """The folder of a tar file, with `only` these files or all. Raises ConfigError."""
+    target = scratch / "backup"
+    target.mkdir()
     try:
         with tarfile.open(backup) as archive:
-            _extract(archive, scratch / "backup")
+            _extract(archive, target, only)
     except _NO_TAR as error:
         raise ConfigError(f"{backup}: no backup: {error}") from error
-    inside = list((scratch / "backup").iterdir())
-    if len(inside) != 1:
-        raise ConfigError(f"{backup}: no backup: it holds {len(inside)} folders")
+    inside = list(target.iterdir())
+    if len(inside) != 1 or not (inside[0] / FILE).is_file():
+        raise ConfigError(f"{backup}: no backup: it is no folder with a {FILE}")
     return inside[0]
 
 
-def _extract(archive: tarfile.TarFile, target: Path) -> None:
-    """Everything, and nothing outside. Raises tarfile.TarError, OSError."""
+def _extract(archive: tarfile.TarFile, target: Path, only: Sequence[str]) -> None:
+    """Everything, or what has these names in its folder; nothing outside. Raises
+    tarfile.TarError, OSError."""
+    members = [one for one in archive if not only or one.name.split("/")[-1] in only]
     if hasattr(tarfile, "data_filter"):
-        archive.extractall(target, filter="data")
+        archive.extractall(target, members, filter="data")
         return
-    for member in archive:  # before Python 3.11.4; of ours it has files and folders only
+    for member in members:  # before Python 3.11.4; of ours it has files and folders only
         is_inside = not member.name.startswith("/") and ".." not in member.name.split("/")
         if not is_inside or not (member.isreg() or member.isdir()):
             raise tarfile.ExtractError(f"{member.name!r} is no file below its folder")
-    archive.extractall(target)
+    archive.extractall(target, members)
 
 
 def _read(folder: Path, backup: Path) -> Backup:
@@ -301,7 +324,7 @@ def _read(folder: Path, backup: Path) -> Backup:
     except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{backup}: no backup: {MANIFEST} cannot be read: {error}") from error
     events = manifest.events
-    past = open_past(folder)
+    past = open_past(folder, source=backup / FILE)
     if past.mark != Mark(events, chain) or past.events != events:
         raise JournalError(f"{backup}: damaged: {MANIFEST} and {MARK} name other events")
     _read_back(past)

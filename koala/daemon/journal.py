@@ -26,7 +26,7 @@ from pathlib import Path
 
 from koala.core.job import Job
 from koala.core.values import FOREVER, Instant, JobId, Seconds
-from koala.daemon import archive
+from koala.daemon import archive, history
 from koala.daemon.folder import DAMAGED, FILE, Place, StateFolder, take_lock
 from koala.daemon.reader import Reader, connect_reader
 from koala.daemon.records import (
@@ -93,14 +93,16 @@ class Journal:
         self._looking: sqlite3.Connection | None = None  # of the event loop's
         self._look = look or (lambda: connection)
 
-    def note_core(self, core: int) -> None:
-        """From here on this version of the core writes. Raises JournalError."""
+    def ready(self, core: int) -> list[int]:
+        """From here on this version of the core writes, and snapshots that are damaged are gone:
+        after which events those were taken. Raises JournalError."""
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.execute(
                     "INSERT OR REPLACE INTO fact VALUES (?, ?)", (CORE_FACT, str(core))
                 )
+                return archive.drop_spoilt_snapshots(self._connection)
         except sqlite3.Error as error:
             raise DiskError(f"{self.path}: cannot be written: {error}") from error
 
@@ -133,6 +135,22 @@ class Journal:
         """Those that are kept, the newest first; one that cannot be used is answered as an
         error."""
         return archive.read_snapshots(self._connection, self.path)
+
+    def check_history(self, begin: Mark, *, accept_loss: bool) -> None:
+        """All that is kept up to the snapshot to begin at; with `accept_loss` its own event may be
+        missing. Raises DamagedError."""
+        history.check_history(self._connection, self.path, begin)
+        is_kept = self.first_event <= begin.seq
+        if is_kept and not accept_loss and self.chain_at(begin.seq) != begin.chain:
+            raise cut_short(self.path, "its newest snapshot", self.last_event(), begin.seq)
+
+    def drop_history(self) -> int:
+        """Of what no start needs, drop what is damaged; the last event that is gone, or 0. Raises
+        JournalError."""
+        try:
+            return history.drop_history(self._connection, self.path)
+        except sqlite3.Error as error:
+            raise damaged(self.path, f"its history cannot be dropped: {error}") from error
 
     def last_event(self) -> int:
         """The number of the last event, not checked yet; 0 when there is none."""

@@ -38,9 +38,11 @@ _OTHER_VERSION = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
     """What an opened journal holds: events up to number `events`, those after the snapshot `begin`
-    if it has one. Without a `mark`, events lost at its end are not noticed."""
+    if it has one. Without a `mark`, events lost at its end are not noticed. Of a copy made to be
+    read `source` is what it was copied from, for people."""
 
     path: Path
+    source: Path
     events: int
     begin: Kept | None
     first_at: Instant
@@ -57,24 +59,27 @@ class Step:
     scheduler: Scheduler
 
 
-def open_past(path: Path) -> Past:
-    """The journal of a state directory, or that file itself. Raises JournalError."""
+def open_past(path: Path, *, source: Path | None = None) -> Past:
+    """The journal of a state directory, or that file itself; `source` is told in its place. Raises
+    JournalError."""
     file = path / FILE if path.is_dir() else path
+    told = file if source is None else source
     mark = _mark(file)  # before the rows: it never runs ahead of them
     with closing(connect(file)) as connection:
-        check_format(connection, file)
+        check_format(connection, told)
         try:
             first, last, first_at, last_at = connection.execute(
                 "SELECT min(seq), max(seq), min(at), max(at) FROM event"
             ).fetchone()
         except (sqlite3.Error, UnicodeError) as error:
-            raise damaged(file, f"{error}") from error
-        begin = _begin(connection, file, first or 1)
+            raise damaged(told, f"{error}") from error
+        begin = _begin(connection, told, first or 1)
         events = max(last or 0, 0 if begin is None else begin.mark.seq)
     if mark is not None and mark.seq > events:
-        raise cut_short(file, file.parent / MARK, events, mark.seq)
+        raise cut_short(told, told.parent / MARK, events, mark.seq)
     return Past(
         path=file,
+        source=told,
         events=events,
         begin=begin,
         first_at=(first_at or 0.0) if begin is None else begin.at,
@@ -89,15 +94,15 @@ def records(past: Past) -> Iterator[Record]:
     while at.seq < past.events:
         with closing(connect(past.path)) as connection:
             rows = []
-            for row in read_events(connection, past.path, at):
+            for row in read_events(connection, past.source, at):
                 rows.append(row)
                 if len(rows) == min(ROWS, past.events - at.seq):
                     break
         if not rows:
-            raise damaged(past.path, f"event {at.seq + 1} is missing")
+            raise damaged(past.source, f"event {at.seq + 1} is missing")
         for record, at in rows:
             if known is not None and known.seq == at.seq and known != at:
-                raise cut_short(past.path, past.path.parent / MARK, at.seq, known.seq)
+                raise cut_short(past.source, past.source.parent / MARK, at.seq, known.seq)
             yield record
 
 
@@ -110,9 +115,9 @@ def replay(past: Past, *, until_at: Instant = FOREVER) -> Iterator[Step]:
     for record in records(past):
         if record.at > until_at:
             return
-        actions = repeat(past.path, scheduler, record)
+        actions = repeat(past.source, scheduler, record)
         if record.seq in digests:
-            require_digest(past.path, scheduler, record.seq, digests[record.seq])
+            require_digest(past.source, scheduler, record.seq, digests[record.seq])
         yield Step(record=record, actions=actions, scheduler=scheduler)
 
 
@@ -124,7 +129,7 @@ def _scheduler(past: Past) -> Scheduler:
         return load(past.begin.snapshot.plain, NO_POLICIES)
     except NotSavedError as error:
         reason = f"the snapshot after event {past.begin.mark.seq} cannot be used: {error}"
-        raise JournalError(f"{past.path}: {reason}") from error
+        raise JournalError(f"{past.source}: {reason}") from error
 
 
 def _begin(connection: sqlite3.Connection, path: Path, first: int) -> Kept | None:
@@ -173,7 +178,7 @@ def _digests(past: Past) -> dict[int, str]:
         try:
             return dict(connection.execute("SELECT seq, digest FROM digest"))
         except (sqlite3.Error, UnicodeError) as error:
-            raise damaged(past.path, f"{error}") from error
+            raise damaged(past.source, f"{error}") from error
 
 
 def connect(file: Path) -> sqlite3.Connection:

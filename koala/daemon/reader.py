@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
+_FORGIVING = partial(str, encoding="utf-8", errors="replace")
 
 
 class Reader:
@@ -43,8 +45,18 @@ class Reader:
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that only reads. Text that is damaged so that it is no UTF-8 is read as another
-    text: it must not hide the rows beside it, and does not pass for what was written."""
+    """A connection that only reads, and is forgiving."""
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
-    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    connection.text_factory = _FORGIVING
     return connection
+
+
+@contextmanager
+def forgiving(connection: sqlite3.Connection) -> Iterator[None]:
+    """Text that is damaged so that it is no UTF-8 is read as another text meanwhile: it must not
+    hide the rows beside it, and does not pass for what was written."""
+    before, connection.text_factory = connection.text_factory, _FORGIVING
+    try:
+        yield
+    finally:
+        connection.text_factory = before

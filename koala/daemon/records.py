@@ -172,6 +172,18 @@ def read_rows(rows: Iterable[Row], mark: Mark, *, source: str) -> Iterator[tuple
         yield Record(seq=seq, at=at, event=event, answers=said), Mark(seq, chain)
 
 
+def unchained(rows: Iterable[Row], mark: Mark) -> Iterator[tuple[int, str]]:
+    """Of rows that follow a mark: the numbers of those that are not as they were written, and what
+    is wrong. Each is held against the chain value before it, as it stands there."""
+    seq, chain = mark.seq, mark.chain
+    for found_seq, at, kind, body, answers, found in rows:
+        if found_seq != seq + 1:
+            yield found_seq, f"event {seq + 1} is missing"
+        elif _chained(chain, found_seq, at, kind, body, answers) != found:
+            yield found_seq, f"event {found_seq} is not as it was written"
+        seq, chain = found_seq, found
+
+
 def _chained(before: bytes, seq: int, at: float, kind: str, body: str, answers: str) -> bytes:
     text = f"{seq}\x1f{at!r}\x1f{kind}\x1f{body}\x1f{answers}"
     digest = hashlib.blake2b(before, digest_size=_CHAIN_BYTES)

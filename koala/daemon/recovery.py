@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -29,7 +31,7 @@ from koala.daemon.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
 from koala.daemon.config import Config
 from koala.daemon.folder import RESTORED
-from koala.daemon.journal import Journal, cut_short
+from koala.daemon.journal import Journal
 from koala.daemon.past import repeat, require_digest
 from koala.daemon.records import (
     ADVICE,
@@ -112,23 +114,44 @@ def begin_life(
     """Open the journal and recover. Raises JournalError. `make_room` is asked when a commit, now or
     later, finds no room.
 
-    After a restore events may be missing, as with `accept_loss`; with that, a journal that cannot
-    be used at all is replaced by what can be read of it.
+    After a restore events may be missing, as with `accept_loss`; with that, damaged history is
+    dropped, which alone is no loss, and a journal that cannot be used at all is replaced by what
+    can be read of it.
     """
     restored = config.state_dir / RESTORED
     finish(config.state_dir)
-    try:
-        begun = _open_and_recover(
-            config, make_room=make_room, accept_loss=accept_loss or restored.exists()
-        )
-    except DamagedError as error:
-        if not accept_loss:
-            raise
-        log.warning("journal.damaged", reason=str(error))
-        salvage(config.state_dir)
-        begun = _open_and_recover(config, make_room=make_room, accept_loss=True)
+    begin = partial(_open_and_recover, config, make_room=make_room)
+    if not accept_loss:
+        begun = begin(accept_loss=restored.exists())
+    else:
+        begun = _begin_after_loss(config.state_dir, begin)
     restored.unlink(missing_ok=True)
     return begun
+
+
+def _begin_after_loss(
+    state_dir: Path, begin: Callable[..., tuple[Journal, Recovered]]
+) -> tuple[Journal, Recovered]:
+    """Give up as little as can be. Raises JournalError."""
+    restored = state_dir / RESTORED
+    try:
+        if _drop_history(state_dir):
+            with suppress(DamagedError):
+                return begin(accept_loss=restored.exists())
+        return begin(accept_loss=True)
+    except DamagedError as error:
+        log.warning("journal.damaged", reason=str(error))
+        salvage(state_dir)
+        return begin(accept_loss=restored.exists())
+
+
+def _drop_history(state_dir: Path) -> bool:
+    """Whether something of it had to be dropped. Raises JournalError."""
+    with closing(Journal.open(state_dir)) as journal:
+        last = journal.drop_history()
+    if last:
+        log.warning("journal.history_dropped", last_event=last, lost="nothing that came later")
+    return last > 0
 
 
 def _open_and_recover(
@@ -162,8 +185,8 @@ def recover(
     past = _Past() if snapshot is None else _Past(snapshot.jobs, _settings(snapshot.settings))
     begun = Mark() if start is None else start.mark
     last_at = 0.0 if start is None else start.at
-    if begun.seq and not accept_loss and journal.chain_at(begun.seq) != begun.chain:
-        raise cut_short(journal.path, "its newest snapshot", journal.last_event(), begun.seq)
+    if begun.seq:
+        journal.check_history(begun, accept_loss=accept_loss)
     _require_core(journal, begun.seq)
     recorded = journal.last_digest()
     for record in journal.records(begun, last_at=last_at, accept_loss=accept_loss):
@@ -286,5 +309,6 @@ def _begin(journal: Journal, scheduler: Scheduler, events: list[Event], now: Ins
                     )
                 )
         records.append(Record(seq=number, at=now, event=event, answers=scheduler.answers))
-    journal.note_core(CORE)
+    for seq in journal.ready(CORE):
+        log.warning("snapshot.dropped", after_event=seq, reason="it is not as it was written")
     journal.append(Batch(records=records, notices=notices, digest=digest(scheduler)))

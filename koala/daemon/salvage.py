@@ -6,8 +6,9 @@ without a gap, those before it where all of them are good, and of archived jobs 
 they were written) and notices what comes before the first that cannot be read. It is made beside
 the damaged one, which is not written meanwhile. Whole and durable, it gets the name `SALVAGED`:
 that decides. Before, the damaged journal is still in its place, and refused; from then on every
-start first puts the new one in its place (`finish`), goes on as after a loss, and keeps the damaged
-files in a folder of their own.
+start first puts the new one in its place (`finish`), and keeps the damaged files in a folder of
+their own. It goes on as after a loss (`RESTORED`), unless the new journal ends with the event that
+the mark says was the last.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from koala.daemon.archive import Kept, is_good, read_snapshots
 from koala.daemon.folder import DAMAGED, FILE, MARK, RESTORED, SALVAGED, take_lock
 from koala.daemon.journal import prepare
 from koala.daemon.reader import connect_reader
-from koala.daemon.records import Mark, Row, read_rows
+from koala.daemon.records import Mark, Row, read_mark, read_rows
 from koala.errors import JournalError
 from koala.wire.private import sync_folder, write_private
 
@@ -44,7 +45,7 @@ def salvage(state_dir: Path) -> None:
             kept = next((k for k in _snapshots(source, state_dir) if isinstance(k, Kept)), None)
             rows = _good_rows(source, Mark())
             if kept is not None and not any(row[0] == kept.mark.seq for row in rows):
-                rows = _good_rows(source, kept.mark)
+                rows = [*_own_row(source, kept.mark), *_good_rows(source, kept.mark)]
             if kept is None and not rows:
                 raise JournalError(
                     f"{state_dir / FILE}: nothing of it can be read. Put a backup back (koala"
@@ -52,10 +53,13 @@ def salvage(state_dir: Path) -> None:
                 )
             _remove(part)
             _write(part, source, kept, rows)
+        last = rows[-1][0] if rows else 0 if kept is None else kept.mark.seq
+        is_whole = bool(rows) and _mark(state_dir) == Mark(last, rows[-1][-1])
+        if not is_whole:
+            write_private(state_dir / RESTORED, b'{"salvaged": true}\n')
         part.rename(state_dir / SALVAGED)
         sync_folder(state_dir)
-        last = rows[-1][0] if rows else 0 if kept is None else kept.mark.seq
-        log.warning("journal.salvaged", last_event=last)
+        log.warning("journal.salvaged", last_event=last, is_whole=is_whole)
         _put_in_place(state_dir)
     except (OSError, sqlite3.Error) as error:
         raise JournalError(f"{state_dir}: cannot be salvaged: {error}") from error
@@ -80,7 +84,6 @@ def finish(state_dir: Path) -> None:
 
 def _put_in_place(state_dir: Path) -> None:
     """The new journal in the place of the old one. May be cut short anywhere and done again."""
-    write_private(state_dir / RESTORED, b'{"salvaged": true}\n')
     # The database goes last: a folder without it is that of a move which was cut short.
     names = (*(f"{FILE}{more}" for more in _BESIDE), MARK, FILE)
     found = [name for name in names if (state_dir / name).exists()]
@@ -111,6 +114,22 @@ def _remove(database: Path) -> None:
 
 def _snapshots(source: sqlite3.Connection, state_dir: Path) -> Iterator[Kept | JournalError]:
     return read_snapshots(source, state_dir / FILE)
+
+
+def _mark(state_dir: Path) -> Mark | None:
+    """The last event that had been committed, where that is known."""
+    path = state_dir / MARK
+    with suppress(OSError, JournalError):
+        return read_mark(path.read_bytes(), source=str(path))
+    return None
+
+
+def _own_row(source: sqlite3.Connection, mark: Mark) -> list[Row]:
+    """The event after which a snapshot was taken: a start looks whether they belong together."""
+    with suppress(sqlite3.Error, UnicodeError):
+        rows: list[Row] = source.execute(_EVENTS, (mark.seq - 1,)).fetchmany(1)
+        return [row for row in rows if (row[0], row[-1]) == (mark.seq, mark.chain)]
+    return []
 
 
 def _good_rows(source: sqlite3.Connection, after: Mark) -> list[Row]:

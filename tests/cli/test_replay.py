@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from koala.core.values import FileName, SiteName
+from koala.daemon.backup import back_up
 from koala.daemon.journal import Journal
 from koala.daemon.records import Batch
 from tests.cli.command import environment, koala, koala_here
@@ -147,6 +148,24 @@ def test_a_replay_needs_neither_grpc_nor_drawing() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
     )
     assert run.stdout.rstrip().endswith("[]"), run.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar.gz", "backup.tar", "renamed"])
+def test_a_backup_of_either_kind_does_as_well(journal: Path, tmp_path: Path, name: str) -> None:
+    backup = tmp_path / ("backup.tgz" if name == "renamed" else name)
+    back_up(journal.parent, backup, with_spool=False)
+    backup = backup.rename(tmp_path / name)
+    run = koala_here("replay", str(backup))
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout == koala_here("replay", str(journal)).stdout.replace(
+        str(journal), str(backup / "journal.db")
+    )
+    if backup.is_file():
+        backup.write_bytes(backup.read_bytes()[:-2000])
+        run = koala_here("replay", str(backup))
+        assert run.returncode != 0
+        assert "no backup" in run.stderr or name == "renamed", run.stderr
+        assert "/tmp" not in run.stderr.replace(str(tmp_path), "")
 
 
 # --- what is wrong --------------------------------------------------------------------------------
