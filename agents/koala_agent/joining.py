@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -75,7 +76,9 @@ async def join(token: JoinToken, site: str, state_dir: Path) -> Path:
 
 class Renewal:
     """Replaces a site's certificate in the last third of its life, and has the daemon dialled anew
-    with the new one (`redial`), upon which the daemon believes the old one no more."""
+    with the new one (`redial`), upon which the daemon believes the old one no more. A try that
+    fails is made again as soon as the daemon has taken a session since, else after RETRY_S, and
+    not within PAUSE_S."""
 
     def __init__(
         self, identity: IdentityFile, daemon: str, *, redial: Callable[[str], None]
@@ -83,6 +86,11 @@ class Renewal:
         self._identity = identity
         self._daemon = daemon
         self._redial = redial
+        self._welcomed = asyncio.Event()
+
+    def welcomed(self) -> None:
+        """The daemon has taken a session: it can be reached."""
+        self._welcomed.set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -92,11 +100,15 @@ class Renewal:
             if left_s > 0:
                 await asyncio.sleep(min(left_s, LOOK_S))  # the wall clock may be set
                 continue
+            self._welcomed.clear()
             try:
                 await self._renew()
             except (UnreachableError, ConfigError, OSError, grpc.aio.AioRpcError) as error:
                 log.warning("certificate.not_renewed", reason=_reason(error))
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(PAUSE_S)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(RETRY_S - PAUSE_S):
+                        await self._welcomed.wait()
                 continue
             renewed_at = renew_at(self._identity.read().certificate)
             due_at = max(renewed_at, clock.unix_now() + PAUSE_S)

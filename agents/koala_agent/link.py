@@ -64,6 +64,7 @@ SEND_QUEUE_MAX = 10_000
 MESSAGE_MAX_BYTES = 4 * 1024 * 1024
 
 LAST_WORDS_S = 2.0
+_LOST_STATUS = "Internal error from Core"
 """How long an orderly end may take to get Goodbye out."""
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -284,6 +285,14 @@ class Link:
             self.attempted.set()
 
 
+def words_of(error: grpc.aio.AioRpcError) -> str:
+    """How a stream ended, for a person. Of one that the daemon ends while we write, gRPC says no
+    more than this; what it has against us, the next dialling hears."""
+    if error.code() is grpc.StatusCode.INTERNAL and error.details() == _LOST_STATUS:
+        return "ended by the daemon while it was written to"
+    return f"{error.code().name}: {error.details()}"
+
+
 class _Stream:
     """One connection: a channel, a stream on it, a reader and a writer."""
 
@@ -331,7 +340,7 @@ class _Stream:
         try:
             channel = await dial(wire.target, wire.identity, options=CHANNEL_OPTIONS)
         except (UnreachableError, ConfigError, OSError) as error:
-            self._reason = f"nobody answers at {wire.target}: {error}"
+            self._reason = f"{wire.target} is not reached: {error}"
             return None
         await stack.enter_async_context(channel)
         state = channel.get_state(try_to_connect=True)
@@ -346,7 +355,7 @@ class _Stream:
     async def _ask_why(self, channel: grpc.aio.Channel) -> None:
         """A channel does not tell why it failed (nobody listens, a wrong certificate); a call on it
         fails at once and does."""
-        self._reason = f"nobody answers at {self._wire.target}"
+        self._reason = f"{self._wire.target} is not reached"
         call = AgentLinkStub(channel).Connect()
         try:
             await call.read()
@@ -394,7 +403,7 @@ class _Stream:
                 assert isinstance(message, link_pb2.ToAgent)
                 self._receive(message)
         except grpc.aio.AioRpcError as error:
-            self._reason = f"{error.code().name}: {error.details()}"
+            self._reason = words_of(error)
         else:
             self._reason = f"ended by the daemon: {await call.details() or 'without a word'}"
 

@@ -144,6 +144,10 @@ class Site:
         )
         self._readers = Readers(self._claims.claims)
         self._link = self._make_link()
+        self._renewal: Renewal | None = None
+        if self._identity is not None:
+            daemon = config.agent.daemon
+            self._renewal = Renewal(self._identity, daemon, redial=self._link.redial)
         self._idle: Idle | None = None
         self._figures_due = asyncio.Event()
         self._welcomed = asyncio.Event()
@@ -169,10 +173,8 @@ class Site:
                 await self._manager.opened()
                 await self._look()
                 helpers.append(group.create_task(self._tell_figures()))
-                if self._identity is not None:
-                    daemon = self._config.agent.daemon
-                    renewal = Renewal(self._identity, daemon, redial=self._link.redial)
-                    helpers.append(group.create_task(renewal.run()))
+                if self._renewal is not None:
+                    helpers.append(group.create_task(self._renewal.run()))
                 finish = await self._link.run()
                 await self._manager.close()
                 for helper in helpers:
@@ -228,6 +230,8 @@ class Site:
         self._sessions += 1
         self._files.relay = welcome.relay
         self._welcomed.set()
+        if self._renewal is not None:
+            self._renewal.welcomed()
         self._claims.take_leases(
             values.Leases(
                 hold_lease_s=welcome.hold_lease_s,

@@ -34,12 +34,12 @@ class Finding:
 
 
 _ALERTS = {
-    "CERTIFICATE_EXPIRED": "it refuses our certificate: it has expired",
-    "UNKNOWN_CA": "it refuses our certificate: it was signed by another authority than its own",
+    "CERTIFICATE_EXPIRED": "it refuses our certificate, which has expired",
+    "UNKNOWN_CA": "it refuses our certificate, which was signed by another authority than its own",
     "CERTIFICATE_UNKNOWN": "it refuses our certificate",
-    "BAD_CERTIFICATE": "it refuses our certificate: it is damaged",
-    "UNSUPPORTED_CERTIFICATE": "it refuses our certificate: it was made for another purpose",
-    "CERTIFICATE_REVOKED": "it refuses our certificate: it was revoked",
+    "BAD_CERTIFICATE": "it refuses our certificate, which is damaged",
+    "UNSUPPORTED_CERTIFICATE": "it refuses our certificate, which was made for another purpose",
+    "CERTIFICATE_REVOKED": "it refuses our certificate, which was revoked",
     "WRONG_VERSION_NUMBER": "it speaks no TLS: a daemon with `plain = true`, or another program",
     "HTTP_REQUEST": "it speaks no TLS: a daemon with `plain = true`, or another program",
     "UNSUPPORTED_PROTOCOL": "it speaks only TLS older than 1.2",

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import pytest
@@ -25,6 +25,7 @@ from koala.errors import (
     SpecError,
     UnauthenticatedError,
     UnknownNameError,
+    UnreachableError,
 )
 from koala.wire.tls import Identity, IdentityFile, JoinToken
 from koala.wire.v1 import link_pb2
@@ -32,6 +33,7 @@ from koala.wire.v1.identity_pb2 import RenewRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent import clock as agents_clock
+from koala_agent import joining
 from koala_agent.joining import Renewal, identity_path, join
 from koala_agent.keys import make_request
 from tests.identity.stage import LIMIT_S, Forge, Secured, identity_of, secured
@@ -273,6 +275,35 @@ async def test_an_agent_renews_by_itself_and_dials_anew(
         async with linked(stage, after, "delft") as call:
             await first(call, "welcome")
         assert "was replaced by a newer one" in await refusal(stage, before)
+
+
+async def test_a_renewal_that_failed_is_tried_again_when_the_daemon_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, not after a while: a certificate may have little time left."""
+    now = agents_clock.unix_now
+    monkeypatch.setattr(agents_clock, "unix_now", lambda: now() + MONTH_S * 0.8)
+    monkeypatch.setattr(joining, "RETRY_S", 100 * LIMIT_S)
+    monkeypatch.setattr(joining, "PAUSE_S", 0.0)
+    async with secured(tmp_path) as stage:
+        path = await join(await stage.token("delft"), "delft", tmp_path / "agent")
+        before = Identity.read(path)
+        failed, dialled = asyncio.Event(), asyncio.Event()
+
+        async def away(*_: object, **__: object) -> NoReturn:
+            failed.set()
+            raise UnreachableError("it does not answer")
+
+        renewal = Renewal(IdentityFile(path), stage.address, redial=lambda _: dialled.set())
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
+            with monkeypatch.context() as patch:
+                patch.setattr(joining, "dial", away)
+                task = group.create_task(renewal.run())
+                await failed.wait()
+            renewal.welcomed()
+            await dialled.wait()
+            task.cancel()
+        assert Identity.read(path).certificate != before.certificate
 
 
 def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:

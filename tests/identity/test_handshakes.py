@@ -107,7 +107,7 @@ def shown_by(credentials: Credentials, identity: Identity) -> Credentials:
 @pytest.mark.parametrize(
     ("what", "told", "logged"),
     [
-        ("expired", "it has expired", "certificate has expired"),
+        ("expired", "which has expired", "certificate has expired"),
         ("not yet", "not valid yet by its clock", "certificate is not yet valid"),
         (
             "foreign",
