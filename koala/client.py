@@ -5,9 +5,9 @@
         phase = await client.wait(submitted.job)
 
 The address is the argument's, else that of KOALA_ADDRESS, else `DEFAULT_ADDRESS`. Errors are those
-of `koala.errors`; where nobody listens, UnreachableError comes within `CONNECT_S`. Watching and
-waiting go on over restarts of the daemon, without gap or double. What dictionaries hold is in
-docs/api.md.
+of `koala.errors`; where nobody listens, UnreachableError comes within `CONNECT_S`. Watching,
+waiting and following go on over restarts of the daemon, without gap or double. What dictionaries
+hold is in docs/api.md.
 """
 
 from __future__ import annotations
@@ -17,17 +17,26 @@ import getpass
 import json
 import os
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import grpc
 
 from koala.credentials import Credentials, default_address, find_credentials
 from koala.door import Door, nobody_at
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnreachableError
+from koala.lasting import RETRY_MIN_S, Begun, lasting
 from koala.wire import PROTOCOL
 from koala.wire.status import PROTOCOL_KEY, from_status, from_submitted
 from koala.wire.v1 import koala_pb2 as pb
@@ -38,9 +47,7 @@ ADDRESS_VARIABLE = "KOALA_ADDRESS"
 CALL_S = 60.0
 BATCH_MAX = 500  # submissions in one message
 PAGE = 1_000  # jobs of a list in one message
-RETRY_MIN_S = 0.1
 RETRY_AFTER_S_MAX = 60.0  # whatever a daemon says
-RETRY_MAX_S = 2.0
 ENDS = ("Finished", "Failed", "Cancelled")
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
@@ -57,15 +64,6 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 Document: TypeAlias = dict[str, Any]
-_Notices: TypeAlias = "grpc.aio.UnaryStreamCall[pb.WatchRequest, pb.Notice]"
-_CUT = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.ABORTED,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.UNKNOWN,
-)
-"""Ends of a stream after which it is taken up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,12 +258,29 @@ class Client:
         process: int = -1,
         follow: bool = False,
     ) -> AsyncIterator[pb.LogPart]:
-        """What a job's programs wrote, in parts that say whose they are."""
+        """What a job's programs wrote, in parts that say whose they are. Who follows is brought on
+        over restarts of the daemon, without gap or double."""
         request = pb.LogsRequest(
             job=job, component=str(component), stream=stream, process=process, follow=follow
         )
-        async with aclosing(self._parts("Logs", request)) as parts:
+        places: dict[tuple[int, int, str], pb.LogPlace] = {}
+
+        async def ask() -> Any:  # noqa: ANN401 - gRPC's call
+            del request.after[:]
+            request.after.extend(places.values())
+            return (await self._reach()).Logs(request, metadata=self._metadata)
+
+        async with aclosing(self._lasting(ask, key="koala-resumes")) as parts:
             async for part in parts:
+                if isinstance(part, Begun):
+                    continue
+                places[part.component, part.process, part.stream] = pb.LogPlace(
+                    attempt=part.attempt,
+                    component=part.component,
+                    process=part.process,
+                    stream=part.stream,
+                    offset=part.offset + len(part.data),
+                )
                 yield part
 
     async def outputs(
@@ -387,33 +402,21 @@ class Client:
         self, *, after: int, job: str = "", site: str = "", is_marked: bool = False
     ) -> AsyncIterator[Document]:
         """The same; when marked, an empty document says each time that the watch has begun."""
-        is_first, retry_s = True, RETRY_MIN_S
-        while True:
+
+        async def ask() -> Any:  # noqa: ANN401 - gRPC's call
             request = pb.WatchRequest(after=after, job=job, site=site, in_lots=True)
-            call: _Notices | None = None
-            try:
-                stub = await self._reach()
-                call = cast("_Notices", stub.Watch(request, metadata=self._metadata))
-                began_after = _began_after(await call.initial_metadata())
-                if began_after is not None:
-                    after = began_after if after < 0 else after
-                    is_first, retry_s = False, RETRY_MIN_S
-                if is_marked:
-                    yield {}
-                async for notice in _one_by_one(call):
+            return (await self._reach()).Watch(request, metadata=self._metadata)
+
+        async with aclosing(self._lasting(ask, key="koala-after")) as stream:
+            async for told in stream:
+                if isinstance(told, Begun):
+                    after = int(told.mark) if after < 0 and told.mark is not None else after
+                    if is_marked:
+                        yield {}
+                    continue
+                for notice in (told, *told.more):
                     after = notice.number
                     yield _notice(notice)
-            except grpc.aio.AioRpcError as error:
-                if is_first or error.code() not in _CUT:
-                    raise self._error(error) from error
-            except UnreachableError:
-                if is_first:
-                    raise
-            finally:
-                if call is not None:
-                    call.cancel()
-            await asyncio.sleep(retry_s)
-            retry_s = min(2 * retry_s, RETRY_MAX_S)
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -425,6 +428,17 @@ class Client:
         """The connection, waited for a bounded time. Raises UnreachableError, UnauthenticatedError
         when one side does not believe the other."""
         return KoalaStub(await self._door.open())
+
+    async def _lasting(
+        self, ask: Callable[[], Awaitable[Any]], *, key: str
+    ) -> AsyncGenerator[Any, None]:
+        """See `lasting`. Raises KoalaError."""
+        try:
+            async with aclosing(lasting(ask, key=key)) as stream:
+                async for message in stream:
+                    yield message
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from error
 
     async def _parts(self, method: str, request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
         """What a call answers piece by piece."""
@@ -489,21 +503,6 @@ def _submitted(reply: pb.Submitted) -> Submitted | KoalaError:
     if error is not None:
         return error
     return Submitted(job=reply.job, warnings=tuple(reply.warnings), is_known=reply.is_known)
-
-
-async def _one_by_one(call: _Notices) -> AsyncIterator[pb.Notice]:
-    """The notices of a watch, which come in lots."""
-    async for first in call:
-        yield first
-        for notice in first.more:
-            yield notice
-
-
-def _began_after(metadata: Any) -> int | None:  # noqa: ANN401 - gRPC's metadata
-    for key, value in metadata or ():
-        if key == "koala-after":
-            return int(value)
-    return None
 
 
 def _notice(notice: pb.Notice) -> Document:

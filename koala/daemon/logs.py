@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import structlog
 
@@ -23,6 +24,7 @@ from koala.core.values import ClaimId, JobId, Seconds, SiteName, claim_id
 from koala.daemon.spool import Place, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError, first_error
 from koala.wire import to_agent
+from koala.wire.checks import BYTES_MAX
 from koala.wire.from_agent import LogPart
 from koala.wire.v1 import koala_pb2
 from koala.wire.v1 import link_pb2 as pb
@@ -40,6 +42,10 @@ PARTS_WAITING = 4
 STREAMS = ("stdout", "stderr")
 
 
+Named: TypeAlias = tuple[int, int, int, str]
+"""Attempt, component, process and stream."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """One stream of one process of a component, in one attempt."""
@@ -50,11 +56,16 @@ class Source:
     process: int
     stream: str
 
+    @property
+    def named(self) -> Named:
+        """As a client names it."""
+        return self.attempt, self.component, self.process, self.stream
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogsWanted:
     """Which of a job's logs: component (index or label, empty: all), stream, process (-1: all); and
-    for which user."""
+    for which user. Those that `offsets` names are read from there on."""
 
     user: str
     job: JobId
@@ -62,6 +73,7 @@ class LogsWanted:
     streams: tuple[str, ...]
     process: int
     is_followed: bool
+    offsets: Mapping[Named, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, request: koala_pb2.LogsRequest, user: str) -> LogsWanted:
@@ -70,6 +82,11 @@ class LogsWanted:
         if stream not in (*STREAMS, "both", "starter"):
             allowed = "stdout, stderr, both, starter"
             raise SpecError(f"stream = {stream[:40]!r}: allowed are {allowed}")
+        if len(request.after) > SOURCES_MAX:
+            raise SpecError(f"after = {len(request.after)} places: allowed are {SOURCES_MAX}")
+        for place in request.after:
+            if place.offset > BYTES_MAX:
+                raise SpecError(f"offset = {place.offset}: allowed is at most {BYTES_MAX}")
         return cls(
             user=user,
             job=JobId(request.job),
@@ -77,6 +94,10 @@ class LogsWanted:
             streams=STREAMS if stream == "both" else (stream,),
             process=request.process,
             is_followed=request.follow,
+            offsets={
+                (place.attempt, place.component, place.process, place.stream): place.offset
+                for place in request.after
+            },
         )
 
 
@@ -210,18 +231,20 @@ class Logs:
     async def _read_source(
         self, wanted: LogsWanted, source: Source
     ) -> AsyncIterator[koala_pb2.LogPart]:
-        offset = 0
+        offset = wanted.offsets.get(source.named, 0)
         while True:
             part = await self._part(wanted, source, offset)
             if part.data:
-                offset += len(part.data)
                 yield koala_pb2.LogPart(
+                    attempt=source.attempt,
                     component=source.component,
                     label=source.label,
                     process=source.process,
                     stream=source.stream,
+                    offset=offset,
                     data=part.data,
                 )
+                offset += len(part.data)
                 # A program may write all the time: what is little so far is left to become more.
                 is_all = len(part.data) < PART_BYTES_MAX and not self._job(wanted.job).is_over
             elif part.is_over or not wanted.is_followed:

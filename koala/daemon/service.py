@@ -401,6 +401,8 @@ class Service(KoalaServicer):
             wanted = LogsWanted.of(request, caller.name)
             with self._seats.seat(caller.name):
                 await self._require_known(request.job, caller)
+                if wanted.is_followed:  # the client knows by this that it may be cut, and go on
+                    await context.send_initial_metadata((("koala-resumes", "1"),))
                 async with aclosing(self._logs.read(wanted)) as parts:
                     async for part in parts:
                         await context.write(part)

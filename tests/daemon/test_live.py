@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
 
 from koala.client import Client, Submission
@@ -368,6 +369,51 @@ async def test_logs_come_from_the_agent_while_the_program_runs(tmp_path: Path) -
             agent.logs["stderr.1"] += b"more\n"
             assert (await anext(aiter(following))).data == b"more\n"
         staying.cancel()
+
+
+async def test_logs_are_followed_over_a_restart_without_gap_or_double(tmp_path: Path) -> None:
+    """Of two sources, one of which has said nothing before the first daemon ends."""
+    config = msgspec.structs.replace(config_of(tmp_path), listen=f"127.0.0.1:{free_port()}")
+    agent = FakeAgent(config.listen, ends_at_once=False)
+    agent.logs = {"stdout.0": b"first\n"}
+    found = dict.fromkeys(("stdout", "stderr"), b"")
+    changed = asyncio.Event()
+
+    async def follow(client: Client, job: str) -> None:
+        async for part in client.logs(job, follow=True):
+            assert part.offset == len(found[part.stream])
+            found[part.stream] += part.data
+            changed.set()
+
+    async def until(said: dict[str, bytes]) -> None:
+        while found != said:
+            changed.clear()
+            await changed.wait()
+
+    async with Client(config.listen) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
+        staying = group.create_task(agent.stay())
+        async with running(config):
+            job = (await client.submit("&(executable=/bin/true)")).job
+            following = group.create_task(follow(client, job))
+            await agent.until("release")
+            await until({"stdout": b"first\n", "stderr": b""})
+        agent.logs = {"stdout.0": b"first\nlast\n", "stderr.0": b"oh\n"}
+        async with running(config):
+            await until({"stdout": b"first\nlast\n", "stderr": b"oh\n"})
+            (claim,) = agent.claims
+            agent.logs = {}  # no more will come
+            agent.end(claim)
+            await following
+            staying.cancel()
+    assert found == {"stdout": b"first\nlast\n", "stderr": b"oh\n"}
+
+
+def test_where_logs_are_to_go_on_has_bounds() -> None:
+    far = koala_pb2.LogPlace(offset=2**62 + 1)
+    with pytest.raises(SpecError, match=r"offset = .*allowed is at most"):
+        LogsWanted.of(koala_pb2.LogsRequest(after=[far]), "ann")
+    with pytest.raises(SpecError, match="513 places: allowed are 512"):
+        LogsWanted.of(koala_pb2.LogsRequest(after=[koala_pb2.LogPlace()] * 513), "ann")
 
 
 async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala_agent.lrm",),
     ("koala_agent",),
     ("koala.bus", "koala.daemon"),
-    ("koala.door",),
+    ("koala.door", "koala.lasting"),
     ("koala.client",),
     ("koala.cli",),
 )
@@ -41,6 +41,7 @@ ONLY_FROM = {
         "koala.wire",
         "koala.daemon",
         "koala.door",
+        "koala.lasting",
         "koala.client",
         "koala.cli",
         "koala_agent",

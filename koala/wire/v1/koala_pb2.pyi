@@ -619,6 +619,7 @@ class LogsRequest(_message.Message):
     STREAM_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     PROCESS_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     component: _builtins.str
     """index or label; empty: all"""
@@ -627,6 +628,10 @@ class LogsRequest(_message.Message):
     follow: _builtins.bool
     process: _builtins.int
     """-1: all"""
+    @_builtins.property
+    def after(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogPlace]:
+        """where to go on; what is not named is read from its begin"""
+
     def __init__(
         self,
         *,
@@ -635,14 +640,48 @@ class LogsRequest(_message.Message):
         stream: _builtins.str = ...,
         follow: _builtins.bool = ...,
         process: _builtins.int = ...,
+        after: _abc.Iterable[Global___LogPlace] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["component", b"component", "follow", b"follow", "job", b"job", "process", b"process", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "component", b"component", "follow", b"follow", "job", b"job", "process", b"process", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LogsRequest: _TypeAlias = LogsRequest  # noqa: Y015
+
+@_typing.final
+class LogPlace(_message.Message):
+    """How much is known of what a process wrote to a stream in an attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    COMPONENT_FIELD_NUMBER: _builtins.int
+    PROCESS_FIELD_NUMBER: _builtins.int
+    STREAM_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    attempt: _builtins.int
+    component: _builtins.int
+    process: _builtins.int
+    stream: _builtins.str
+    offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        attempt: _builtins.int = ...,
+        component: _builtins.int = ...,
+        process: _builtins.int = ...,
+        stream: _builtins.str = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "component", b"component", "offset", b"offset", "process", b"process", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogPlace: _TypeAlias = LogPlace  # noqa: Y015
 
 @_typing.final
 class LogPart(_message.Message):
@@ -653,11 +692,16 @@ class LogPart(_message.Message):
     PROCESS_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
     component: _builtins.int
     label: _builtins.str
     process: _builtins.int
     stream: _builtins.str
     data: _builtins.bytes
+    attempt: _builtins.int
+    offset: _builtins.int
+    """of `data`"""
     def __init__(
         self,
         *,
@@ -666,10 +710,12 @@ class LogPart(_message.Message):
         process: _builtins.int = ...,
         stream: _builtins.str = ...,
         data: _builtins.bytes = ...,
+        attempt: _builtins.int = ...,
+        offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["component", b"component", "data", b"data", "label", b"label", "process", b"process", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "component", b"component", "data", b"data", "label", b"label", "offset", b"offset", "process", b"process", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
