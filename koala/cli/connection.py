@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}|unix:\S+")
+_ADDRESS = re.compile(r"(?:[^\s:]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})|unix:\S+")
+PORT_MAX = 65_535
 
 ENDS = ("Finished", "Failed", "Cancelled")
 """Phases that a job never leaves."""
@@ -34,14 +35,22 @@ def ask(address: str | None, question: Callable[[Client], Awaitable[T]]) -> T:
 
     from koala.client import Client
 
-    if address is not None and not _ADDRESS.fullmatch(address):
-        raise SpecError(f"address {address!r}: allowed is HOST:PORT, as in 127.0.0.1:7740")
+    if address is not None and not _is_address(address):
+        raise SpecError(
+            f"address {address!r}: allowed is HOST:PORT, as in 127.0.0.1:7740, with a port of 1 to"
+            f" {PORT_MAX}"
+        )
 
     async def run() -> T:
         async with Client(address) as client:
             return await question(client)
 
     return asyncio.run(run())
+
+
+def _is_address(text: str) -> bool:
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and (found["port"] is None or 0 < int(found["port"]) <= PORT_MAX)
 
 
 def show_json(document: object) -> None:

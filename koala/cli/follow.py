@@ -17,7 +17,7 @@ from koala.cli.connection import (
     show_json,
     show_json_line,
 )
-from koala.cli.inputs import Address, JobName, Json
+from koala.cli.inputs import Address, Component, JobName, Json, chosen_component
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -84,9 +84,7 @@ def logs(
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on until the job is over.")
     ] = False,
-    component: Annotated[
-        str, typer.Option("-c", "--component", metavar="N", help="Index or label; default: all.")
-    ] = "",
+    component: Component = None,
     process: Annotated[
         int, typer.Option("-p", "--process", metavar="N", min=-1, help="One process; -1: all.")
     ] = -1,
@@ -104,13 +102,14 @@ def logs(
 
     if stream not in ("stdout", "stderr", "both"):
         raise SpecError(f"--stream {stream!r}: allowed are stdout, stderr, both")
+    chosen = chosen_component(component)
 
     async def question(client: Client) -> None:
-        writers = _writers(await client.show(job), component=component, process=process)
+        writers = _writers(await client.show(job), component=chosen, process=process)
         lines = LabelledLines(is_labelled=writers > 1)
         texts = Texts()
         async for part in client.logs(
-            job, component=component, stream=stream, process=process, follow=follow
+            job, component=chosen, stream=stream, process=process, follow=follow
         ):
             text = texts.take(part)
             if json and text:

@@ -40,6 +40,10 @@ OptionalSource = Annotated[
 AnyPort = Annotated[
     bool, typer.Option("--any-port", help="Listen on a free port instead of the grid's.")
 ]
+Component = Annotated[
+    str | None,
+    typer.Option("-c", "--component", metavar="N", help="Index or label; default: all."),
+]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as submit printed it.")]
 
 
@@ -59,6 +63,13 @@ def read_text(source: str) -> bytes:
     if len(text) > TEXT_BYTES_MAX:
         raise SpecError(f"{source!r} is too long: at most {TEXT_BYTES_MAX} bytes are allowed")
     return text
+
+
+def chosen_component(name: str | None) -> str:
+    """As the daemon is asked, which has an empty text for all. Raises SpecError."""
+    if name == "":  # as of a script whose variable is not set
+        raise SpecError("--component '': allowed is an index or a label; without it all are meant")
+    return name or ""
 
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}

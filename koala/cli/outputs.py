@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from koala.cli.connection import ask, say, show_json, width
-from koala.cli.inputs import Address, JobName, Json
+from koala.cli.inputs import Address, Component, JobName, Json, chosen_component
 from koala.errors import KoalaError, RejectedError
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ def outputs(
         Path | None,
         typer.Option("--to", metavar="FOLDER", help="Fetch them into this folder."),
     ] = None,
-    component: Annotated[
-        str, typer.Option("-c", "--component", metavar="N", help="Index or label; default: all.")
-    ] = "",
+    component: Component = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     json: Json = False,
     address: Address = None,
@@ -39,8 +37,10 @@ def outputs(
     from koala.cli.progress import progress
     from koala.cli.render import outputs_text
 
+    chosen = chosen_component(component)
+
     async def question(client: Client) -> list[dict[str, Any]]:
-        names = client.outputs(job, component=component, is_names_only=True)
+        names = client.outputs(job, component=chosen, is_names_only=True)
         files: list[dict[str, Any]] = [
             {"name": part.name, "size_bytes": part.size_bytes} async for part in names
         ]
@@ -48,7 +48,7 @@ def outputs(
             return files
         _make_ready(to, [] if force else [file["name"] for file in files])
         with progress(job, sum(file["size_bytes"] for file in files)) as tell:
-            paths = await fetch(client.outputs(job, component=component), to, tell)
+            paths = await fetch(client.outputs(job, component=chosen), to, tell)
         return [{**file, "path": str(to / file["name"])} for file in files if file["name"] in paths]
 
     files = ask(address, question)

@@ -93,8 +93,11 @@ def add(
     before the command makes a new certificate, and ends the old one. For operators.
     """
     from koala.cli.inputs import read_duration
+    from koala.errors import SpecError
 
     ttl_s = read_duration("--ttl", ttl)
+    if not ttl_s:
+        raise SpecError(f"--ttl {ttl!r}: allowed is a time that is not 0, as in 12h")
     enrolment = ask(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
     if json:
         show_json(enrolment)
