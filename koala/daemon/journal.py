@@ -93,15 +93,18 @@ class Journal:
         self._looking: sqlite3.Connection | None = None  # of the event loop's
         self._look = look or (lambda: connection)
 
-    def ready(self, core: int) -> list[int]:
+    def ready(self, core: int, *, accept_loss: bool) -> list[int]:
         """From here on this version of the core writes, and snapshots that are damaged are gone:
-        after which events those were taken. Raises JournalError."""
+        after which events those were taken. With `accept_loss` so are the digests that were
+        recorded, which nothing vouches for. Raises JournalError."""
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.execute(
                     "INSERT OR REPLACE INTO fact VALUES (?, ?)", (CORE_FACT, str(core))
                 )
+                if accept_loss:
+                    self._connection.execute("DELETE FROM digest")
                 return archive.drop_spoilt_snapshots(self._connection)
         except sqlite3.Error as error:
             raise DiskError(f"{self.path}: cannot be written: {error}") from error

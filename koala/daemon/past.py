@@ -25,7 +25,7 @@ from koala.core.values import FOREVER, Instant
 from koala.daemon.archive import Kept, read_snapshots
 from koala.daemon.folder import FILE, MARK
 from koala.daemon.journal import check_format, cut_short, read_events
-from koala.daemon.records import Mark, Record, damaged, read_mark
+from koala.daemon.records import ADVICE, Mark, Record, damaged, read_mark
 from koala.errors import JournalError
 
 ROWS = 4096  # read at once: a reader that is slow must not keep the writer's log from being folded
@@ -169,7 +169,7 @@ def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) ->
             f"{path}: the replay up to event {seq} gives another state than the one that"
             f" was recorded (digest {found[:16]}, recorded {expected[:16]}): this version of Koala"
             f" decides otherwise than the one that wrote it, or the journal was changed."
-            f" {_OTHER_VERSION}"
+            f" {_OTHER_VERSION}; where no version was changed: {ADVICE}"
         )
 
 

@@ -188,7 +188,7 @@ def recover(
     if begun.seq:
         journal.check_history(begun, accept_loss=accept_loss)
     _require_core(journal, begun.seq)
-    recorded = journal.last_digest()
+    recorded = None if accept_loss else journal.last_digest()
     for record in journal.records(begun, last_at=last_at, accept_loss=accept_loss):
         repeat(journal.path, scheduler, record)
         past.note(record.event)
@@ -207,6 +207,8 @@ def recover(
     if past.settings != changed:
         events.insert(0, changed)
     last = journal.seq
+    for seq in journal.ready(CORE, accept_loss=accept_loss):
+        log.warning("snapshot.dropped", after_event=seq, reason="it is not as it was written")
     _begin(journal, scheduler, events, clock.now())
     if accept_loss:
         log.warning("journal.loss_accepted", last_event=last, epoch=scheduler.epoch)
@@ -309,6 +311,4 @@ def _begin(journal: Journal, scheduler: Scheduler, events: list[Event], now: Ins
                     )
                 )
         records.append(Record(seq=number, at=now, event=event, answers=scheduler.answers))
-    for seq in journal.ready(CORE):
-        log.warning("snapshot.dropped", after_event=seq, reason="it is not as it was written")
     journal.append(Batch(records=records, notices=notices, digest=digest(scheduler)))

@@ -12,8 +12,9 @@ from koala.daemon.backup import back_up
 from koala.daemon.folder import FILE, MARK
 from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, replay
+from koala.daemon.records import ADVICE
 from koala.daemon.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, Recovered, begin_life
-from koala.errors import DamagedError
+from koala.errors import DamagedError, JournalError
 from tests.daemon.corruption import State, config_of, jobs_of, make_state
 
 ROW = "event 12 is not as it was written"
@@ -128,3 +129,23 @@ def test_a_damaged_snapshot_is_none_to_fall_back_on(state: Path) -> None:
     started(state)
     with closing(sqlite3.connect(state / FILE)) as connection:
         assert connection.execute("SELECT seq FROM snapshot").fetchall() == [(saved_after(state),)]
+
+
+@pytest.mark.parametrize("which", ["min", "max"])
+def test_a_damaged_digest_of_the_state_has_a_way_out(
+    made: State, state: Path, tmp_path: Path, which: str
+) -> None:
+    """Nothing vouches for it but a replay; only the newest is looked at by a start."""
+    change(
+        state,
+        "UPDATE digest SET digest = replace(replace(digest, 'a', 'b'), '1', '2')"
+        f" WHERE seq = (SELECT {which}(seq) FROM digest)",
+    )
+    if which == "max":
+        with pytest.raises(JournalError, match=f"gives another state.*{re.escape(ADVICE)}"):
+            started(state)
+    with pytest.raises(JournalError, match=f"gives another state.*{re.escape(ADVICE)}"):
+        back_up(state, tmp_path / "backup", with_spool=False)
+    found = started(state, accept_loss=True)
+    assert jobs_of(found) == made.jobs
+    assert back_up(state, tmp_path / "backup", with_spool=False).events > made.mark.seq
