@@ -7,6 +7,7 @@ not change the core's state and are answered at the desk (`desk`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -58,6 +59,10 @@ REGISTRATIONS_AT_ONCE = 60
 REGISTRATIONS_PER_S = 1.0
 """Of one site, and as often it may say that it has other processors: each is kept in the journal
 with all the site's facts, and has the tries of all jobs with a deadline counted anew."""
+CONTENDED_S = 60.0
+CONTENDED_AT = 5
+"""So many sessions of one site within that time, each of which took the place of one that was open:
+two agents are at it. One alone leaves such a session behind when its connection dies unnoticed."""
 RTT_NEWS_RATIO = 2.0  # a round trip changed by that much is told to the core without a report
 
 log = structlog.get_logger()
@@ -135,6 +140,9 @@ class Roster:
         self._sites_max = sites_max
         self._resting: dict[SiteName, Instant] = {}  # sites that flooded, until then
         self._registrations = Buckets[SiteName](REGISTRATIONS_PER_S, burst=REGISTRATIONS_AT_ONCE)
+        self._replaced: dict[
+            SiteName, deque[Instant]
+        ] = {}  # when sessions last were, by newer ones
         self.floods = 0
         self._links: Links | None = None
         self._connections: dict[int, Connection] = {}
@@ -166,7 +174,14 @@ class Roster:
         return connection is not None and connection.session.is_live
 
     def trouble(self, site: SiteName) -> str:
-        """Why the site says that it takes no new claims; empty when it does not, or is away."""
+        """That agents contend for the site, or why it says that it takes no new claims; empty for
+        neither, or when it is away."""
+        replaced = self._replaced.get(site, deque[Instant]())
+        if len(replaced) == CONTENDED_AT and replaced[0] > self._clock.now() - CONTENDED_S:
+            return (
+                "its sessions replace each other again and again, as when two agents run with one"
+                " identity or with copies of one state directory: stop one of them"
+            )
         connection = self.sessions.get(site)
         report = None if connection is None else connection.report
         return "" if report is None else report.trouble
@@ -311,6 +326,9 @@ class Roster:
         self.sessions[site] = connection
         if before is not None:
             reason = f"a newer session of {site} from {connection.peer}"
+            if before.session.is_live:
+                replaced = self._replaced.setdefault(site, deque(maxlen=CONTENDED_AT))
+                replaced.append(self._clock.now())
             self._carry_out(before, before.session.close(reason, is_rejected=True))
         log.info(
             "site.registered",

@@ -7,6 +7,7 @@ import pytest
 
 from koala.cli.sites import _until_empty
 from koala.client import Client
+from koala.daemon import roster
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -109,4 +110,23 @@ async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) ->
             assert trouble == "no room"
             assert await client.wait(job) == "Finished"
             assert len(agent.heard_of("welcome")) == 1, "in one session"
+        staying.cancel()
+
+
+async def test_two_agents_that_contend_for_a_site_are_its_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a copy of a state directory: each takes the other's place whenever it dials."""
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        one, other = FakeAgent(daemon.address), FakeAgent(daemon.address)
+        staying = group.create_task(one.stay())
+        async with Client(daemon.address) as client, asyncio.timeout(90):
+            await one.until("wanted_end")
+            assert (await client.sites())[0]["trouble"] == "", "one alone has none"
+            contending = group.create_task(other.stay())
+            await one.until("wanted_end", 2 * roster.CONTENDED_AT)
+            assert "two agents run with one identity" in (await client.sites())[0]["trouble"]
+            contending.cancel()
+            monkeypatch.setattr(roster, "CONTENDED_S", 0.0)
+            assert (await client.sites())[0]["trouble"] == "", "over after a while"
         staying.cancel()
