@@ -55,7 +55,7 @@ def _is_address(text: str) -> bool:
 
 def show_json(document: object) -> None:
     """A document on standard output, readable and stable."""
-    print(_json(document, indent=2))
+    print(_json(document, indent=2), flush=True)
 
 
 def show_json_line(document: object) -> None:

@@ -69,12 +69,16 @@ def replay(
     it was, simulated as it was, and simulated otherwise.
     """
     from koala.cli.past_run import PastRun
+    from koala.cli.render import moment
     from koala.sim.replay.changes import parse_changes
 
     wanted = parse_changes(changes) if changes else None
     with _opened(journal) as past:
         since_at = _instant("--from", since, past)
         until_at = _instant("--until", until, past)
+        if until_at is not None and until_at < past.first_at:
+            begin = moment(past.first_at)
+            raise ConfigError(f"--until {until}: allowed is {begin}, where it begins, or later")
         run = PastRun(past, until_at=until_at)
         if run.missing:
             kept = f"events 1 to {run.missing} are not kept any longer"

@@ -20,7 +20,7 @@ from koala.cli.inputs import (
     read_definitions,
     read_text,
 )
-from koala.errors import SpecError
+from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
     from koala.client import Client, Submitted
@@ -106,7 +106,12 @@ def submit(
             )
         except SpecError as error:
             raise SourceError(source, error) from error
-        _tell(submitted, is_json=json, is_dry_run=dry_run)
+        try:
+            _tell(submitted, is_json=json, is_dry_run=dry_run)
+        except OSError as error:
+            accepted = f"{submitted.job} was accepted, but " if submitted.job else ""
+            reason = error.strerror or str(error)
+            raise KoalaError(f"{accepted}standard output cannot be written: {reason}") from error
         if dry_run or not (wait or watch):
             return True
         end = await until_over(client, submitted.job, after=after, every_event=watch)

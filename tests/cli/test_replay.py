@@ -96,6 +96,9 @@ def test_one_job_has_its_own_story_and_its_line(journal: Path) -> None:
 def test_instants_bound_the_story_and_the_run(journal: Path) -> None:
     story = document(str(journal), "--from", "+15", "--until", "+25")["story"]
     assert all(15.0 <= one["at"] <= 25.0 for one in story)
+    early = koala_here("replay", str(journal), "--until", "1960-01-01T00:00:00")
+    assert (early.returncode, early.stdout) == (2, "")
+    assert "where it begins, or later" in early.stderr
     found = document(str(journal), "--until", "+25")
     assert [job["job"] for job in found["jobs"]] == ["j1", "j2"]
     assert found["figures"]["open"] == 1

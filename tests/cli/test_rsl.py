@@ -32,6 +32,8 @@ def test_the_tree_is_json_on_one_line() -> None:
 def test_definitions_take_the_place_of_variables() -> None:
     run = koala("rsl", "-", "--eval", "-D", "BIN=/opt=x", stdin=b"&(executable=$(BIN)/x)")
     assert json.loads(run.stdout)["operands"][0]["values"] == ["/opt=x/x"]
+    run = koala("rsl", "-", "-D", "my #1 (var)=y", stdin=b"&(executable=$('my #1 (var)'))")
+    assert json.loads(run.stdout)["operands"][0]["values"] == ["y"]
 
 
 def test_a_syntax_error_points_at_its_place() -> None:

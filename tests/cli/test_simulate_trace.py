@@ -156,6 +156,13 @@ def test_a_log_may_come_through_a_pipe(tmp_path: Path, words: tuple[str, ...]) -
     assert json.loads(run.stdout)["jobs"] == 20
 
 
+@pytest.mark.parametrize(("log", "named"), [("/dev/null", "/dev/null"), ("-", "standard input")])
+def test_an_empty_log_through_a_pipe_is_named_as_it_was_given(log: str, named: str) -> None:
+    run = koala_here("simulate", "trace", log)
+    assert run.returncode == 2
+    assert run.stderr == f"koala simulate: {named}: no job that could be replayed\n"
+
+
 @pytest.mark.parametrize("log", ["-", "pipe.swf"])
 def test_a_pipe_cannot_be_resumed(tmp_path: Path, log: str) -> None:
     if log != "-":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,28 @@ def test_submit_prints_the_id_and_wait_shows_phases_on_standard_error(grid: Up) 
     assert phases[0] == "Placing"
     assert phases[-1] == "Finished"
     assert len(phases) == len(set(phases))
+
+
+def test_a_submission_whose_id_cannot_be_printed_is_named_on_standard_error(grid: Up) -> None:
+    run = subprocess.run(
+        [
+            "/bin/sh",
+            "-c",
+            'exec "$0" -m koala.cli submit - --address "$1" >/dev/full',
+            sys.executable,
+            grid.address,
+        ],
+        input="&(executable=/bin/true)",
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    words = "was accepted, but standard output cannot be written: No space left on device"
+    (job,) = re.findall(f"koala submit: (j[0-9]+) {words}\n", run.stderr)
+    assert run.returncode == 1
+    assert grid.koala("show", job).returncode == 0
 
 
 def test_wait_exits_with_1_when_a_job_fails(grid: Up) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from koala.cli.coercion import SENSIBLE, is_sensible
-from koala.errors import ConfigError
+from koala.errors import ConfigError, WorkloadError
 
 if TYPE_CHECKING:
     from koala.sim.replication import Replications
@@ -157,7 +157,11 @@ def kept(log: Path) -> Iterator[Path]:
                         shutil.copyfileobj(pipe, file)
         except OSError as error:
             raise ConfigError(f"{log}: cannot be read: {error.strerror}") from None
-        yield copy
+        try:
+            yield copy
+        except WorkloadError as error:  # of the log, as who called named it
+            told = copy.name if is_standard_input else str(log)
+            raise WorkloadError(str(error).replace(str(copy), told)) from error
 
 
 @contextmanager
