@@ -530,13 +530,16 @@ class RelayProcess:
         finally:
             self.process = None
             process.stdin.close()
-            # It ends by that. Killed before it is reaped, its own status would be lost.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_END_S):
-                    await process.wait()
-            with suppress(ProcessLookupError):
-                process.kill()
-            self._status = await process.wait()
+            # It ends by that. Killed before it is reaped, its own status would be lost; but whoever
+            # is cancelled once more does not wait, and leaves none behind either.
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_END_S):
+                        await process.wait()
+            finally:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                self._status = await process.wait()
 
 
 async def _port(stdout: asyncio.StreamReader) -> int:

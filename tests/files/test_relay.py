@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,6 +136,26 @@ async def test_the_relay_ends_when_its_standard_input_closes(tmp_path: Path) -> 
         async with asyncio.timeout(LIMIT_S):
             assert await child.wait() == 0
         task.cancel()
+
+
+async def test_a_relay_whose_daemon_fails_while_it_stops_is_reaped_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """Then what runs the relay is cancelled a second time, before the relay has ended."""
+    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
+    started = asyncio.Event()
+    process = RelayProcess(settings, lambda _: started.set())
+    async with asyncio.TaskGroup() as group, asyncio.timeout(LIMIT_S):
+        task = group.create_task(process.run())
+        await started.wait()
+        child = process.process
+        assert child is not None
+        task.cancel()
+        await comes_true(lambda: process.process is None)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert child.returncode is not None
 
 
 @pytest.mark.parametrize("said", ["nothing", "half", "all"])
