@@ -85,6 +85,9 @@ class _JobReader:
             message = f"quorum is {spec.quorum}, expected at most the number of components"
             raise self._error(f"{message}, {len(components)}", self._job_relations["quorum"])
         self._check_paths(spec)
+        if spec.retries and not spec.rerun:
+            message = "retry means nothing with rerun=no: a program that failed has started"
+            self._warn("retry", message, self._job_relations["retry"])
         warnings = tuple(self._warnings.values())
         return JobReading(spec=spec, warnings=warnings, is_dry_run=self._is_dry_run)
 

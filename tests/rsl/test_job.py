@@ -177,6 +177,14 @@ def test_an_ignored_attribute_is_warned_of_once_with_its_place() -> None:
     )
 
 
+def test_retries_of_a_job_that_may_not_start_again_are_warned_of() -> None:
+    reading = read_job("&(executable=a)(rerun=no)(retry=1)")
+    assert reading.warnings == (
+        "line 1, column 27: retry means nothing with rerun=no: a program that failed has started",
+    )
+    assert read_job("&(executable=a)(rerun=no)(retry=0)").warnings == ()
+
+
 def test_a_name_with_x_in_front_is_skipped() -> None:
     assert read_job("+(x-mine=1)(&(executable=a)(X-other=(b c)))").warnings == ()
 
