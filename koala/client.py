@@ -417,6 +417,8 @@ class Client:
                 for notice in (told, *told.more):
                     after = notice.number
                     yield _notice(notice)
+        # A daemon does not end a watch in order; whoever waits for a job must not take it for one.
+        raise UnreachableError(f"{self.address}: the watch has ended")
 
     # --- calls ------------------------------------------------------------------------------------
 

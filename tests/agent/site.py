@@ -105,6 +105,7 @@ class Daemon:
 
     send: Callable[[object], None] = lambda _order: None
     is_answering: bool = True
+    answered: int = 0  # pings
     is_acknowledging: bool = True
     tried: list[str] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -121,6 +122,7 @@ class Daemon:
                     self.send(Acknowledge(claim=message.claim))
             case Ping(claim=claim, nonce=nonce, sent_at=sent_at):
                 if self.is_answering:
+                    self.answered += 1
                     pong = Pong(claim=claim, nonce=nonce, sent_at=sent_at, now=time.time())
                     self.send(pong)
             case KvPut(claim=claim, request=request, name=name, value=value):

@@ -1,7 +1,8 @@
 """The starter as a pure machine: events in, actions out; no I/O, clock or randomness.
 
-- A lease counts from the sending of the newest ping that the daemon answered. At a lease's end,
-  and at the hold deadline before the barrier, it stops all that it runs and exits.
+- A lease counts from the sending of the newest ping that the daemon answered; one that became
+  shorter, from the next one. At a lease's end, and at the hold deadline before the barrier, it
+  stops all that it runs and exits.
 - Armed promises: no abort until D, unless by D or because the daemon says Stop or the site signals.
 - It passes if and only if it holds the Release that matches its latest Arm, which it had answered,
   and neither D nor its lease has run out at a look at the clock just before the program goes.
@@ -126,6 +127,7 @@ class StarterMachine:
         self._hold_until = now + settings.hold_s
         self._hold_lease_s = settings.hold_lease_s
         self._run_lease_s = settings.run_lease_s
+        self._shorter: tuple[float, float] | None = None  # hold and run lease, from an answer on
         self._kill_s = settings.kill_s
         self._answered_at = now
         self._is_connected = False
@@ -250,6 +252,9 @@ class StarterMachine:
         if sent_at > self._now:
             return  # not a ping of ours
         self._answered_at = max(self._answered_at, sent_at)
+        if self._shorter is not None:
+            self._hold_lease_s, self._run_lease_s = self._shorter
+            self._shorter = None
         self._is_wanted = True
         self._unanswered = 0
         self._open_without_barrier()
@@ -261,8 +266,16 @@ class StarterMachine:
             self._ping()
 
     def _adopt(self, message: dict[str, object]) -> None:
-        self._hold_lease_s = to_number(message, "hold_lease_s")
-        self._run_lease_s = to_number(message, "run_lease_s")
+        hold_lease_s = to_number(message, "hold_lease_s")
+        run_lease_s = to_number(message, "run_lease_s")
+        # A lease that became shorter since the last answer would be over already. The daemon goes
+        # by the longer one for a claim that was made with it.
+        self._shorter = (hold_lease_s, run_lease_s)
+        is_shorter = hold_lease_s < self._hold_lease_s or run_lease_s < self._run_lease_s
+        self._hold_lease_s = max(self._hold_lease_s, hold_lease_s)
+        self._run_lease_s = max(self._run_lease_s, run_lease_s)
+        if is_shorter:
+            self._ping()
         self._kill_s = to_number(message, "kill_s")
         self._burst = BURST - 1
         for question in self._questions.values():

@@ -212,6 +212,23 @@ def test_after_the_pass_the_run_lease_counts() -> None:
     assert the_end(script.tell(Looked(left=0), 600.0))["kind"] == "lease"
 
 
+def test_a_lease_that_an_administrator_made_shorter_counts_from_the_next_answer() -> None:
+    """By the shorter one the last answer may be too long ago, and nothing is wrong."""
+    script = Script()
+    script.running()
+    script.pong(100.0, sent_at=100.0)
+    script.tell(Disconnected(), 110.0)
+    script.tell(Connected(), 150.0)
+    shorter = {"hold_lease_s": 10.0, "run_lease_s": 30.0, "kill_s": 5.0}
+    assert not ends(script.hear(150.0, "adopted", **shorter))
+    assert script.machine.lease_until() == 700.0
+    script.pong(151.0, sent_at=150.5)
+    assert script.machine.lease_until() == 180.5
+    script.hear(152.0, "adopted", hold_lease_s=10.0, run_lease_s=600.0, kill_s=5.0)
+    assert script.machine.lease_until() == 750.5
+    assert not ends(script.woken(170.0))
+
+
 def test_an_infinite_run_lease_never_ends() -> None:
     script = Script(run_lease_s=float("inf"))
     script.tell(Connected(), 0.1)
