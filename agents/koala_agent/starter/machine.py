@@ -127,7 +127,7 @@ class StarterMachine:
         self._hold_until = now + settings.hold_s
         self._hold_lease_s = settings.hold_lease_s
         self._run_lease_s = settings.run_lease_s
-        self._shorter: tuple[float, float] | None = None  # hold and run lease, from an answer on
+        self._next_leases: tuple[float, float] | None = None  # hold and run, from an answer on
         self._kill_s = settings.kill_s
         self._answered_at = now
         self._is_connected = False
@@ -252,9 +252,9 @@ class StarterMachine:
         if sent_at > self._now:
             return  # not a ping of ours
         self._answered_at = max(self._answered_at, sent_at)
-        if self._shorter is not None:
-            self._hold_lease_s, self._run_lease_s = self._shorter
-            self._shorter = None
+        if self._next_leases is not None:
+            self._hold_lease_s, self._run_lease_s = self._next_leases
+            self._next_leases = None
         self._is_wanted = True
         self._unanswered = 0
         self._open_without_barrier()
@@ -270,7 +270,7 @@ class StarterMachine:
         run_lease_s = to_number(message, "run_lease_s")
         # A lease that became shorter since the last answer would be over already. The daemon goes
         # by the longer one for a claim that was made with it.
-        self._shorter = (hold_lease_s, run_lease_s)
+        self._next_leases = (hold_lease_s, run_lease_s)
         is_shorter = hold_lease_s < self._hold_lease_s or run_lease_s < self._run_lease_s
         self._hold_lease_s = max(self._hold_lease_s, hold_lease_s)
         self._run_lease_s = max(self._run_lease_s, run_lease_s)
