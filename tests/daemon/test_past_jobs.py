@@ -84,6 +84,11 @@ async def test_a_job_that_was_forgotten_is_told_of_as_before(tmp_path: Path) -> 
         assert await client.why(jobs[3]) == why
         assert await client.timeline(jobs[3]) == timeline
         assert [p async for p in client.logs(jobs[3])] == []
+        output = tmp_path / "state" / "spool" / "jobs" / jobs[3] / "output" / "0" / "a"
+        output.parent.mkdir(parents=True)
+        output.write_bytes(b"kept")
+        outputs = [(part.name, part.data) async for part in client.outputs(jobs[3])]
+        assert outputs == [("0/a", b""), ("0/a", b"kept")]
         listed = await client.list_jobs(past=True)
         assert {job["job"] for job in listed} == {*jobs, *more}
         assert len(await client.list_jobs(past=True, last=7)) == 7
