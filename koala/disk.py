@@ -17,6 +17,8 @@ from pathlib import Path
 
 import structlog
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk, or of an account's share of it, that is full."""
 BALLAST = "ballast"
 START_BYTES = 1_000_000  # indexes and first pages of databases, and a few small files
 LOOK_S = 1.0

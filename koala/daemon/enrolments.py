@@ -10,7 +10,6 @@ believed then: one that cannot be written is refused, and has changed nothing.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import hmac
 import re
@@ -26,6 +25,7 @@ from msgspec.structs import replace
 from koala.core.values import SiteName, UserName
 from koala.daemon.access import Caller, Role
 from koala.daemon.clock import wall_s
+from koala.disk import NO_ROOM
 from koala.errors import (
     ConfigError,
     ExhaustedError,
@@ -44,7 +44,6 @@ JOIN_S = 86_400.0
 JOIN_S_MAX = 30 * 86_400.0
 TOKEN = "koala"
 WRITE_AGAIN_S = 10.0
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 log = structlog.get_logger()
 

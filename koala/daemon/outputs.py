@@ -7,7 +7,6 @@ open file.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
@@ -17,13 +16,13 @@ from koala.core.job import Finished, Job
 from koala.core.values import JobId
 from koala.daemon.logs import PART_BYTES_MAX, chosen_components
 from koala.daemon.spool import Over, Spool
+from koala.disk import NO_ROOM
 from koala.errors import ExhaustedError, RejectedError, SpecError
 from koala.wire.v1 import koala_pb2 as pb
 from koala_agent.files.folders import Folder
 
 log = structlog.get_logger()
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 PUBLISH_AGAIN_S = 2.0
 PUBLISH_S = 20.0
 """So long who asks for outputs waits until they are visible."""
