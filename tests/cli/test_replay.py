@@ -164,7 +164,9 @@ def test_a_backup_of_either_kind_does_as_well(journal: Path, tmp_path: Path, nam
         str(journal), str(backup / "journal.db")
     )
     if backup.is_file():
-        backup.write_bytes(backup.read_bytes()[:-2000])
+        # Not its last bytes: a tar file ends with zeros, thousands of them where it is not packed.
+        whole = backup.read_bytes()
+        backup.write_bytes(whole[: len(whole) // 2])
         run = koala_here("replay", str(backup))
         assert run.returncode != 0
         assert "no backup" in run.stderr or name == "renamed", run.stderr
