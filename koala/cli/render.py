@@ -14,6 +14,7 @@ from koala.cli.table import clean, columns, painted, table
 Document = Mapping[str, Any]
 NOTHING = "-"
 STORY_LINES = 12
+AWAY = ("revoked", "expired")  # states of an enrolment that keep a site away
 
 
 def jobs_text(
@@ -53,13 +54,17 @@ def jobs_text(
 
 
 def sites_text(
-    sites: Sequence[Document], *, width: int | None = None, coloured: bool = False
+    sites: Sequence[Document],
+    *,
+    zone: tzinfo | None = None,
+    width: int | None = None,
+    coloured: bool = False,
 ) -> str:
-    """`koala sites`: a site a line."""
+    """`koala sites`: a site a line, and below them what keeps sites away or in trouble."""
     rows = [
         [
             site["site"],
-            site["state"],
+            _site_state(site),
             str(site["processors"]),
             str(site["idle"]),
             str(site["claimed"]),
@@ -77,7 +82,35 @@ def sites_text(
         for site in sites
         if site.get("trouble")
     ]
-    return "\n".join((table(heads, rows, width=width, coloured=coloured), *troubles))
+    absences = [
+        f"{clean(site['site'])} is away: {why}" for site in sites if (why := _why_away(site, zone))
+    ]
+    return "\n".join((table(heads, rows, width=width, coloured=coloured), *absences, *troubles))
+
+
+def _site_state(site: Document) -> str:
+    """In a word, two for a drain that lasts while the site is away. Daemons of earlier releases do
+    not say all of it."""
+    state: str = site["state"]
+    if state == "disconnected" and site.get("enrolment") in AWAY:
+        state = site["enrolment"]
+    return f"{state}, drained" if site.get("is_drained") and state != "drained" else state
+
+
+def _why_away(site: Document, zone: tzinfo | None) -> str:
+    """Why a site cannot come back by itself; empty when it can, for all that is known here."""
+    if site["state"] != "disconnected":
+        return ""
+    match site.get("enrolment"):
+        case "revoked":
+            return f"it was revoked at {moment(site['revoked_at'], zone)} (koala audit: by whom)"
+        case "expired":
+            at = moment(site["expires_at"], zone)
+            return f"its certificate expired at {at}; koala site add lets it join anew"
+        case "awaited":
+            return "a join token was made for it, and not used yet"
+        case _:
+            return ""
 
 
 def _whose(site: Document) -> str:

@@ -25,6 +25,8 @@ TONES = {
     "drained": "33",
     "unusable": "31",
     "disconnected": "31",
+    "revoked": "31",
+    "expired": "31",
 }
 """Terminal colours of the words that have one."""
 
@@ -89,6 +91,8 @@ def painted(word: str) -> str:
 
 
 def _painted(line: str, row: Sequence[str]) -> str:
-    """The first coloured word of the row in its colour; padding is not touched."""
-    word = next((cell for cell in row if cell in TONES), None)
+    """The first coloured word of the row in its colour; padding is not touched. Of a site's state
+    the first word says the most."""
+    words = (cell.partition(", ")[0] for cell in row)
+    word = next((word for word in words if word in TONES), None)
     return line if word is None else line.replace(word, painted(word), 1)

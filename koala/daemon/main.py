@@ -59,6 +59,7 @@ from koala.daemon.roster import Links, Roster
 from koala.daemon.service import Parts, Service
 from koala.daemon.session import Guests, Timing
 from koala.daemon.spool import Over, Spool
+from koala.daemon.standing import Standing
 from koala.daemon.streams import Streams
 from koala.daemon.submitting import Submitting
 from koala.daemon.texts import Texts
@@ -296,7 +297,7 @@ class Daemon:
             scheduler=scheduler,
             pump=pump,
             notices=notices,
-            roster=roster,
+            standing=Standing(roster, doors.enrolled),
             logs=logs,
             outputs=Outputs(spool, publisher),
             registrar=registrar,

@@ -29,7 +29,7 @@ from koala.core.explain import why
 from koala.core.forgetting import alone
 from koala.core.job import Cancelled
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import files_picture, sites_picture, whole_picture
+from koala.core.snapshot import files_picture, whole_picture
 from koala.core.values import JobId, SiteName, UserName
 from koala.daemon.access import Caller, caller_of_call
 from koala.daemon.archive import Wanted, not_as_archived
@@ -44,7 +44,7 @@ from koala.daemon.outputs import Outputs, OutputsWanted
 from koala.daemon.past_jobs import PastJobs, owner_wanted
 from koala.daemon.pump import Pump
 from koala.daemon.records import Notice
-from koala.daemon.roster import Roster
+from koala.daemon.standing import Standing
 from koala.daemon.submitting import LOT, Submitting
 from koala.daemon.turns import Turn, quiet_turn
 from koala.errors import (
@@ -97,7 +97,7 @@ class Parts:
     scheduler: Scheduler
     pump: Pump
     notices: Notices
-    roster: Roster
+    standing: Standing
     logs: Logs
     outputs: Outputs
     registrar: Registrar
@@ -121,7 +121,7 @@ class Service(KoalaServicer):
         self._scheduler = parts.scheduler
         self._pump = parts.pump
         self._notices = parts.notices
-        self._roster = parts.roster
+        self._standing = parts.standing
         self._logs = parts.logs
         self._outputs = parts.outputs
         self._registrar = parts.registrar
@@ -265,8 +265,8 @@ class Service(KoalaServicer):
         def pictures(turn: Turn) -> list[dict[str, Any]]:
             shown = _shown(turn, caller)
             return [
-                {**picture, "trouble": self._roster.trouble(picture["site"])}
-                for picture in sites_picture(turn.scheduler, turn.now)
+                picture
+                for picture in self._standing.pictures(turn.scheduler, turn.now)
                 if picture["site"] in shown
             ]
 
@@ -277,7 +277,9 @@ class Service(KoalaServicer):
         by = UserName(caller_of_call().name)
 
         def change(turn: Turn) -> dict[str, Any]:
-            return _change_site(turn, SiteName(request.site), request.verb, by)
+            _change_site(turn, SiteName(request.site), request.verb, by)
+            pictures = self._standing.pictures(turn.scheduler, turn.now)
+            return next(picture for picture in pictures if picture["site"] == request.site)
 
         return _document(await self._pump.ask(change))
 
@@ -490,7 +492,7 @@ def _cancel(turn: Turn, job: JobId, by: Caller) -> pb.Cancelled:
     return pb.Cancelled(job=job, phase=found.phase_name)
 
 
-def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[str, Any]:
+def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> None:
     if verb not in SITE_VERBS:
         raise SpecError(f"verb = {verb[:40]!r}: allowed are {', '.join(SITE_VERBS)}")
     if site not in turn.scheduler.sites:
@@ -506,8 +508,6 @@ def _change_site(turn: Turn, site: SiteName, verb: str, by: UserName) -> dict[st
         for file, replica in tuple(turn.scheduler.replicas.items()):
             if site in replica.sites:  # another content may have the name now
                 turn.tell(ReplicaRemoved(file=file, site=site))
-    pictures = sites_picture(turn.scheduler, turn.now)
-    return next(picture for picture in pictures if picture["site"] == site)
 
 
 def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from datetime import UTC
 
 from koala.cli.figures import places, reached, timeline_text
@@ -179,6 +180,35 @@ def test_sites_show_state_and_idle_processors() -> None:
         "uva    usable           64    12       24       0      1.2 ms  3 users",
         "uva needs its administrator: the disk? is full",
     ]
+
+
+def test_sites_that_are_away_show_why_and_that_they_are_drained() -> None:
+    gone = {"state": "disconnected", "is_drained": False, "expires_at": None, "revoked_at": None}
+    sites = [
+        a_site(**gone, enrolment="revoked") | {"revoked_at": 1000.0, "is_drained": True},
+        a_site(site="vu", **gone, enrolment="expired") | {"expires_at": 1000.0},
+        a_site(site="uva", **gone, enrolment="enrolled") | {"is_drained": True},
+        a_site(site="leiden", **gone, enrolment="awaited"),
+        a_site(site="utrecht", state="drained", enrolment="enrolled", is_drained=True),
+        a_site(site="old", state="disconnected"),
+    ]
+    text = sites_text(sites, zone=UTC)
+    assert [re.split(r"\s{2,}", line)[1] for line in text.splitlines()[1:7]] == [
+        "revoked, drained",
+        "expired",
+        "disconnected, drained",
+        "disconnected",
+        "drained",
+        "disconnected",
+    ]
+    assert text.splitlines()[7:] == [
+        "delft is away: it was revoked at 1970-01-01 00:16:40 (koala audit: by whom)",
+        "vu is away: its certificate expired at 1970-01-01 00:16:40; koala site add lets it join"
+        " anew",
+        "leiden is away: a join token was made for it, and not used yet",
+    ]
+    red = sites_text(sites[:1], coloured=True).splitlines()[1]
+    assert "\x1b[31mrevoked\x1b[0m, drained" in red
 
 
 def test_files_show_their_replicas() -> None:

@@ -223,6 +223,34 @@ async def test_revoked_stays_revoked_over_a_restart(tmp_path: Path) -> None:
         assert "was revoked" in await refusal(stage, identity)
 
 
+async def test_users_see_that_a_site_is_away_for_it_was_revoked_or_has_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that it is drained, for as long as that lasts."""
+    async with secured(tmp_path) as stage:
+        identity = await stage.site("delft")
+        ann = stage.client(await stage.user("ann"))
+        async with ann, stage.client() as client, asyncio.timeout(LIMIT_S):
+            async with linked(stage, identity, "delft") as call:
+                await first(call, "welcome")
+                assert (await client.drain("delft"))["is_drained"]
+                (site,) = await ann.sites()
+                assert (site["state"], site["enrolment"]) == ("drained", "enrolled")
+                before = clock.wall_s()
+                await client.revoke_site("delft")
+                await first(call, "reject")
+            while (site := (await ann.sites())[0])["state"] != "disconnected":
+                await client.hello()
+            assert (site["enrolment"], site["is_drained"]) == ("revoked", True)
+            assert site["revoked_at"] >= before
+            assert not (await client.resume("delft"))["is_drained"]
+            await stage.site("delft")
+            monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + MONTH_S)
+            (site,) = await ann.sites()
+            assert (site["enrolment"], site["revoked_at"]) == ("expired", None)
+            assert site["expires_at"] < clock.wall_s() + MONTH_S
+
+
 MONTH_S = 31 * 86_400.0
 
 
