@@ -174,6 +174,7 @@ class Streams(AgentLinkServicer):
                     f" {FLOOD_S + BURST_S:g} s; allowed are {self._reports_per_s:g}"
                     " (limits.reports_per_s)",
                 )
+                break  # what else has come of it is the same flood
             if wait_s > SLOW_S:
                 await asyncio.sleep(wait_s)
         stream.end()
