@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,17 @@ def job(program: str, *arguments: str, more: str) -> str:
         for site, words in zip(("near", "far"), arguments, strict=True)
     )
     return f"+{more}{parts}"
+
+
+@asynccontextmanager
+async def running(grid: Grid, client: Client, text: str) -> AsyncIterator[str]:
+    """A job that is cancelled at the end, whatever was found: the next test's grid is at rest."""
+    submitted = await client.submit(text)
+    try:
+        yield submitted.job
+    finally:
+        await client.cancel([submitted.job])
+        await grid.at_rest(client)
 
 
 async def progress(client: Client, job_id: str, *, points: int) -> dict[str, Any]:
@@ -106,71 +118,60 @@ async def test_components_on_unequal_processors_are_kept_together(grid: Grid) ->
 
 
 async def test_work_that_programs_tell_is_what_counts(grid: Grid) -> None:
+    text = job(TELL, "0.02", "0.08", more="(progress=sq)(asynchrony=0.3)")
     async with grid.client() as client:
         await grid.ready(client)
-        submitted = await client.submit(
-            job(TELL, "0.02", "0.08", more="(progress=sq)(asynchrony=0.3)")
-        )
-        told = await progress(client, submitted.job, points=40)
-        work = work_of(grid, submitted.job)
-        assert set(told["shares"]) == {"far"}
-        assert abs(work[0] - work[1]) < 3 * work[0] / 5, "four times as fast: a fifth of the skew"
-        await client.cancel([submitted.job])
-        await grid.at_rest(client)
+        async with running(grid, client, text) as job_id:
+            told = await progress(client, job_id, points=40)
+            work = work_of(grid, job_id)
+            assert set(told["shares"]) == {"far"}
+            assert abs(work[0] - work[1]) < 3 * work[0] / 5, "four times as fast: a fifth of that"
 
 
 async def test_nothing_stays_stopped_when_its_agent_or_the_daemon_is_killed(grid: Grid) -> None:
     """The starter stops and continues its program, so that nobody else is needed for it."""
+    text = job(TELL, "0.02", "0.2", more="(progress=sq)(asynchrony=0.1)")
     async with grid.client() as client:
         await grid.ready(client)
-        submitted = await client.submit(
-            job(TELL, "0.02", "0.2", more="(progress=sq)(asynchrony=0.1)")
-        )
-        told = await progress(client, submitted.job, points=8)
-        assert told["shares"]["far"] < 0.5
-        programs = grid.programs(submitted.job)
-        (held,) = [pid for pid, claim in programs.items() if claim.split("/")[2] == "1"]
-        file = told_file(held)
-        grid.kill("far", "daemon")
-        before = float(file.read_text() or 0)
-        await until(lambda: float(file.read_text() or 0) > before + 1)
-        grid.start()
-        await grid.ready(client)
-        again = (await client.show(submitted.job))["progress"]
-        assert again["corrections"] >= told["corrections"], "what was corrected is durable"
-        await client.cancel([submitted.job])
-        await grid.at_rest(client)
+        async with running(grid, client, text) as job_id:
+            told = await progress(client, job_id, points=8)
+            assert told["shares"]["far"] < 0.5
+            programs = grid.programs(job_id)
+            (held,) = [pid for pid, claim in programs.items() if claim.split("/")[2] == "1"]
+            file = told_file(held)
+            grid.kill("far", "daemon")
+            before = float(file.read_text() or 0)
+            await until(lambda: float(file.read_text() or 0) > before + 1)
+            grid.start()
+            await grid.ready(client)
+            again = (await client.show(job_id))["progress"]
+            assert again["corrections"] >= told["corrections"], "what was corrected is durable"
 
 
 async def test_a_stopped_program_hears_that_it_is_to_end(grid: Grid) -> None:
     """TERM waits for a stopped process until it is continued; it is, before it is sent."""
+    trap = TELL.replace("import os", "import signal, os").replace(
+        "for done",
+        "signal.signal(signal.SIGTERM, lambda *_: (print('heard', flush=True), sys.exit(0)))"
+        "\nfor done",
+    )
+    text = job(trap, "0.001", "0.5", more="(progress=sq)(asynchrony=0.1)")
     async with grid.client() as client:
         await grid.ready(client)
-        trap = TELL.replace("import os", "import signal, os").replace(
-            "for done",
-            "signal.signal(signal.SIGTERM, lambda *_: (print('heard', flush=True), sys.exit(0)))"
-            "\nfor done",
-        )
-        submitted = await client.submit(
-            job(trap, "0.001", "0.5", more="(progress=sq)(asynchrony=0.1)")
-        )
-        await progress(client, submitted.job, points=12)
-        await client.cancel([submitted.job])
-        await grid.at_rest(client)
+        async with running(grid, client, text) as job_id:
+            await progress(client, job_id, points=12)
         said = b""
-        async for part in client.logs(submitted.job, stream="stdout"):
+        async for part in client.logs(job_id, stream="stdout"):
             said += part.data
         assert said == b"heard\nheard\n"
 
 
 async def test_a_killed_starter_leaves_no_stopped_process(grid: Grid) -> None:
+    text = job(TELL, "0.001", "0.5", more="(progress=sq)(asynchrony=0.1)(rerun=no)")
     async with grid.client() as client:
         await grid.ready(client)
-        submitted = await client.submit(
-            job(TELL, "0.001", "0.5", more="(progress=sq)(asynchrony=0.1)(rerun=no)")
-        )
-        await progress(client, submitted.job, points=8)
-        for pid in grid.starters(submitted.job):
-            os.kill(pid, signal.SIGKILL)
-        assert await client.wait(submitted.job) == "Failed"
-        await grid.at_rest(client)
+        async with running(grid, client, text) as job_id:
+            await progress(client, job_id, points=8)
+            for pid in grid.starters(job_id):
+                os.kill(pid, signal.SIGKILL)
+            assert await client.wait(job_id) == "Failed"

@@ -33,6 +33,7 @@ class Gauge:
         self._processes = processes
         self._strays: dict[int, int] = {}
         self._held: list[tuple[Callable[[int, int], None], int]] = []
+        self._told: dict[int, float] = {}  # by process: what it told last
 
     def measure(self) -> Measured:
         """What was told; else what was used here, as if the component's other machines, of which
@@ -41,12 +42,16 @@ class Gauge:
         mains = self._processes.mains
         strays = (pid for pid, group in groups.items() if group not in mains)
         self._strays = {pid: started_at(pid) for pid in strays}
-        told = [self._told(process) for process in range(self._program.processes)]
-        known = [work for work in told if work is not None]
+        for process in range(self._program.processes):
+            # A file that is written anew is empty for a moment, which takes nothing back.
+            if (work := self._read(process)) is not None:
+                self._told[process] = work
         everywhere = sum(map(len, self._program.layout)) / max(1, len(self._program.mains))
         return Measured(
-            work=sum(known) if known else (self._processes.cpu_s + used_s) * everywhere,
-            is_told=bool(known),
+            work=sum(self._told.values())
+            if self._told
+            else (self._processes.cpu_s + used_s) * everywhere,
+            is_told=bool(self._told),
             can_pace=self._can_pace,
         )
 
@@ -76,8 +81,8 @@ class Gauge:
             except (ProcessLookupError, PermissionError):
                 continue
 
-    def _told(self, process: int) -> float | None:
-        """What a process wrote about its work; None while it wrote nothing that is a number."""
+    def _read(self, process: int) -> float | None:
+        """What a process wrote about its work; None while its file has no number."""
         try:
             # Whatever the program made of it: a pipe must not block, nor a large file be read.
             file = os.open(self._program.progress_file(process), os.O_RDONLY | os.O_NONBLOCK)

@@ -50,6 +50,31 @@ def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None
             os.sched_yield()
 
 
+def test_a_file_that_is_empty_while_it_is_written_anew_takes_nothing_back(tmp_path: Path) -> None:
+    program: Any = SimpleNamespace(
+        processes=2,
+        layout=((2,),),
+        mains=(2,),
+        ranks=0,
+        progress_file=lambda n: str(tmp_path / str(n)),
+    )
+    gauge = Gauge(program, SimpleNamespace(mains=(), cpu_s=7.0))  # type: ignore[arg-type]
+    measured = gauge.measure()
+    assert not measured.is_told
+    assert measured.work >= 7.0
+    (tmp_path / "0").write_text("40")
+    (tmp_path / "1").write_text("2.5")
+    told = [gauge.measure()]
+    for spoilt in ("", "half a wor", "-1", "inf", "nan"):
+        (tmp_path / "0").write_text(spoilt)
+        told.append(gauge.measure())
+    (tmp_path / "0").unlink()
+    told.append(gauge.measure())
+    assert {(one.work, one.is_told) for one in told} == {(42.5, True)}
+    (tmp_path / "0").write_text("41")
+    assert gauge.measure().work == 43.5
+
+
 @contextmanager
 def sleeping() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:
