@@ -7,11 +7,7 @@ from signal import SIGKILL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 MARK = "KOALA_STARTER"
 """The variable that every process of the program has: the starter's nonce."""
