@@ -147,11 +147,12 @@ class Evidence:
         ended = [line.attempt for line in self.lines(job) if line.word == "end"]
         return [number for number in sorted(set(ended)) if ended.count(number) == processes]
 
-    def over_at(self, job: str, attempt: int) -> float:
-        """When the last process of an attempt wrote that it was at its end, in seconds since 1970;
-        minus infinity when none did."""
+    def over_at(self, job: str, attempt: int, component: int) -> float:
+        """When the last process of a component wrote in an attempt that it was at its end, in
+        seconds since 1970; minus infinity when none did."""
         ends = [line for line in self.lines(job) if line.word == "end"]
-        return max((line.at for line in ends if line.attempt == attempt), default=float("-inf"))
+        at = [x.at for x in ends if (x.attempt, x.component) == (attempt, component)]
+        return max(at, default=float("-inf"))
 
     def finished(self, job: str, *, processes: int, excused: Container[int] = ()) -> int:
         """The attempt in which each process of a job ended, the last one and the only one; but for

@@ -150,13 +150,15 @@ def _length(kind: Kind, short: float, long: float, share: float) -> float:
 @dataclass(slots=True)
 class Account:
     """What was done: faults by kind, those passed over, signals that killed, pairs killed within
-    10 ms, attempts of jobs of which a starter was killed, ends that nobody ordered."""
+    10 ms, attempts of jobs of which a starter was killed, claims whose starter stood still and from
+    when to when (seconds since 1970), ends that nobody ordered."""
 
     faults: Counter[str] = field(default_factory=Counter)
     passed_over: int = 0
     kills: int = 0
     together: int = 0
     bereft: set[tuple[str, int]] = field(default_factory=set)
+    stood_still: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     ended: list[tuple[str, int]] = field(default_factory=list)
     ended_on_full_disk: int = 0
 
@@ -298,15 +300,17 @@ class Saboteur:
     async def _stop(self, fault: Fault) -> None:
         """SIGSTOP, and SIGCONT after a while."""
         if fault.kind is Kind.STOP_STARTER:
-            pids = [pid for pid, _ in self._starter(fault)]
+            stopped = self._starter(fault)
         else:
-            pids = [self._grid.pid(name) for name in self._victims(fault)]
-        for pid in pids:
+            stopped = [(self._grid.pid(name), "") for name in self._victims(fault)]
+        for pid, claim in stopped:
+            since = time.time()
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
                 try:
                     await moment(fault.lasts_s)
                 finally:
+                    self.account.stood_still.setdefault(claim, []).append((since, time.time()))
                     os.kill(pid, signal.SIGCONT)
 
     async def _spoil(self, fault: Fault) -> None:

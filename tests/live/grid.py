@@ -318,13 +318,13 @@ class Grid:
     async def idle(self, client: Client, processors: int) -> None:
         """Wait until the sites together report so many idle processors: a site tells its figures
         some time after the end of what was there."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             while sum(site["idle"] for site in await client.sites()) != processors:
                 await _moment()
 
     async def crowded(self, client: Client, site: str) -> dict[str, Any]:
         """Wait until local users have all of a site; the site."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             while True:
                 found = next(s for s in await client.sites() if s["site"] == site)
                 if found["local"] == found["processors"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -59,6 +60,7 @@ def _sockets(grid: Grid) -> Iterator[Path]:
 def _at_daemon(state: Path) -> Iterator[str]:
     for path in sorted((state / "spool" / "incoming").iterdir()):
         yield f"half file {path.name}"
-    for pattern in ("*.new", "*.part", "*.tmp"):
-        for path in state.rglob(pattern):
-            yield f"half file {path.relative_to(state)}"
+    for folder, _, names in os.walk(state):  # which passes over what is removed meanwhile
+        for name in names:
+            if name.endswith((".new", ".part", ".tmp")):
+                yield f"half file {(Path(folder) / name).relative_to(state)}"

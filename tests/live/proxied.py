@@ -17,6 +17,7 @@ addresses, which the configurations name. Its routes:
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -127,9 +128,10 @@ async def proxied(grid: ProxiedGrid) -> AsyncIterator[Proxy]:
 def filled(folder: Path, *, leave_bytes: int) -> Iterator[None]:
     """As long as the block lasts the disk of a folder has so many bytes left, or none."""
     filler = folder / "filler"
+    # A daemon that starts meanwhile looks at the modes of its files.
+    taken = os.open(filler, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        with filler.open("wb", buffering=0) as file:
-            filler.chmod(0o600)  # a daemon that starts meanwhile looks at the modes of its files
+        with os.fdopen(taken, "wb", buffering=0) as file:
             with suppress(OSError):  # whoever else writes meanwhile, at its end there is no room
                 while file.write(_MEGABYTE):
                     pass

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.live.chaos import FENCED, unheard
+from koala.core.job import EndKind
+from tests.live.chaos import unheard
 from tests.live.evidence import LOG, Evidence, is_other_alive
+from tests.live.faults import Account
 
 LOOKS = 2_000
 
@@ -35,43 +37,68 @@ def test_a_process_of_another_attempt_is_seen_while_it_lives(tmp_path: Path) -> 
 
 
 def ran_twice(folder: Path) -> Evidence:
-    """Two processes; both attempts of them wrote that they were at their ends, at 10 and at 20."""
+    """Two components of one process; both attempts of them wrote that they were at their ends, at
+    10 and at 20."""
     lines = [
-        f"{word} j1 {attempt} 0 {process} 4711 {10.0 * attempt - (word == 'start')}"
+        f"{word} j1 {attempt} {component} 0 4711 {10.0 * attempt - (word == 'start')}"
         for attempt in (1, 2)
         for word in ("start", "end")
-        for process in (0, 1)
+        for component in (0, 1)
     ]
     evidence = Evidence(folder)
     (folder / LOG).write_text("\n".join([*lines, ""]), encoding="ascii")
     return evidence
 
 
-def shown(at: float, text: str) -> dict[str, Any]:
-    """Its story; the beginning is lost."""
-    placed = "Claiming: placed on delft"
-    return {"attempts": 2, "story": [(at, text), (18.0, placed), (20.1, "Finished: finished")]}
+def reported(end: EndKind, ended_at: float) -> list[dict[str, Any]]:
+    """What the daemon says of the claims: one of the first attempt did not end by itself."""
+    ends = {
+        "j1/1/0/1": (EndKind.EXITED, 10.0),
+        "j1/1/1/2": (end, ended_at),
+        "j1/2/0/1": (EndKind.EXITED, 20.0),
+        "j1/2/1/1": (EndKind.EXITED, 20.0),
+    }
+    return [{"claim": claim, "end": end, "ended_at": at} for claim, (end, at) in ends.items()]
 
 
-PREEMPTED = "Stopping: preempted by j2"
+KILLED = Account(bereft={("j1", 1)})
+STOOD_STILL = Account(stood_still={"j1/1/1/2": [(9.5, 11.0)]})
 
 
 @pytest.mark.parametrize(
-    ("at", "text"), [(9.99, PREEMPTED), (10.01, PREEMPTED), (19.0, f"Stopping: {FENCED}")]
+    ("end", "ended_at", "account"),
+    [
+        (EndKind.FENCED, 30.0, Account()),
+        (EndKind.STOPPED, 10.01, Account()),  # the word to stop came between its line and its exit
+        (EndKind.LEASE, 10.01, Account()),
+        (EndKind.STOPPED, 13.0, STOOD_STILL),
+        (EndKind.VANISHED, 13.0, KILLED),
+    ],
 )
 def test_an_attempt_that_nobody_could_know_to_be_over_is_excused(
-    tmp_path: Path, at: float, text: str
+    tmp_path: Path, end: EndKind, ended_at: float, account: Account
 ) -> None:
     evidence = ran_twice(tmp_path)
-    excused = unheard(evidence, "j1", shown(at, text))
+    excused = unheard(evidence, "j1", reported(end, ended_at), account)
     assert evidence.finished("j1", processes=2, excused=excused) == 2
 
 
-@pytest.mark.parametrize(("at", "text"), [(5.0, PREEMPTED), (11.0, PREEMPTED), (10.0, "Running")])
-def test_one_that_was_over_long_before_its_stop_or_was_never_stopped_is_not(
-    tmp_path: Path, at: float, text: str
+@pytest.mark.parametrize(
+    ("end", "ended_at", "account"),
+    [
+        (EndKind.EXITED, 10.01, Account()),  # known, whatever was to stop it
+        (EndKind.STOPPED, 13.0, Account()),
+        (EndKind.LEASE, 13.0, Account()),
+        (EndKind.VANISHED, 10.01, STOOD_STILL),
+        (EndKind.STOPPED, 13.0, Account(stood_still={"j1/1/1/2": [(11.5, 12.0)]})),
+        (EndKind.STOPPED, 13.0, Account(stood_still={"j1/1/1/2": [(8.0, 9.0)]})),
+        (EndKind.STOPPED, 13.0, Account(bereft={("j1", 2), ("j2", 1)})),
+    ],
+)
+def test_one_that_was_over_long_before_it_was_stopped_or_was_known_to_be_is_not(
+    tmp_path: Path, end: EndKind, ended_at: float, account: Account
 ) -> None:
     evidence = ran_twice(tmp_path)
-    excused = unheard(evidence, "j1", shown(at, text))
+    excused = unheard(evidence, "j1", reported(end, ended_at), account)
     with pytest.raises(AssertionError, match="in attempts \\[1, 2\\]"):
         evidence.finished("j1", processes=2, excused=excused)
