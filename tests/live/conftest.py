@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from functools import wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -62,11 +63,20 @@ def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 @pytest.fixture
 async def client(calm_grid: Grid) -> AsyncIterator[Client]:
     """A client of the shared grid, which has come to rest before the test and after it."""
-    async with calm_grid.client() as client:
-        await calm_grid.ready(client)
+    async with client_of(calm_grid) as client:
+        yield client
+    calm_grid.check()
+
+
+@asynccontextmanager
+async def client_of(grid: Grid) -> AsyncIterator[Client]:
+    """A client of a grid that several tests share: all of it runs before each of them, and nothing
+    of what a test that failed has left takes the room of the next one."""
+    grid.start()
+    async with grid.client() as client:
+        await grid.ready(client)
         yield client
         over = {job["job"] for job in await client.list_jobs(phases=ENDS)}
         left = [job["job"] for job in await client.list_jobs() if job["job"] not in over]
-        await client.cancel(left)  # of a test that failed
-        await calm_grid.at_rest(client)
-    calm_grid.check()
+        await client.cancel(left)
+        await grid.at_rest(client)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.accounts import BOB, a_scratch, python
-from tests.live.grid import CALM, Grid, live_grid
+from tests.live.grid import CALM, Grid, live_grid, until
 from tests.live.test_jobs import output, run, shell
 
 INPUT = bytes(range(256)) * 4096
@@ -58,9 +58,9 @@ async def test_input_and_output_get_to_a_program_of_an_account_and_back(tmp_path
                 assert int(others[0]) == pwd.getpwnam(BOB).pw_uid
                 checksum = hashlib.sha256(content).hexdigest().encode()
                 assert own[1] == others[1] == checksum
-                kept = list((grid.spool / shown["job"]).rglob("copy"))
-                assert kept
-                assert {path.read_bytes() for path in kept} == {content}
+                published = grid.spool / shown["job"] / "output" / "1" / "copy"
+                await until(published.exists)
+                assert published.read_bytes() == content
             sites = {site["site"]: site["users"] for site in await client.sites()}
             assert sites == {"delft": 0, "leiden": 1}
         assert not list(scratch.iterdir())

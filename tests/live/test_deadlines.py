@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 from koala.client import Client
 from koala.errors import SpecError
+from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
@@ -49,14 +50,19 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
         yield grid
 
 
-async def test_a_job_starts_at_its_deadline_on_all_its_sites(grid: Grid) -> None:
+@pytest.fixture
+async def client(grid: Grid) -> AsyncIterator[Client]:
+    """A client of it."""
+    async with client_of(grid) as client:
+        yield client
+
+
+async def test_a_job_starts_at_its_deadline_on_all_its_sites(grid: Grid, client: Client) -> None:
     evidence = grid.evidence
     parts = [evidence.component(site=site, count=2) for site in ("delft", "leiden")]
-    async with grid.client() as client:
-        await grid.ready(client)
-        job = (await client.submit(evidence.job(*parts, more='(deadline="+0.2")'))).job
-        assert await client.wait(job) == "Finished", await client.show(job)
-        shown = await client.show(job)
+    job = (await client.submit(evidence.job(*parts, more='(deadline="+0.2")'))).job
+    assert await client.wait(job) == "Finished", await client.show(job)
+    shown = await client.show(job)
     deadline_at = shown["deadline"]["deadline_at"]
     assert deadline_at == pytest.approx(shown["submitted_at"] + 12.0, abs=1e-5)
     for part in shown["parts"]:
@@ -66,55 +72,49 @@ async def test_a_job_starts_at_its_deadline_on_all_its_sites(grid: Grid) -> None
     assert evidence.finished(job, processes=4) == 1
 
 
-async def test_a_job_with_an_instant_to_come_waits_for_it(grid: Grid) -> None:
-    async with grid.client() as client:
-        await grid.ready(client)
-        at = datetime.fromtimestamp((await now(client)) + 3600.0, UTC)
-        part = grid.evidence.component(site="delft", more=f"(deadline={at.isoformat()})")
-        job = (await client.submit(part)).job
-        assert "is to start at its deadline" in (await client.why(job))["why"][0]
-        shown = await client.show(job)
-        assert shown["deadline"]["deadline_at"] == pytest.approx(at.timestamp(), abs=1e-5)
-        await client.cancel(job)
-        assert await client.wait(job) == "Cancelled"
-        await grid.at_rest(client)
+async def test_a_job_with_an_instant_to_come_waits_for_it(grid: Grid, client: Client) -> None:
+    at = datetime.fromtimestamp((await now(client)) + 3600.0, UTC)
+    part = grid.evidence.component(site="delft", more=f"(deadline={at.isoformat()})")
+    job = (await client.submit(part)).job
+    assert "is to start at its deadline" in (await client.why(job))["why"][0]
+    shown = await client.show(job)
+    assert shown["deadline"]["deadline_at"] == pytest.approx(at.timestamp(), abs=1e-5)
+    await client.cancel(job)
+    assert await client.wait(job) == "Cancelled"
+    await grid.at_rest(client)
 
 
-async def test_local_jobs_are_killed_for_it_where_that_is_allowed(grid: Grid) -> None:
+async def test_local_jobs_are_killed_for_it_where_that_is_allowed(
+    grid: Grid, client: Client
+) -> None:
     """Two jobs of two processors make room for three."""
     evidence = grid.evidence
     part = evidence.component(site="open", count=3)
-    async with grid.client() as client:
-        await grid.ready(client)
-        site = await grid.crowded(client, "open")
-        assert site["may_kill_local"]
-        job = (await client.submit(evidence.job(part, more='(deadline="+0.05")'))).job
-        assert await client.wait(job) == "Finished", await client.show(job)
-        shown = await client.show(job)
+    site = await grid.crowded(client, "open")
+    assert site["may_kill_local"]
+    job = (await client.submit(evidence.job(part, more='(deadline="+0.05")'))).job
+    assert await client.wait(job) == "Finished", await client.show(job)
+    shown = await client.show(job)
     assert shown["parts"][0]["passed_at"] >= shown["deadline"]["deadline_at"]
     assert grid.log("open").count("local_job.killed") == 2
 
 
-async def test_a_job_fails_where_local_jobs_may_not_be_killed(grid: Grid) -> None:
+async def test_a_job_fails_where_local_jobs_may_not_be_killed(grid: Grid, client: Client) -> None:
     evidence = grid.evidence
     part = evidence.component(site="shut", count=1)
-    async with grid.client() as client:
-        await grid.ready(client)
-        assert not (await grid.crowded(client, "shut"))["may_kill_local"]
-        job = (await client.submit(evidence.job(part, more='(deadline="+0.05")'))).job
-        assert await client.wait(job) == "Failed"
-        shown = await client.show(job)
-        assert "before its deadline: 0 at no site" in shown["reason"]
-        assert (await grid.crowded(client, "shut"))["local"] == 8
+    assert not (await grid.crowded(client, "shut"))["may_kill_local"]
+    job = (await client.submit(evidence.job(part, more='(deadline="+0.05")'))).job
+    assert await client.wait(job) == "Failed"
+    shown = await client.show(job)
+    assert "before its deadline: 0 at no site" in shown["reason"]
+    assert (await grid.crowded(client, "shut"))["local"] == 8
     assert "local_job.killed" not in grid.log("shut")
     assert not evidence.lines(job)
 
 
-async def test_a_deadline_that_is_past_is_refused(grid: Grid) -> None:
-    async with grid.client() as client:
-        await grid.ready(client)
-        with pytest.raises(SpecError, match="is past: allowed is one after"):
-            await client.submit("&(executable=/bin/true)(deadline=2020-01-31T12:00:00Z)")
+async def test_a_deadline_that_is_past_is_refused(client: Client) -> None:
+    with pytest.raises(SpecError, match="is past: allowed is one after"):
+        await client.submit("&(executable=/bin/true)(deadline=2020-01-31T12:00:00Z)")
 
 
 async def now(client: Client) -> float:

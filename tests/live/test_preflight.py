@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from koala.client import Client
 from tests.harness.ports import free_port
+from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -48,6 +49,13 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 
 @pytest.fixture
+async def client(grid: Grid) -> AsyncIterator[Client]:
+    """A client of it."""
+    async with client_of(grid) as client:
+        yield client
+
+
+@pytest.fixture
 def port() -> int:
     """One that is free at both sites."""
     return free_port()
@@ -81,29 +89,25 @@ async def reason(client: Client, grid: Grid, rsl: str) -> str:
 
 
 async def test_a_job_starts_when_its_paths_are_open_and_finds_its_ports_free(
-    grid: Grid, port: int
+    grid: Grid, client: Client, port: int
 ) -> None:
-    async with grid.client() as client:
-        await grid.ready(client)
-        for _ in range(3):
-            submitted = await client.submit(job("near", "far", port))
-            shown = await client.show(submitted.job)
-            assert await client.wait(submitted.job) == "Finished", shown
-        await grid.at_rest(client)
+    for _ in range(3):
+        submitted = await client.submit(job("near", "far", port))
+        shown = await client.show(submitted.job)
+        assert await client.wait(submitted.job) == "Finished", shown
+    await grid.at_rest(client)
 
 
 async def test_a_path_that_is_not_open_ends_the_attempt_in_seconds_and_says_which(
-    grid: Grid, port: int
+    grid: Grid, client: Client, port: int
 ) -> None:
-    async with grid.client() as client:
-        await grid.ready(client)
-        closed = await reason(client, grid, job("near", "dark", port, path="near dark"))
-        assert f"Stopping: pre-flight: near -> dark:{port} " in closed
-        with socket.create_server(("127.0.0.2", port)):
-            taken = await reason(client, grid, job("near", "far", port))
-        # Both are true, and which starter says so first is the machine's business: the one that
-        # cannot listen, or the one that the stranger on that port does not answer.
-        assert taken in (
-            f"Stopping: pre-flight: far: port {port} is taken",
-            f"Stopping: pre-flight: near -> far:{port} no answer in {LIMIT_S:g} s",
-        )
+    closed = await reason(client, grid, job("near", "dark", port, path="near dark"))
+    assert f"Stopping: pre-flight: near -> dark:{port} " in closed
+    with socket.create_server(("127.0.0.2", port)):
+        taken = await reason(client, grid, job("near", "far", port))
+    # Both are true, and which starter says so first is the machine's business: the one that
+    # cannot listen, or the one that the stranger on that port does not answer.
+    assert taken in (
+        f"Stopping: pre-flight: far: port {port} is taken",
+        f"Stopping: pre-flight: near -> far:{port} no answer in {LIMIT_S:g} s",
+    )
