@@ -9,10 +9,14 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from koala.cli.main import main
 from tests.tidy.sources import ROOT
 
 LIMIT_S = 180.0
+SHOWN = {"NO_COLOR": "1", "COLUMNS": "100"}
+"""As for a terminal of any user's."""
 PYTHON_PATH = os.pathsep.join([str(ROOT), str(ROOT / "agents")])
 
 
@@ -23,7 +27,7 @@ def environment(**changes: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if name == "KOALA_RUNTIME_DIR" or not name.startswith("KOALA_")
     }
-    return {**kept, "PYTHONPATH": PYTHON_PATH, "NO_COLOR": "1", "COLUMNS": "100", **changes}
+    return {**kept, "PYTHONPATH": PYTHON_PATH, **SHOWN, **changes}
 
 
 def koala(*words: str, stdin: bytes = b"", **changes: str) -> subprocess.CompletedProcess[str]:
@@ -58,11 +62,13 @@ def _is_not_of_the_queue(record: logging.LogRecord) -> bool:
 def koala_here(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
     """One command in this process: quicker, for what needs no process of its own."""
     keep_grpc_quiet()
-    out, error, before = io.StringIO(), io.StringIO(), sys.stdin
-    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin))
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-            status = main(words)
-    finally:
-        sys.stdin = before
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        for name, value in SHOWN.items():
+            patch.setenv(name, value)
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(contextlib.redirect_stderr(error))
+        status = main(words)
     return subprocess.CompletedProcess(words, status, out.getvalue(), error.getvalue())

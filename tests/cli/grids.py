@@ -50,9 +50,15 @@ class Up:
         return run.stdout.strip()
 
     def said_state(self) -> str:
-        """The folder with state and logs."""
+        """The folder with state and logs; it is said before the address, and read by a thread."""
         mark = "state and logs are in "
-        return next(line for line in self.said if mark in line).split(mark)[1].strip()
+        while self.process.poll() is None:
+            for line in tuple(self.said):
+                if mark in line:
+                    return line.split(mark)[1].strip()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.05)
+        raise AssertionError(self.said)
 
     def children(self) -> list[psutil.Process]:
         """Every process of the grid, whatever session it is in."""

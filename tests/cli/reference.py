@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from tests.cli.command import koala_here
@@ -40,7 +39,6 @@ koala watch --after 0 --job $JOB
 
 def reference(commands: Iterable[tuple[str, ...]]) -> str:
     """The whole document."""
-    os.environ["COLUMNS"] = "100"
     parts = [HEAD]
     for words in commands:
         run = koala_here(*words, "--help")

@@ -183,11 +183,19 @@ def test_debug_shows_where_an_error_came_from() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_the_commands(shell: str, tmp_path: Path) -> None:
-    script = koala("--show-completion", shell)
-    assert script.returncode == 0
-    assert "_KOALA_COMPLETE" in script.stdout
-    installed = koala("--install-completion", shell, HOME=str(tmp_path))
+    """The shell is named: which one is around a test, if any, depends on who started it."""
+
+    def named(option: str) -> subprocess.CompletedProcess[str]:
+        return koala(
+            option, shell, HOME=str(tmp_path), _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"
+        )
+
+    script = named("--show-completion")
+    assert script.returncode == 0, script.stderr
+    assert f"_KOALA_COMPLETE=complete_{shell}" in script.stdout
+    installed = named("--install-completion")
     assert installed.returncode == 0, installed.stderr
+    assert installed.stdout.startswith(f"{shell} completion installed in {tmp_path}")
     assert any(path.is_file() for path in tmp_path.rglob("*"))
 
 

@@ -99,7 +99,7 @@ class FakeAgent:
                 version="test",
                 site=self.site,
                 session=self.session,
-                facts=pb.Facts(processors=self.processors, grace_s=5.0, address="127.0.0.1"),
+                facts=pb.Facts(processors=self.processors, grace_s=60.0, address="127.0.0.1"),
                 idle=self.processors,
             )
         )

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -77,12 +78,20 @@ async def backed_up(folder: Path, target: str, agent: FakeAgent, *, jobs: int) -
     return made
 
 
+@pytest.fixture
+def open_mask() -> Iterator[None]:
+    """What is made is for all to read unless somebody sees to it, whoever runs the tests."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_mask")
 @pytest.mark.parametrize("target", ["backup", "backup.tar.gz", "backup.tar"])
 async def test_a_restored_daemon_goes_on_with_agents_that_know_more(
     tmp_path: Path, target: str
 ) -> None:
     agent = FakeAgent("")
-    os.umask(0o022)
     (tmp_path / "state" / "more").mkdir(mode=0o700, parents=True)
     (tmp_path / "state").chmod(0o700)
     (tmp_path / "state" / "more" / "key").write_text("secret")

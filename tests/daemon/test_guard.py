@@ -214,8 +214,11 @@ def test_a_progress_policy_that_errs_or_hangs_is_replaced() -> None:
         while True:
             pass
 
-    for policy, trouble in ((errs, "ValueError: no idea"), (hangs_there, "no answer in 0.05 s")):
-        guard = ProgressGuard(policy, name="theirs", limit_s=0.05)
+    for policy, limit_s, trouble in (
+        (errs, LONG_S, "ValueError: no idea"),
+        (hangs_there, 0.05, "no answer in 0.05 s"),
+    ):
+        guard = ProgressGuard(policy, name="theirs", limit_s=limit_s)
         assert guard(a_question()) == FREE
         assert guard.trouble == trouble
 

@@ -144,9 +144,12 @@ async def test_only_the_newest_notices_are_kept(
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
-    os.umask(0o022)
-    journal, _ = opened(tmp_path / "state")
-    journal.append(Batch(records=[record(1)]))
+    before = os.umask(0o022)
+    try:
+        journal, _ = opened(tmp_path / "state")
+        journal.append(Batch(records=[record(1)]))
+    finally:
+        os.umask(before)
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "state").iterdir()}
     assert {"journal.db", "journal.db-wal", "journal.mark", "lock"} <= set(modes)
     assert set(modes.values()) == {0o600}

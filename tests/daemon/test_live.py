@@ -517,7 +517,8 @@ async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_pa
         async with Client(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit("&(executable=/bin/true)")).job
             assert await client.wait(job) == "Finished"
-            spooled = config.spool / "jobs" / job / "attempt-1" / "0" / "log" / "stderr.0"
+            last = (await client.show(job))["attempts"]
+            spooled = config.spool / "jobs" / job / f"attempt-{last}" / "0" / "log" / "stderr.0"
             spooled.parent.mkdir(parents=True)
             spooled.write_bytes(b"kept in the spool\n")
             found = {part.stream: part.data async for part in client.logs(job)}

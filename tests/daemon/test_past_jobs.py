@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from koala.cli.main import main
-from koala.client import Client
+from koala.client import Client, Submission, Submitted
 from koala.core.accounting import Report
 from koala.core.forgetting import LOT, Forgotten
 from koala.core.job import Finished, Job
@@ -43,6 +43,8 @@ SMALL = "[journal]\nkeep_jobs = 0\nsnapshot_events = 100\n"
 PARAMETERS = "claiming_step_min_s = 0.05"
 JOBS = LOT + 10
 """More than are forgotten together, all over."""
+TOGETHER = 10
+"""Jobs in one call, for the time that it takes."""
 
 
 @asynccontextmanager
@@ -59,7 +61,12 @@ async def served(folder: Path, more: str = SMALL) -> AsyncIterator[tuple[Daemon,
 
 async def finished(client: Client, count: int, *, begin: int = 0) -> list[str]:
     """So many jobs with keys of their own, all over."""
-    jobs = [(await client.submit(ONE, key=f"k{begin + n}")).job for n in range(count)]
+    jobs: list[str] = []
+    for first in range(begin, begin + count, TOGETHER):
+        keys = [f"k{number}" for number in range(first, min(first + TOGETHER, begin + count))]
+        results = await client.submit_many([Submission(rsl=ONE, key=key) for key in keys])
+        jobs += [result.job for result in results if isinstance(result, Submitted)]
+    assert len(jobs) == count
     assert set((await client.wait_all(jobs)).values()) == {"Finished"}
     return jobs
 

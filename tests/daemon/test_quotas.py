@@ -251,17 +251,16 @@ async def test_who_is_patient_is_accepted_when_there_is_room(
 @live
 async def test_submissions_have_a_rate_for_each_user(tmp_path: Path) -> None:
     async with (
-        running(config_of(tmp_path, limits(submissions_per_s=0.2))) as daemon,
+        running(config_of(tmp_path, limits(submissions_per_s=0.01))) as daemon,
         Client(daemon.address, user="ann") as ann,
         Client(daemon.address, user="bob") as bob,
     ):
-        for _ in range(2):
-            await ann.submit(ONE)
+        await ann.submit(ONE)
         with pytest.raises(
-            ExhaustedError, match=r"0\.2 a second \(limits\.submissions_per_s\); try again in"
+            ExhaustedError, match=r"0\.01 a second \(limits\.submissions_per_s\); try again in"
         ) as refused:
             await ann.submit(ONE)
-        assert 0 < (refused.value.retry_after_s or 0) <= 5
+        assert 0 < (refused.value.retry_after_s or 0) <= 100
         await bob.submit(ONE)
 
 

@@ -22,7 +22,7 @@ from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX, JobReading
 from koala.wire.v1 import koala_pb2 as pb
 from tests.daemon.running import config_of, running
 
-LONG = "&(executable=a)" + "(x-a=b)" * (JOB_TOKENS_MAX // 5 - 10)
+LONG = "&(executable=a)" + "(x-a=b)" * (JOB_TOKENS_MAX // 20)
 LARGE = f"&(executable=/bin/true)(rsl_substitution=(A {'x' * 100_000}))(arguments=$(A)#y)"
 LARGE_JOB = "+" + f"({LARGE})" * 8  # its arguments have 0.8 MB
 

@@ -65,14 +65,18 @@ def test_a_lost_neighbour_ends_the_others_with_its_name(tmp_path: Path) -> None:
 
 
 def test_a_neighbour_that_stands_still_is_given_up(tmp_path: Path) -> None:
+    """It is there first: the other one's limit is for its start, too."""
     with Stage(tmp_path, [1, 1]) as stage:
-        stage.start("poisson/poisson.py", "--repeat", "100000", "--timeout", "1", ranks=[0])
         stage.start("poisson/poisson.py", "--repeat", "100000", ranks=[1])
-        stage.has_met(1)
-        stage.running[1].send_signal(signal.SIGSTOP)
-        output, errors = stage.running[0].communicate(timeout=LIMIT_S)
-        assert (stage.running[0].returncode, output != "") == (1, True)
-    assert "lost rank 1 (component 1 'c1' at delft): it was silent for 1 s" in errors
+        stage.exchange.until_asked("poisson/0")
+        stage.start("poisson/poisson.py", "--repeat", "100000", "--timeout", "3", ranks=[0])
+        neighbour, patient = stage.running
+        assert neighbour.stdout is not None
+        assert neighbour.stdout.readline().startswith("rank 1 "), "they have met"
+        neighbour.send_signal(signal.SIGSTOP)
+        output, errors = patient.communicate(timeout=LIMIT_S)
+        assert (patient.returncode, output != "") == (1, True)
+    assert "lost rank 1 (component 1 'c1' at delft): it was silent for 3 s" in errors
 
 
 def test_a_neighbour_that_never_comes_is_named(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_peers_exchange_more_than_the_kernel_buffers(stage: Stage) -> None:
 def test_a_peer_that_leaves_is_lost_after_its_last_frame(stage: Stage) -> None:
     worlds = _world(stage, 0), _world(stage, 2)
     here, there = _pair(*worlds)
-    transfer(send={there: b"last"}, receive=[], timeout_s=1)
+    transfer(send={there: b"last"}, receive=[], timeout_s=LIMIT_S)
     there.close()
     assert transfer(send={}, receive=[here], timeout_s=LIMIT_S) == {2: b"last"}
     with pytest.raises(RENDEZVOUS.PeerLostError, match=r"lost rank 2 .*it closed") as lost:
@@ -166,9 +166,9 @@ def test_strangers_are_turned_away(stage: Stage) -> None:
     noise = socket.create_connection((host, int(port)))
     noise.sendall(b"GET / HTTP/1.1\r\n\r\n")
     other, unexpected = _world(stage, 2, "other"), _world(stage, 1)
-    strangers = [other._dial(0, timeout_s=1), unexpected._dial(0, timeout_s=1)]
+    strangers = [other._dial(0, timeout_s=LIMIT_S), unexpected._dial(0, timeout_s=LIMIT_S)]
     awaited = _world(stage, 2)
-    dialled = awaited._dial(0, timeout_s=1)
+    dialled = awaited._dial(0, timeout_s=LIMIT_S)
     accepted = world.accept([2], timeout_s=LIMIT_S)
     assert accepted.rank == 2
     assert accepted.peer == "rank 2 (component 1 'c1' at delft)"
@@ -204,7 +204,7 @@ def test_all_meet_all(stage: Stage) -> None:
     }
     for rank, peers in channels.items():
         for peer, channel in peers.items():
-            transfer(send={channel: f"{rank}>{peer}".encode()}, receive=[], timeout_s=1)
+            transfer(send={channel: f"{rank}>{peer}".encode()}, receive=[], timeout_s=LIMIT_S)
     for rank, peers in channels.items():
         frames = transfer(send={}, receive=list(peers.values()), timeout_s=LIMIT_S)
         assert frames == {peer: f"{peer}>{rank}".encode() for peer in peers}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -27,10 +28,18 @@ def enlarge(folder: Path, *, megabytes: int) -> None:
 
 
 def fill(folder: Path, leave: int) -> Path:
-    """Leaves so many bytes free; the file that takes the others."""
-    found = os.statvfs(folder)
+    """Leaves so many bytes free, also where somebody writes; the file that takes the others."""
     filler = folder / "filler"
     with filler.open("ab") as file:
-        size = found.f_bavail * found.f_frsize - leave
-        os.posix_fallocate(file.fileno(), file.tell(), size)
+        while (size := _free_bytes(folder) - leave) > 0:
+            try:
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), size)
+            except OSError as error:  # somebody has written meanwhile: there is less room now
+                if error.errno != errno.ENOSPC:
+                    raise
     return filler
+
+
+def _free_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize

@@ -64,8 +64,8 @@ class Process:
         return self.log_path.read_text(errors="replace")
 
     def said_since(self, mark: int, pattern: str) -> None:
-        """Wait until the log says this, after so many characters."""
-        for _ in range(200):
+        """Wait until the log says this, after so many characters: for a minute, at most."""
+        for _ in range(1_200):
             if re.search(pattern, self.log()[mark:]):
                 return
             with suppress(subprocess.TimeoutExpired):

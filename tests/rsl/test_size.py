@@ -94,9 +94,10 @@ def _seconds(parts: tuple[str, str, str], length: int) -> float:
 
 @pytest.mark.parametrize("parts", REPEATED.values(), ids=REPEATED)
 def test_a_long_text_takes_time_in_proportion_to_its_length(parts: tuple[str, str, str]) -> None:
-    long = _seconds(parts, LONG // 8)
-    short = max(_seconds(parts, LONG // 80), 0.002)
-    assert long / short < GROWTH_MAX
+    """The least of some looks: a machine that serves others adds to a time and takes from none."""
+    short = max(min(_seconds(parts, LONG // 80) for _ in range(3)), 0.002)
+    looks = (_seconds(parts, LONG // 8) for _ in range(5))
+    assert any(long / short < GROWTH_MAX for long in looks)
 
 
 def test_a_long_mixed_text_is_read_whole() -> None:

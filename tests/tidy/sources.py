@@ -68,19 +68,26 @@ def other_modules() -> tuple[Module, ...]:
     )
 
 
-def imports(module: Module) -> Iterator[Import]:
+@cache
+def imports(module: Module) -> tuple[Import, ...]:
     """All that a module imports, as full names; `from koala.core import job` is koala.core.job."""
-    late = {id(child) for block in _late_blocks(module.tree) for child in ast.walk(block)}
-    for node in ast.walk(module.tree):
+    return tuple(_imports(module.tree, is_late=False))
+
+
+def _imports(parent: ast.AST, *, is_late: bool) -> Iterator[Import]:
+    for node in ast.iter_child_nodes(parent):
         match node:
             case ast.Import(names=names):
-                targets = [alias.name for alias in names]
+                for alias in names:
+                    yield Import(target=alias.name, node=node, is_late=is_late)
             case ast.ImportFrom(module=str(source), names=names, level=0):
-                targets = [_resolve(source, alias.name) for alias in names]
+                for alias in names:
+                    target = _resolve(source, alias.name)
+                    yield Import(target=target, node=node, is_late=is_late)
+            case ast.stmt() | ast.ExceptHandler() | ast.match_case():
+                yield from _imports(node, is_late=is_late or _is_late_block(node))
             case _:
-                continue
-        for target in targets:
-            yield Import(target=target, node=node, is_late=id(node) in late)
+                pass  # in an expression there is no import
 
 
 def top_level(name: str) -> str:
@@ -109,12 +116,10 @@ def _read(path: Path, *, name: str) -> Module:
     return Module(name=name, path=path, text=text, tree=ast.parse(text, filename=str(path)))
 
 
-def _late_blocks(tree: ast.Module) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
-            isinstance(node, ast.If) and dotted(node.test).endswith("TYPE_CHECKING")
-        ):
-            yield node
+def _is_late_block(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+        isinstance(node, ast.If) and dotted(node.test).endswith("TYPE_CHECKING")
+    )
 
 
 def _resolve(source: str, name: str) -> str:

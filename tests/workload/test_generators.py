@@ -7,6 +7,7 @@ from math import e, exp, log, log2
 from random import Random
 from statistics import fmean
 
+import numpy as np
 import pytest
 
 from koala.workload import lublin, papers
@@ -47,18 +48,15 @@ def test_log_run_times_are_hyper_gamma_with_a_share_that_depends_on_the_size(
     kind: lublin.Parameters, processors: int
 ) -> None:
     """By numerical integration, cut at the longest run time, in the mean of the logarithm."""
-    from scipy.integrate import quad
+    from scipy.integrate import simpson
     from scipy.stats import gamma
 
     slope, share = kind.short_by_size
     short = min(1.0, max(0.0, slope * processors + share))
-
-    def density(x: float) -> float:
-        one, other = (gamma.pdf(x, a, scale=b) for a, b in (kind.run_short, kind.run_long))
-        return float(short * one + (1 - short) * other)
-
-    whole = quad(density, 0, lublin.LOG_RUN_MAX, limit=200)[0]
-    expected = quad(lambda x: x * density(x), 0, lublin.LOG_RUN_MAX, limit=200)[0] / whole
+    x = np.linspace(0, lublin.LOG_RUN_MAX, 10_001)
+    one, other = (gamma.pdf(x, a, scale=b) for a, b in (kind.run_short, kind.run_long))
+    density = short * one + (1 - short) * other
+    expected = simpson(x * density, x=x) / simpson(density, x=x)
     random = Random(2)
     runs = [lublin.run_time_s(kind, processors, random) for _ in range(8_000)]
     # Whole seconds are cut, so half a second is given back on average.
