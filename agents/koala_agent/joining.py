@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,13 +25,15 @@ from koala.wire.v1.identity_pb2 import Issued, JoinRequest, RenewRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala_agent import clock
 from koala_agent.dialling import dial
-from koala_agent.keys import make_request, renew_at
+from koala_agent.keys import expires_at, make_request, renew_at
 
 FOLDER = "identity"
 FILE = "site.pem"
 CALL_S = 20.0
-RETRY_S = 60.0
+RETRY_MIN_S = 10.0  # the daemon signs for a site once in so long, in the long run
+RETRY_MAX_S = 3600.0
 PAUSE_S = 1.0
+SETTLED_S = 600.0
 LOOK_S = 6 * 3600.0
 
 log = structlog.get_logger()
@@ -76,17 +79,29 @@ async def join(token: JoinToken, site: str, state_dir: Path) -> Path:
 
 class Renewal:
     """Replaces a site's certificate in the last third of its life, and has the daemon dialled anew
-    with the new one (`redial`), upon which the daemon believes the old one no more. A try that
-    fails is made again as soon as the daemon has taken a session since, else after RETRY_S, and
-    not within PAUSE_S."""
+    with the new one (`redial`), upon which the daemon believes the old one no more.
+
+    A try that fails is made again after a pause that doubles from RETRY_MIN_S to RETRY_MAX_S, and
+    is a tenth of what the certificate still has at most, so that there are more tries the nearer
+    the end is; as soon as the daemon has taken a session since, but not within PAUSE_S. `trouble`
+    says why the last one failed, for the site's administrator; empty when none has to be made.
+    `changed` is called when it is another."""
 
     def __init__(
-        self, identity: IdentityFile, daemon: str, *, redial: Callable[[str], None]
+        self,
+        identity: IdentityFile,
+        daemon: str,
+        *,
+        redial: Callable[[str], None],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
+        self.trouble = ""
         self._identity = identity
         self._daemon = daemon
         self._redial = redial
+        self._changed = changed
         self._welcomed = asyncio.Event()
+        self._failures = 0
 
     def welcomed(self) -> None:
         """The daemon has taken a session: it can be reached."""
@@ -94,26 +109,45 @@ class Renewal:
 
     async def run(self) -> None:
         """Until cancelled."""
-        due_at = renew_at(self._identity.read().certificate)
         while True:
-            left_s = due_at - clock.unix_now()
+            try:
+                left_s = renew_at(self._identity.read().certificate) - clock.unix_now()
+                if left_s <= 0:
+                    self._welcomed.clear()
+                    await self._renew()
+            except (UnreachableError, ConfigError, OSError, grpc.aio.AioRpcError) as error:
+                await self._wait_after(_reason(error))
+                continue
+            self._failures = 0
+            self._say("")
             if left_s > 0:
                 await asyncio.sleep(min(left_s, LOOK_S))  # the wall clock may be set
                 continue
-            self._welcomed.clear()
-            try:
-                await self._renew()
-            except (UnreachableError, ConfigError, OSError, grpc.aio.AioRpcError) as error:
-                log.warning("certificate.not_renewed", reason=_reason(error))
-                await asyncio.sleep(PAUSE_S)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(RETRY_S - PAUSE_S):
-                        await self._welcomed.wait()
-                continue
-            renewed_at = renew_at(self._identity.read().certificate)
-            due_at = max(renewed_at, clock.unix_now() + PAUSE_S)
-            log.info("certificate.renewed", renewed_next_at=due_at)
+            log.info("certificate.renewed")
             self._redial("the certificate was renewed")
+            # By a wall clock that is far ahead the new one is due again at once.
+            await asyncio.sleep(SETTLED_S)
+
+    async def _wait_after(self, reason: str) -> None:
+        """Until the next try."""
+        log.warning("certificate.not_renewed", reason=reason)
+        ends, left_s = "", 0.0
+        with suppress(ConfigError, OSError):  # what cannot be read says when it ends no more
+            ends_at = expires_at(self._identity.read().certificate)
+            ends = f", which ends at {datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d %H:%M:%S} UTC,"
+            left_s = ends_at - clock.unix_now()
+        self._say(f"its certificate{ends} cannot be renewed: {reason}")
+        longest_s = pause_s(self._failures, left_s)
+        self._failures += 1
+        await asyncio.sleep(PAUSE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, longest_s - PAUSE_S)):
+                await self._welcomed.wait()
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._changed()
 
     async def _renew(self) -> None:
         key, request = make_request("renewal")
@@ -122,6 +156,13 @@ class Renewal:
             message = RenewRequest(request=request)
             issued = await EnrolmentStub(channel).Renew(message, timeout=CALL_S)
         _identity(key, issued).write(self._identity.path)
+
+
+def pause_s(failures: int, left_s: float) -> float:
+    """Seconds to the next try after so many that failed before the last one, of a certificate that
+    is good for so much longer."""
+    pause_s = min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(failures, 30))
+    return pause_s if left_s <= 0 else min(pause_s, max(RETRY_MIN_S, left_s / 10))
 
 
 def _identity(key: bytes, issued: Issued) -> Identity:

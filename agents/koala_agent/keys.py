@@ -29,6 +29,11 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
+def expires_at(certificate: bytes) -> float:
+    """When it ends, epoch seconds."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
+
+
 def renew_at(certificate: bytes) -> float:
     """When the last third of a certificate's life begins, epoch seconds."""
     found = x509.load_pem_x509_certificate(certificate)

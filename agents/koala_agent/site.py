@@ -144,12 +144,17 @@ class Site:
         )
         self._readers = Readers(self._claims.claims)
         self._link = self._make_link()
+        self._figures_due = asyncio.Event()
         self._renewal: Renewal | None = None
         if self._identity is not None:
             daemon = config.agent.daemon
-            self._renewal = Renewal(self._identity, daemon, redial=self._link.redial)
+            self._renewal = Renewal(
+                self._identity,
+                daemon,
+                redial=self._link.redial,
+                changed=self._figures_due.set,
+            )
         self._idle: Idle | None = None
-        self._figures_due = asyncio.Event()
         self._welcomed = asyncio.Event()
         self._live = asyncio.Event()
         self._sessions = 0
@@ -333,7 +338,7 @@ class Site:
                 processors=idle.processors,
                 local_processors=idle.local_processors,
                 queued_jobs=idle.queued_jobs,
-                trouble="; ".join(text for text in (self._shortage(), idle.trouble) if text),
+                trouble="; ".join(filter(None, self._troubles(idle))),
             )
             self._link.tell_site(figures, is_owed=is_asked)
 
@@ -365,6 +370,11 @@ class Site:
         if shortage := self._disk.shortage:
             return f"the agent's disk is nearly full: {shortage} for new claims"
         return ""
+
+    def _troubles(self, idle: Idle) -> tuple[str, ...]:
+        """What the site's administrator should know; what is empty is well."""
+        renewal = "" if self._renewal is None else self._renewal.trouble
+        return self._shortage(), renewal, idle.trouble
 
     def _hold_of(self, claim: str) -> values.Hold | None:
         return self._readers.hold_of(claim)

@@ -41,6 +41,9 @@ from koala.wire.tls import is_loopback
 
 MB = 1_000_000
 DEFAULT_LISTEN = "127.0.0.1:7740"
+CERTIFICATE_DAYS_MIN = 0.05
+"""72 minutes: agents renew in the last third, 24 of them. Clocks may differ by 5 (`SKEW_S`); an
+agent pauses for 10 after a renewal, and a tenth of what is left between tries that fail."""
 
 SiteText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
@@ -64,7 +67,7 @@ class DaemonTable(Table, frozen=True):
     listen: Endpoint = DEFAULT_LISTEN
     agents: Endpoint | None = None
     plain: bool = False
-    certificate_days: Annotated[float, msgspec.Meta(ge=1e-5, le=3650)] = 30.0
+    certificate_days: Annotated[float, msgspec.Meta(ge=CERTIFICATE_DAYS_MIN, le=3650)] = 30.0
     spool: str = ""
     open: bool | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -65,6 +65,10 @@ url = "mqtt://localhost"
         (LEAST + 'listn = "x"\n', "daemon.listn is unknown: did you mean listen"),
         (LEAST + 'listen = "here"\n', "daemon.listen = 'here': allowed is str matching regex"),
         (LEAST + 'listen = "a:99999"\n', "daemon.listen = 'a:99999': allowed are ports"),
+        (
+            LEAST + "certificate_days = 0.001\n",
+            r"daemon.certificate_days = 0.001: allowed is float >= 0.05",
+        ),
         (LEAST + "beat_s = 10.0\n", r"silence_s = 15: allowed is at least 2 x daemon.beat_s = 20"),
         (LEAST + "[parameters]\nclaim_fracton = 1\n", "did you mean claim_fraction"),
         (

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ import pytest
 from koala.core.values import SiteName
 from koala.daemon import clock, enrolments, gate, streams
 from koala.daemon.access import Role
+from koala.daemon.config import CERTIFICATE_DAYS_MIN
 from koala.daemon.enrolments import Enrolments, Owners
 from koala.errors import (
     ConfigError,
@@ -34,8 +36,8 @@ from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent import clock as agents_clock
 from koala_agent import joining
-from koala_agent.joining import Renewal, identity_path, join
-from koala_agent.keys import make_request
+from koala_agent.joining import Renewal, identity_path, join, pause_s
+from koala_agent.keys import expires_at, make_request
 from tests.identity.stage import LIMIT_S, Forge, Secured, identity_of, secured
 
 pytestmark = pytest.mark.live
@@ -308,30 +310,89 @@ async def test_an_agent_renews_by_itself_and_dials_anew(
 async def test_a_renewal_that_failed_is_tried_again_when_the_daemon_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, not after a while: a certificate may have little time left."""
+    """At once, not after a while: a certificate may have little time left. Until then the site's
+    administrator is told."""
     now = agents_clock.unix_now
     monkeypatch.setattr(agents_clock, "unix_now", lambda: now() + MONTH_S * 0.8)
-    monkeypatch.setattr(joining, "RETRY_S", 100 * LIMIT_S)
+    monkeypatch.setattr(joining, "RETRY_MIN_S", 100 * LIMIT_S)
     monkeypatch.setattr(joining, "PAUSE_S", 0.0)
     async with secured(tmp_path) as stage:
         path = await join(await stage.token("delft"), "delft", tmp_path / "agent")
         before = Identity.read(path)
-        failed, dialled = asyncio.Event(), asyncio.Event()
+        changed, dialled = asyncio.Event(), asyncio.Event()
 
         async def away(*_: object, **__: object) -> NoReturn:
-            failed.set()
             raise UnreachableError("it does not answer")
 
-        renewal = Renewal(IdentityFile(path), stage.address, redial=lambda _: dialled.set())
+        renewal = Renewal(
+            IdentityFile(path), stage.address, redial=lambda _: dialled.set(), changed=changed.set
+        )
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
             with monkeypatch.context() as patch:
                 patch.setattr(joining, "dial", away)
                 task = group.create_task(renewal.run())
-                await failed.wait()
+                await changed.wait()
+            ends = datetime.fromtimestamp(expires_at(before.certificate), UTC)
+            assert renewal.trouble == (
+                f"its certificate, which ends at {ends:%Y-%m-%d %H:%M:%S} UTC, cannot be renewed:"
+                " it does not answer"
+            )
             renewal.welcomed()
             await dialled.wait()
             task.cancel()
         assert Identity.read(path).certificate != before.certificate
+        assert not renewal.trouble
+
+
+async def test_a_renewal_that_fails_is_tried_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the link stays up, and when the certificate cannot be read for a while."""
+    now = agents_clock.unix_now
+    monkeypatch.setattr(agents_clock, "unix_now", lambda: now() + MONTH_S * 0.8)
+    monkeypatch.setattr(joining, "RETRY_MIN_S", 0.0)
+    monkeypatch.setattr(joining, "PAUSE_S", 0.0)
+    said: list[str] = []
+    async with secured(tmp_path) as stage:
+        path = await join(await stage.token("delft"), "delft", tmp_path / "agent")
+        unread, twelve = asyncio.Event(), asyncio.Event()
+
+        async def away(*_: object, **__: object) -> NoReturn:
+            said.append(renewal.trouble)
+            if len(said) == 10:
+                path.rename(path.with_suffix(".away"))
+            if len(said) == 12:
+                twelve.set()
+            raise UnreachableError(f"no {len(said)}")
+
+        monkeypatch.setattr(joining, "dial", away)
+
+        def look() -> None:
+            if "No such file" in renewal.trouble:
+                unread.set()
+
+        renewal = Renewal(IdentityFile(path), stage.address, redial=lambda _: None, changed=look)
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
+            task = group.create_task(renewal.run())
+            await unread.wait()
+            path.with_suffix(".away").rename(path)
+            await twelve.wait()
+            task.cancel()
+    assert said[0] == ""
+    assert [text.rpartition(" ")[2] for text in said[1:10]] == list("123456789")
+
+
+def test_tries_to_renew_are_seldom_at_first_and_many_at_the_end() -> None:
+    """From 10 s doubled to an hour, but at least ten in what is left, whatever that is."""
+    assert [pause_s(n, 10 * 86_400.0) for n in (0, 1, 2, 9, 10_000)] == [10, 20, 40, 3600, 3600]
+    assert pause_s(9, 6000.0) == 600.0
+    assert pause_s(9, 50.0) == 10.0
+    assert pause_s(9, -1.0) == 3600.0, "it is too late: only koala site add helps"
+    left_s, pauses = CERTIFICATE_DAYS_MIN * 86_400.0 / 3, list[float]()
+    while left_s > 0:
+        pauses.append(pause_s(len(pauses), left_s))
+        left_s -= pauses[-1]
+    assert len(pauses) > 20, "of the shortest certificate's last third"
 
 
 def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:
