@@ -7,7 +7,6 @@ not change the core's state and are answered at the desk (`desk`).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -20,6 +19,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.values import Instant, Seconds, SiteName, UserName
 from koala.daemon import reports
 from koala.daemon.clock import Clock
+from koala.daemon.contention import WORDS, Contention
 from koala.daemon.holdings import Holdings
 from koala.daemon.limits import Buckets
 from koala.daemon.progress import Gathering
@@ -59,10 +59,6 @@ REGISTRATIONS_AT_ONCE = 60
 REGISTRATIONS_PER_S = 1.0
 """Of one site, and as often it may say that it has other processors: each is kept in the journal
 with all the site's facts, and has the tries of all jobs with a deadline counted anew."""
-CONTENDED_S = 60.0
-CONTENDED_AT = 5
-"""So many sessions of one site within that time, each of which took the place of one that was open:
-two agents are at it. One alone leaves such a session behind when its connection dies unnoticed."""
 RTT_NEWS_RATIO = 2.0  # a round trip changed by that much is told to the core without a report
 
 log = structlog.get_logger()
@@ -140,9 +136,7 @@ class Roster:
         self._sites_max = sites_max
         self._resting: dict[SiteName, Instant] = {}  # sites that flooded, until then
         self._registrations = Buckets[SiteName](REGISTRATIONS_PER_S, burst=REGISTRATIONS_AT_ONCE)
-        self._replaced: dict[
-            SiteName, deque[Instant]
-        ] = {}  # when sessions last were, by newer ones
+        self._contention = Contention()
         self.floods = 0
         self._links: Links | None = None
         self._connections: dict[int, Connection] = {}
@@ -176,12 +170,9 @@ class Roster:
     def trouble(self, site: SiteName) -> str:
         """That agents contend for the site, or why it says that it takes no new claims; empty for
         neither, or when it is away."""
-        replaced = self._replaced.get(site, deque[Instant]())
-        if len(replaced) == CONTENDED_AT and replaced[0] > self._clock.now() - CONTENDED_S:
-            return (
-                "its sessions replace each other again and again, as when two agents run with one"
-                " identity or with copies of one state directory: stop one of them"
-            )
+        if self._contention.is_contended(site, self._clock.now()):
+            again = "its sessions replace each other again and again"
+            return f"{again}, as when {WORDS}: stop one of them"
         connection = self.sessions.get(site)
         report = None if connection is None else connection.report
         return "" if report is None else report.trouble
@@ -314,6 +305,11 @@ class Roster:
         """The newest session of a site wins; the core takes the inventory in one turn."""
         registration = join.registration
         site = registration.site
+        before = self.sessions.get(site)
+        is_replacing = before is not None and before.session.site is not None
+        if is_replacing and (objection := self._contention.objection(site, self._clock.now())):
+            self.refuse(connection, objection)
+            return
         if not self._may_register(connection):
             allowed = f"allowed is once in {1 / REGISTRATIONS_PER_S:g} s in the long run"
             self.refuse(connection, f"{site} registers again and again: {allowed}")
@@ -321,14 +317,12 @@ class Roster:
         owner = self._guests.sites.get(site)
         if owner is not None:
             registration = replace(registration, facts=replace(registration.facts, owner=owner))
-        before = self.sessions.get(site)
         connection.site = site
         self.sessions[site] = connection
         if before is not None:
             reason = f"a newer session of {site} from {connection.peer}"
-            if before.session.is_live:
-                replaced = self._replaced.setdefault(site, deque(maxlen=CONTENDED_AT))
-                replaced.append(self._clock.now())
+            if is_replacing:
+                self._contention.note(site, self._clock.now())
             self._carry_out(before, before.session.close(reason, is_rejected=True))
         log.info(
             "site.registered",

@@ -7,7 +7,8 @@ import pytest
 
 from koala.cli.sites import _until_empty
 from koala.client import Client
-from koala.daemon import roster
+from koala.core.values import SiteName
+from koala.daemon import contention
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -116,17 +117,53 @@ async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) ->
 async def test_two_agents_that_contend_for_a_site_are_its_trouble(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a copy of a state directory: each takes the other's place whenever it dials."""
+    """As after a copy of a state directory: each takes the other's place whenever it dials, and
+    each time is an event. So after a few the one that is there stays, for longer and longer; when
+    it goes, the other one is let in at once."""
+    monkeypatch.setattr(contention, "PAUSE_MIN_S", 3600.0)
+    monkeypatch.setattr(contention, "PAUSE_MAX_S", 3600.0)
+
+    def kept_out(agent: FakeAgent) -> bool:
+        return any("keeps its place" in m.reject.reason for m in agent.heard_of("reject"))
+
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         one, other = FakeAgent(daemon.address), FakeAgent(daemon.address)
-        staying = group.create_task(one.stay())
+        staying = {id(one): group.create_task(one.stay())}
         async with Client(daemon.address) as client, asyncio.timeout(90):
             await one.until("wanted_end")
             assert (await client.sites())[0]["trouble"] == "", "one alone has none"
-            contending = group.create_task(other.stay())
-            await one.until("wanted_end", 2 * roster.CONTENDED_AT)
+            staying[id(other)] = group.create_task(other.stay())
+            while not kept_out(one) and not kept_out(other):
+                await client.hello()
             assert "two agents run with one identity" in (await client.sites())[0]["trouble"]
-            contending.cancel()
-            monkeypatch.setattr(roster, "CONTENDED_S", 0.0)
-            assert (await client.sites())[0]["trouble"] == "", "over after a while"
-        staying.cancel()
+            out, inside = (one, other) if kept_out(one) else (other, one)
+            await out.until("reject", len(out.heard_of("reject")) + 5)
+            events = (await client.metrics())["events_by_kind"]
+            assert events["SiteRegistered"] == 1 + contention.CONTENDED_AT
+            staying[id(inside)].cancel()
+            await out.until("welcome", len(out.heard_of("welcome")) + 1)
+        for task in staying.values():
+            task.cancel()
+
+
+def test_the_pause_of_contending_agents_grows_and_ends() -> None:
+    """Of two that dial each second. One that dials anew after cuts is never refused."""
+    delft, cuts = SiteName("delft"), contention.Contention()
+    for at in range(0, 3600, 15):
+        assert not cuts.objection(delft, at)
+        cuts.note(delft, at)
+    assert not cuts.is_contended(delft, 3600)
+    both, replaced = contention.Contention(), list[int]()
+    for at in range(3600):
+        if not both.objection(delft, at):
+            both.note(delft, at)
+            replaced.append(at)
+    assert replaced[:9] == [0, 1, 2, 3, 4, 5, 7, 11, 19]
+    assert len(replaced) < 30
+    assert replaced[-1] - replaced[-2] == contention.PAUSE_MAX_S
+    assert both.is_contended(delft, 3600)
+    assert not both.objection(SiteName("leiden"), 3600)
+    assert not both.is_contended(delft, 3600 + 2 * contention.PAUSE_MAX_S)
+    assert not both.objection(delft, 3600 + 2 * contention.PAUSE_MAX_S)
+    both.note(delft, 5000)
+    assert not both.objection(delft, 5001), "from the beginning"
