@@ -39,6 +39,8 @@ POLLS_PER_S = 200.0
 READ_MAX = 1_000
 SOURCES_MAX = 512
 PARTS_WAITING = 4
+EARLIER_MAX = 10
+"""Attempts before the newest, of which the rest is read for a client that was cut off in one."""
 STREAMS = ("stdout", "stderr")
 
 
@@ -185,6 +187,9 @@ class Logs:
                 self._followed[wanted.user] -= 1
                 self._followed += Counter()  # forgets who follows nothing
 
+        for source in self._earlier(wanted):
+            async for part in self._read_source(wanted, source):
+                await queue.put(part)
         known: dict[Source, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
@@ -227,6 +232,21 @@ class Logs:
         if len(sources) > SOURCES_MAX:
             raise SpecError(f"more than {SOURCES_MAX} logs: name a component or a process")
         return sources if job.attempts else []
+
+    def _earlier(self, wanted: LogsWanted) -> list[Source]:
+        """What a client that goes on has not had of attempts before the newest: of each source
+        since the attempt in which it was, where it was anywhere; else since the last that the
+        client knows of."""
+        since = {named[1:]: named[0] for named in wanted.offsets}
+        last = max(since.values(), default=0)
+        if last == 0:
+            return []
+        found = []
+        for source in self._sources(wanted):
+            first = since.get(source.named[1:], last)
+            attempts = range(max(1, first, source.attempt - EARLIER_MAX), source.attempt)
+            found += [replace(source, attempt=attempt) for attempt in attempts]
+        return sorted(found, key=lambda source: source.attempt)
 
     async def _read_source(
         self, wanted: LogsWanted, source: Source

@@ -433,20 +433,23 @@ async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: P
         staying.cancel()
 
 
-async def test_who_leaves_logs_that_are_followed_leaves_no_error(tmp_path: Path) -> None:
-    """A client that goes away, or is believed no more, while a part is on its way to it."""
+def spooled_logs(
+    folder: Path, texts: dict[tuple[int, str], bytes], *, attempts: int = 1
+) -> tuple[Job, Logs]:
+    """A running job with two processes, and the daemon's logs of it: by attempt and name."""
     job = Job(
         id=JobId("j1"),
-        spec=a_spec(1),
+        spec=a_spec(2),
         submitted_at=0.0,
         phase=Running(since=1.0),
         claim_fraction=0.75,
-        attempts=1,
+        attempts=attempts,
     )
-    spool = Spool(tmp_path / "spool")
-    path = spool.log(Place(job=job.id, attempt=1, component=0), "stdout.0")
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"text")
+    spool = Spool(folder / "spool")
+    for (attempt, name), text in texts.items():
+        path = spool.log(Place(job=job.id, attempt=attempt, component=0), name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
 
     async def nothing(_: JobId) -> None:
         return None
@@ -459,6 +462,47 @@ async def test_who_leaves_logs_that_are_followed_leaves_no_error(tmp_path: Path)
         known=lambda _: job,
         past=nothing,
     )
+    return job, logs
+
+
+async def test_who_goes_on_reads_first_what_earlier_attempts_wrote_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """A client was cut off in the second attempt, and now the fourth is there. Of process 1, which
+    was in the first, all of the second is missing; of the first no more than its end."""
+    texts = {
+        (attempt, f"stdout.{process}"): f"{attempt}-{process}\n".encode()
+        for attempt in (1, 2, 3, 4)
+        for process in (0, 1)
+    }
+    job, logs = spooled_logs(tmp_path, texts, attempts=4)
+    wanted = LogsWanted(
+        user="ann",
+        job=job.id,
+        component="",
+        streams=("stdout", "stderr"),
+        process=-1,
+        is_followed=True,
+        offsets={(2, 0, 0, "stdout"): 2, (1, 0, 1, "stdout"): 4, (3, 7, 0, "stdout"): 1},
+    )
+    found: list[tuple[int, int, int, bytes]] = []
+    async with asyncio.timeout(90), aclosing(logs.read(wanted)) as parts:
+        async for part in parts:
+            found.append((part.attempt, part.process, part.offset, part.data))
+            if len(found) == 6:
+                break
+    assert found[:4] == [
+        (2, 0, 2, b"0\n"),
+        (2, 1, 0, b"2-1\n"),
+        (3, 0, 0, b"3-0\n"),
+        (3, 1, 0, b"3-1\n"),
+    ]
+    assert sorted(found[4:]) == [(4, 0, 0, b"4-0\n"), (4, 1, 0, b"4-1\n")]
+
+
+async def test_who_leaves_logs_that_are_followed_leaves_no_error(tmp_path: Path) -> None:
+    """A client that goes away, or is believed no more, while a part is on its way to it."""
+    job, logs = spooled_logs(tmp_path, {(1, "stdout.0"): b"text"})
     wanted = LogsWanted(
         user="ann", job=job.id, component="", streams=("stdout",), process=-1, is_followed=True
     )
