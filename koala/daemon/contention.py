@@ -30,6 +30,7 @@ class _Replaced:
 
     at: deque[Instant] = field(default_factory=lambda: deque(maxlen=CONTENDED_AT))
     pauses: int = 0
+    tried_at: Instant = 0.0  # when one last was, or was refused
 
     @property
     def pause_s(self) -> Seconds:
@@ -52,20 +53,21 @@ class Contention:
         """A session that was open was replaced by a newer one."""
         replaced = self._replaced.setdefault(site, _Replaced())
         replaced.at.append(now)
+        replaced.tried_at = now
         replaced.pauses = replaced.pauses + 1 if replaced.is_contended(now) else 0
 
     def is_contended(self, site: SiteName, now: Instant) -> bool:
-        """Whether its sessions replace each other again and again."""
-        return site in self._replaced and self._replaced[site].is_contended(now)
+        """Whether its sessions replace each other again and again, or would."""
+        replaced = self._replaced.get(site, _Replaced())
+        return replaced.is_contended(now) and now < replaced.tried_at + CONTENDED_S
 
     def objection(self, site: SiteName, now: Instant) -> str:
         """Why no session may take the place of the one that is open now; empty when it may. It is
         the same for as long as that one stays, so that the refused agent's log says it once."""
-        if not self.is_contended(site, now):
+        replaced = self._replaced.get(site, _Replaced())
+        if not replaced.is_contended(now) or now >= replaced.at[-1] + replaced.pause_s:
             return ""
-        replaced = self._replaced[site]
-        if now >= replaced.at[-1] + replaced.pause_s:
-            return ""
+        replaced.tried_at = now
         return (
             f"another session of {site} keeps its place for {replaced.pause_s:g} s, since they"
             f" replace each other again and again, as when {WORDS}"

@@ -162,8 +162,8 @@ def test_the_pause_of_contending_agents_grows_and_ends() -> None:
     assert len(replaced) < 30
     assert replaced[-1] - replaced[-2] == contention.PAUSE_MAX_S
     assert both.is_contended(delft, 3600)
+    assert not both.is_contended(delft, 3600 + contention.CONTENDED_S), "nobody tries any more"
     assert not both.objection(SiteName("leiden"), 3600)
-    assert not both.is_contended(delft, 3600 + 2 * contention.PAUSE_MAX_S)
     assert not both.objection(delft, 3600 + 2 * contention.PAUSE_MAX_S)
     both.note(delft, 5000)
     assert not both.objection(delft, 5001), "from the beginning"
