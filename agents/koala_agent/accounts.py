@@ -3,7 +3,8 @@
 In user mode one grid user's, as the agent's own account. In site mode those of the users that the
 configuration maps to accounts, each as its account: a command of an account is run by who may
 become it (root by itself, another one by the site's means, such as sudo), from an argument vector.
-Accounts are looked up once, when the agent starts, which whatever is doubtful about one refuses.
+Accounts are looked up when the agent starts, which whatever is doubtful about one refuses, and
+again from time to time: one that this machine does not know yet may be made while the agent runs.
 
 The daemon is told, so that it does not even show the site to others' jobs; the agent refuses their
 claims all the same, because its own configuration wins over whatever a daemon asks.
@@ -11,16 +12,23 @@ claims all the same, because its own configuration wins over whatever a daemon a
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from koala.errors import ConfigError
+import structlog
+
+from koala.errors import ConfigError, LocalManagerError
 from koala_agent import FORK_SUPPORT
 from koala_agent.config import AccountsTable, Config
 from koala_agent.lrm.shell import Entry
+
+LOOK_S = 30.0
+
+log = structlog.get_logger()
 
 CLIENT_VARIABLES = (
     "KOALA_ADDRESS",
@@ -59,6 +67,67 @@ class Served:
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
 
+class Entries(Mapping[str, Entry]):
+    """How to become each account of the list, as this machine knows it. One that is not known, or
+    may not be used any more, raises LocalManagerError: it is in trouble, and no other with it.
+
+    A lookup that finds an account no more changes nothing: a directory service that is away looks
+    the same as an account that was removed."""
+
+    def __init__(self, table: AccountsTable) -> None:
+        """Raises ConfigError for what is doubtful about an account that is known."""
+        self._table = table
+        self._found: dict[str, Entry] = {}
+        self._objections: dict[str, str] = {}
+        for name in self:
+            entry = _look_up(name, table)
+            if entry is None:
+                self._object(name, "this machine does not know it (getent passwd)")
+            else:
+                self._found[name] = _entry(entry, table)
+
+    def __getitem__(self, account: str) -> Entry:
+        if account in self._objections:
+            raise LocalManagerError(self._objections[account], transient=True)
+        return self._found[account]
+
+    def __contains__(self, account: object) -> bool:
+        return account in self._table.map.values()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(set(self._table.map.values())))
+
+    def __len__(self) -> int:
+        return len(set(self._table.map.values()))
+
+    async def run(self) -> None:
+        """Look them up again and again, until cancelled; in a thread, for it may take long."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await asyncio.to_thread(self.look_again)
+
+    def look_again(self) -> None:
+        """What has changed of the accounts."""
+        for name in self:
+            try:
+                account = _look_up(name, self._table)
+            except ConfigError as error:
+                self._object(name, str(error))
+                continue
+            if account is None:
+                continue
+            entry = _entry(account, self._table)
+            if entry != self._found.get(name) or name in self._objections:
+                self._found[name] = entry
+                self._objections.pop(name, None)
+                log.info("account.looked_up", account=name, uid=account.uid)
+
+    def _object(self, name: str, objection: str) -> None:
+        if self._objections.get(name) != objection:
+            self._objections[name] = objection
+            log.warning("account.not_usable", account=name, reason=objection)
+
+
 def served(config: Config) -> Served:
     """Whom this configuration serves, and as whom. Raises ConfigError."""
     owner = config.site.owner
@@ -89,7 +158,7 @@ def own_name() -> str:
 
 def _served_site(config: Config) -> Served:
     table = config.accounts
-    found = [(name, _look_up(name, table)) for name in sorted(set(table.map.values()))]
+    entries = Entries(table)
     if not table.become and os.geteuid() != 0:
         _refuse("become", (), f"how uid {os.geteuid()} becomes an account, since it is not root")
     if config.lrm.kind == "emulated" and os.geteuid() != 0:
@@ -100,15 +169,16 @@ def _served_site(config: Config) -> Served:
         key="accounts.map",
         owner=config.site.owner,
         accounts=dict(table.map),
-        entries={name: _entry(account, table) for name, account in found},
+        entries=entries,
     )
 
 
-def _look_up(name: str, table: AccountsTable) -> Account:
+def _look_up(name: str, table: AccountsTable) -> Account | None:
+    """The account; None for one that is not known here. Raises ConfigError."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
-        _refuse("map", name, "names of accounts that this machine knows (getent passwd)")
+        return None
     if entry.pw_uid < table.uid_min and name not in table.system:
         allowed = f"accounts whose uid is at least accounts.uid_min = {table.uid_min}"
         _refuse("map", name, f"{allowed}; this is {entry.pw_uid}, and not in accounts.system")

@@ -23,7 +23,7 @@ from koala.disk import MB, Disk
 from koala.errors import LocalManagerError
 from koala.wire.tls import IdentityFile
 from koala_agent import clock, codec, values
-from koala_agent.accounts import own_environment, served
+from koala_agent.accounts import Entries, own_environment, served
 from koala_agent.carrier import Claims, Ports, check_outputs
 from koala_agent.claim_states import Claim
 from koala_agent.collecting import missing, upload_order
@@ -178,6 +178,8 @@ class Site:
                 await self._manager.opened()
                 await self._look()
                 helpers.append(group.create_task(self._tell_figures()))
+                if isinstance(self._served.entries, Entries):
+                    helpers.append(group.create_task(self._served.entries.run()))
                 if self._renewal is not None:
                     helpers.append(group.create_task(self._renewal.run()))
                 finish = await self._link.run()

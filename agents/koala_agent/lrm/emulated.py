@@ -359,13 +359,16 @@ class EmulatedLocalManager:
             self._tell(Running(claim=job.claim))
 
     def _entry(self, account: str) -> Entry | None:
-        """How to become the account of a job. Raises OSError for one of an earlier life that is
-        named no more."""
+        """How to become the account of a job. Raises OSError for one that is named no more, or not
+        usable."""
         if not account:
             return None
         if account not in self._settings.entries:
             raise OSError(f"as {account}: accounts.map names it no more")
-        return self._settings.entries[account]
+        try:
+            return self._settings.entries[account]
+        except LocalManagerError as error:
+            raise OSError(f"as {account}: {error}") from error
 
     def _follow(self, job: _Job, alive: Alive) -> None:
         """Watches a living first process: its exit, its time limit, what it uses."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.errors import ConfigError
-from koala_agent.accounts import Served, served
+from koala.errors import ConfigError, LocalManagerError
+from koala_agent.accounts import Entries, Served, served
 from koala_agent.config import parse_config
 from tests.agent.accounts import need_root
 
@@ -94,7 +94,39 @@ def test_accounts_of_the_system_are_refused_unless_they_are_named_on_purpose() -
         assert "accounts.uid_min = 1000" in told
         on_purpose = served_by(site_mode(f"map = {{ ann = '{name}' }}\nsystem = ['{name}']"))
         assert set(on_purpose.entries) == {name}
-    assert "names of accounts" in refusal(site_mode("map = { ann = 'no-such-account' }"))
+
+
+def test_an_account_that_is_made_later_needs_no_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that nobody knows is its claims' trouble alone. What was known stays so while a directory
+    service is away, and follows what it says afterwards."""
+    need_root()
+    known = {"nobody": pwd.getpwnam("nobody")}
+    monkeypatch.setattr(pwd, "getpwnam", known.__getitem__)
+    monkeypatch.setattr(os, "getgrouplist", lambda _name, group: [group])
+    entries = served_by(site_mode("map = { ann = 'nobody', bob = 'berta' }")).entries
+    assert isinstance(entries, Entries)
+    assert set(entries) == {"nobody", "berta"}
+    assert "berta" in entries
+    before = entries["nobody"]
+    with pytest.raises(LocalManagerError, match=r"^this machine does not know it") as told:
+        entries["berta"]
+    assert told.value.transient
+
+    def found(name: str, uid: int) -> pwd.struct_passwd:
+        return pwd.struct_passwd((name, "x", uid, 100, "", f"/home/{name}", "/bin/sh"))
+
+    known["berta"] = found("berta", 4001)
+    entries.look_again()
+    assert "--reuid=4001" in entries["berta"].prefix
+    known["berta"] = found("berta", 4002)
+    del known["nobody"]
+    entries.look_again()
+    assert "--reuid=4002" in entries["berta"].prefix
+    assert entries["nobody"] == before
+    known["berta"] = found("berta", 0)
+    entries.look_again()
+    with pytest.raises(LocalManagerError, match=r"^accounts\.map = 'berta': allowed is accounts"):
+        entries["berta"]
 
 
 def test_words_of_the_site_s_own_become_an_account() -> None:
