@@ -90,6 +90,7 @@ class Bus:
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=queue_max)
         self._stirred = asyncio.Event()
         self._log = structlog.get_logger().bind(broker=f"{broker.host}:{broker.port}")
+        self._is_over = False
         self._told = 0
         self.dropped = 0
         """Messages lost since the start because too many waited for the broker."""
@@ -105,7 +106,20 @@ class Bus:
         self._put(f"sites/{_NOT_IN_TOPICS.sub('_', site)}", event)
 
     async def run(self) -> None:
-        """Connect, publish, connect again; until cancelled, and only then it says offline."""
+        """Connect, publish, connect again; until cancelled, and only then it says offline.
+
+        The task in which that is done may not hear of its end: `wait_for` of Python 3.11, in which
+        aiomqtt waits for the broker, drops a cancellation that comes together with the answer, and
+        a TaskGroup one that comes together with the loss of the connection. So it is also said.
+        """
+        async with asyncio.TaskGroup() as group:
+            sessions = group.create_task(self._sessions())
+            try:
+                await asyncio.wait({sessions})
+            finally:
+                self._is_over = True
+
+    async def _sessions(self) -> None:
         retry_s = RETRY_MIN_S
         while True:
             published = self.published
@@ -115,6 +129,7 @@ class Bus:
                 if self.published > published:
                     retry_s = RETRY_MIN_S
                 self._log.warning("bus.lost", error=str(error), again_in_s=retry_s)
+            self._end_if_over()
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, RETRY_MAX_S)
 
@@ -144,6 +159,7 @@ class Bus:
         async with client:
             try:
                 await client.publish(presence, b"online", qos=1, retain=True)
+                self._end_if_over()
                 self._log.info("bus.connected", waiting=len(self._waiting))
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._drain(client))
@@ -170,8 +186,14 @@ class Bus:
                     if not is_confirmed:
                         self._put_back(topic, body)
                 self.published += 1
+                self._end_if_over()
             self._stirred.clear()
             await self._stirred.wait()
+
+    def _end_if_over(self) -> None:
+        """Raises CancelledError when it is; see `run`."""
+        if self._is_over:
+            raise asyncio.CancelledError
 
     def _put_back(self, topic: str, body: bytes) -> None:
         if len(self._waiting) == self._waiting.maxlen:

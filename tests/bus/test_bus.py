@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import aiomqtt
 import pytest
 
 from koala.bus import Broker, Bus
@@ -86,6 +88,46 @@ async def test_the_last_will_says_that_a_killed_daemon_is_offline(tmp_path: Path
 
 
 JOB_PLACING = b'{"phase":"Placing"}'
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("last", ["online", "job"])
+async def test_a_bus_ends_though_its_cancellation_comes_together_with_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """As `wait_for` of Python 3.11 answers then: with what came, and without the cancellation."""
+    publish = aiomqtt.Client.publish
+    confirmed = asyncio.Event()
+    payloads = {"online": b"online", "job": JOB_PLACING}
+
+    async def answered(client: aiomqtt.Client, topic: str, payload: bytes, **more: Any) -> None:
+        await publish(client, topic, payload, **more)
+        if payload == payloads[last]:
+            confirmed.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    monkeypatch.setattr(aiomqtt.Client, "publish", answered)
+    with broker(tmp_path) as process:
+        process.start()
+        async with listener(process.port) as client:
+            bus = Bus(Broker.parse(process.url))
+            async with running(bus):
+                bus.publish_job("j1", {"phase": "Placing"})
+                await confirmed.wait()
+            await told(client, {"grid/daemon": b"offline"})
+
+
+@pytest.mark.live
+async def test_a_bus_ends_though_its_cancellation_comes_together_with_the_end_of_the_broker(
+    tmp_path: Path,
+) -> None:
+    with broker(tmp_path) as process:
+        process.start()
+        bus = Bus(Broker.parse(process.url))
+        async with listener(process.port) as client, running(bus):
+            await told(client, {"grid/daemon": b"online"})
+            process.stop()  # the bus hears of it when it is cancelled already, or just before
 
 
 @pytest.mark.live

@@ -91,13 +91,11 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
     assert added.returncode == 0, added.stderr
     path = tmp_path / "ann.toml"
     write_private(path, added.stdout.encode())
-    ann = {"KOALA_CREDENTIALS": str(path)}
 
     def koala(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "koala.cli", *words], input=stdin, env=environment(**ann),
-            capture_output=True, text=True, timeout=LIMIT_S, check=False,
-        )  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("KOALA_CREDENTIALS", str(path))
+            return koala_here(*words, stdin=stdin.encode())
 
     submitted = koala("submit", "-", "--wait", stdin=HELLO)
     assert submitted.returncode == 0, submitted.stderr

@@ -182,13 +182,16 @@ def test_debug_shows_where_an_error_came_from() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_the_commands(shell: str, tmp_path: Path) -> None:
+def test_completion_knows_the_commands(
+    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The shell is named: which one is around a test, if any, depends on who started it."""
 
     def named(option: str) -> subprocess.CompletedProcess[str]:
-        return koala(
-            option, shell, HOME=str(tmp_path), _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"
-        )
+        return koala_here(option, shell)
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
 
     script = named("--show-completion")
     assert script.returncode == 0, script.stderr

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from tests.cli.command import environment, koala
+from tests.cli.command import environment, koala, koala_here
 
 
 def test_the_tree_is_json_on_one_line() -> None:
-    run = koala("rsl", "-", stdin=b'+(&(count=4)(executable=$(BIN)/x))(a!="b c" (d))')
+    run = koala_here("rsl", "-", stdin=b'+(&(count=4)(executable=$(BIN)/x))(a!="b c" (d))')
     assert (run.returncode, run.stderr) == (0, "")
     assert json.loads(run.stdout) == {
         "bool": "+",
@@ -30,14 +30,14 @@ def test_the_tree_is_json_on_one_line() -> None:
 
 
 def test_definitions_take_the_place_of_variables() -> None:
-    run = koala("rsl", "-", "--eval", "-D", "BIN=/opt=x", stdin=b"&(executable=$(BIN)/x)")
+    run = koala_here("rsl", "-", "--eval", "-D", "BIN=/opt=x", stdin=b"&(executable=$(BIN)/x)")
     assert json.loads(run.stdout)["operands"][0]["values"] == ["/opt=x/x"]
-    run = koala("rsl", "-", "-D", "my #1 (var)=y", stdin=b"&(executable=$('my #1 (var)'))")
+    run = koala_here("rsl", "-", "-D", "my #1 (var)=y", stdin=b"&(executable=$('my #1 (var)'))")
     assert json.loads(run.stdout)["operands"][0]["values"] == ["y"]
 
 
 def test_a_syntax_error_points_at_its_place() -> None:
-    run = koala("rsl", "-", stdin=b"&(count=4)\n (executable=)")
+    run = koala_here("rsl", "-", stdin=b"&(count=4)\n (executable=)")
     assert (run.returncode, run.stdout) == (2, "")
     first, source, caret = run.stderr.splitlines()
     assert first.startswith("koala rsl: standard input: line 2, column 14: ")
@@ -46,7 +46,7 @@ def test_a_syntax_error_points_at_its_place() -> None:
 
 
 def test_a_variable_without_a_value_is_an_error_of_the_evaluation() -> None:
-    run = koala("rsl", "-", "--eval", stdin=b"&(a=$(X))")
+    run = koala_here("rsl", "-", "--eval", stdin=b"&(a=$(X))")
     assert (run.returncode, run.stdout) == (2, "")
     assert "'X'" in run.stderr
 
