@@ -145,11 +145,10 @@ def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
 
 def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
     """Give everything back and place the job again: at once if nothing was released, else after
-    the fence. A job with a deadline has failed when it was released, or has no try left.
+    the fence. A job with a deadline has failed if no try is left, and behind the fence.
     """
-    if job.deadline_at is not None and (
-        job.attempt is None or job.attempt.may_run or not tries_left(state, job)
-    ):
+    assert job.attempt is not None
+    if job.deadline_at is not None and not job.attempt.may_run and not tries_left(state, job):
         fail(state, job, f"{reason}; no try is left for its deadline", now)
         return
     state.enter(job, Stopping(reason=reason), reason, now)
@@ -248,6 +247,9 @@ def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
     if attempt.may_run and all(m.end is not None and m.end.is_well for m in _leading(job, attempt)):
         job.setbacks.pop()
         finish(state, job, attempt, f"finished before it was stopped: {reason}", now)
+        return
+    if attempt.may_run and job.deadline_at is not None:  # a later start is not what was asked for
+        fail(state, job, f"{reason}; no try is left for its deadline", now)
         return
     del state.placed[job.id]
     job.attempt = None

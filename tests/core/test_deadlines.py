@@ -299,6 +299,40 @@ def test_a_job_that_had_started_is_not_started_again(begin: Begin) -> None:
     assert script.picture("j")["status"] == 1
 
 
+@pytest.fixture
+def preempted(begin: Begin) -> Script:
+    """j started at its deadline; then its processors were taken for high, which was placed while
+    they seemed idle and waits for its file."""
+    script = begin(bandwidth_default_bps=10.0, **LONG_WAIT).ignore(StartTransfer, CancelTransfer)
+    script.tell(a_site("home", 1), a_site("a", 8, starts_after_stop=True))
+    script.replica("data", "home", 10).tell(a_job("j", 4, 4, deadline=D)).at(49)
+    script.grant(*script.claimed("j")).at(99.96).released("j")
+    script.at(100).passed("j/1/0/1", "j/1/1/1").report("a", 8)
+    script.tell(a_job("high", 8, priority=Priority.HIGH, file="data")).report("a", 0).at(101)
+    assert {stop.claim for stop in script.take(StopClaim)} == {"j/1/0/1", "j/1/1/1"}
+    return script.drop()
+
+
+def test_a_started_job_that_ended_well_before_its_stop_has_met_its_deadline(
+    preempted: Script,
+) -> None:
+    """The word of its end was on its way while another job took its processors."""
+    assert preempted.phase("j") == "Stopping"
+    preempted.exits("j/1/0/1")
+    assert preempted.phase("j") == "Stopping"
+    preempted.exits("j/1/1/1").expect(PublishOutputs, job="j", attempt=1)
+    assert preempted.phase("j") == "Finished"
+    assert preempted.job("j").setbacks == []
+
+
+def test_a_started_job_that_was_stopped_has_failed_once_all_of_it_is_gone(
+    preempted: Script,
+) -> None:
+    preempted.exits("j/1/0/1").gone("j/1/1/1").expect_nothing()
+    assert preempted.phase("j") == "Failed"
+    assert preempted.reason("j") == "preempted by high; no try is left for its deadline"
+
+
 def test_an_optional_component_may_be_missing(begin: Begin) -> None:
     script = begin(**LONG_WAIT)
     loose = a_component(8, start_type=LOOSE)
