@@ -1,10 +1,10 @@
-"""What is kept of claims and attempts for the accounts, once they are over."""
+"""What is kept of claims and attempts once they are over: for the accounts, and to ask others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from koala.core.values import ClaimId, Instant, SiteName
+from koala.core.values import ClaimId, Instant, Seconds, SiteName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +33,17 @@ class Setback:
     attempt: int
     at: Instant
     sites: tuple[SiteName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A site would not have a job, which leaves it alone for `pause_s` from then on."""
+
+    at: Instant
+    pause_s: Seconds
+    reason: str
+
+    @property
+    def again_at(self) -> Instant:
+        """From when on the site may be asked again."""
+        return self.at + self.pause_s

@@ -80,7 +80,8 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
         return
     limit = state.parameters.claiming_tries_max
     if limit and job.claiming_tries >= limit:
-        fail(state, job, f"not claimed in {limit} claiming tries", now)
+        refusals = [f"; {site} refused it: {one.reason}" for site, one in job.refusals.items()]
+        fail(state, job, f"not claimed in {limit} claiming tries{''.join(refusals)}", now)
         return
     job.claiming_tries += 1
     job.tried_at = now
@@ -421,6 +422,7 @@ def start_if_held(state: State, job: Job, now: Instant) -> bool:
     if not all(is_held(state, member) for member in job.attempt.present):
         return False
     job.attempt.granted_at = now
+    job.refusals.clear()
     state.enter(job, Starting(), "all components claimed", now)
     advance_start(state, job, now)
     return True

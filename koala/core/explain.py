@@ -22,6 +22,7 @@ from koala.core.job import (
 )
 from koala.core.placing import whole_request
 from koala.core.preflight import untried_members
+from koala.core.refusals import closed_to, open_to
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.tries import tries_left
@@ -82,14 +83,17 @@ def _delayed(state: State, job: Job) -> str:
 
 def _placing(state: State, job: Job, now: Instant) -> list[str]:
     lines = state.turns.explain(state, job, now)
-    answer = state.policies.place(whole_request(state, job, now), picture_of(state))
+    closed = closed_to(state, job, now)
+    picture = open_to(state, job, picture_of(state), now)
+    answer = state.policies.place(whole_request(state, job, now), picture)
     tries = f"{job.placement_tries} placement tries"
     if now < job.not_before:
         lines.append(f"{_pause(job, now)}; {tries}")
     elif isinstance(answer, Unplaceable):
         size = job.spec.components[answer.component].processors
         label = job.spec.label(answer.component)
-        lines.append(f"component {label} ({size} processors): {answer.reason}; {tries}")
+        reason = "no other site can take it now" if closed else answer.reason
+        lines.append(f"component {label} ({size} processors): {reason}; {tries}")
     else:
         lines.append(f"it could be placed now; {tries}")
     if state.is_paced and state.timers.next_at is not None:
@@ -101,6 +105,11 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     ]
     if away:
         lines.append(f"sites not usable: {', '.join(away)}")
+    lines += [
+        f"not tried at {site} for {_span(refusal.again_at - now)}: it refused the job"
+        f" ({refusal.reason})"
+        for site, refusal in closed.items()
+    ]
     last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
     return [*lines, last] if last else lines
 

@@ -70,6 +70,7 @@ class Site:
     facts: SiteFacts
     is_connected: bool = False
     disconnected_at: Instant = 0.0
+    renewed_at: Instant = 0.0  # registered or resumed: what it refused before it may take now
     is_drained: bool = False
     reported_idle: int = 0
     reported_local: int = 0  # processors of local jobs that run

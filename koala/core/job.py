@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from koala.core.charges import Charge, Setback
+from koala.core.charges import Charge, Refusal, Setback
 from koala.core.progress import Course
 from koala.core.values import (
     ClaimId,
@@ -511,6 +511,7 @@ class Job:
     story: list[tuple[Instant, str]] = field(default_factory=list)
     charges: list[Charge] = field(default_factory=list)  # of claims that are over
     setbacks: list[Setback] = field(default_factory=list)
+    refusals: dict[SiteName, Refusal] = field(default_factory=dict)  # the newest of each site
     course: Course | None = None  # of the newest attempt whose progress was controlled
     largest: int = field(init=False)  # of the spec, kept because scans of long queues ask for them
     processors: int = field(init=False)

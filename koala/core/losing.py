@@ -42,6 +42,7 @@ from koala.core.job import (
     Stopping,
 )
 from koala.core.pacing import let_go
+from koala.core.refusals import is_for_good, note_refusal
 from koala.core.sites import narrow
 from koala.core.starting import advance_start, run_if_passed
 from koala.core.state import State
@@ -90,7 +91,8 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
         state.actions.append(AcknowledgeClaim(claim=identity, site=claim.site))
     if not claim.is_silent:
         judge_site(state, site, claim, end, now)
-    if claim.granted_at is None and is_refusal(claim, end, now):
+    is_slow = is_refusal(claim, end, now) and not is_for_good(claim, end, now)
+    if claim.granted_at is None and is_slow:
         narrow(site, claim.ask_number)
     state.ask_scan()
     found = member_of(state, claim)
@@ -143,6 +145,7 @@ def member_gone(
         finish_if_over(state, job, now)
     elif end.kind is EndKind.REFUSED and isinstance(job.phase, Claiming):
         member.refusal = end.reason or "refused: not started within the grace time"
+        note_refusal(state, job, claim, end, now)
         after_answer(state, job, now)
     elif end.is_well or attempt.is_stopped:  # the barrier's members all ended well before
         lacked_file = member.lacks_file

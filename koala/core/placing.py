@@ -32,6 +32,7 @@ from koala.core.job import (
     Placing,
 )
 from koala.core.queues import queued_at
+from koala.core.refusals import closed_to, open_to
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.timers import Bell
@@ -78,31 +79,32 @@ class Room:
 
     def __init__(self, state: State) -> None:
         self._sites = {site.name: site.facts for site in state.sites.values() if is_usable(site)}
-        self._largest: dict[UserName, int] = {}
+        self._largest: dict[tuple[UserName, tuple[SiteName, ...]], int] = {}
 
-    def can_take(self, job: Job) -> bool:
-        """Whether every component that the job needs fits some site. Who waits for a site that is
-        away is not to keep others from those that are there."""
+    def can_take(self, job: Job, closed: tuple[SiteName, ...] = ()) -> bool:
+        """Whether every component that the job needs fits some site that is not closed to it. Who
+        waits for a site that is away is not to keep others from those that are there."""
         fitting = 0
         for index, component in enumerate(job.spec.components):
             fixed = fixed_site(job, index)
             owner = job.spec.owner
-            most = self._most(owner) if fixed is None else self._at(fixed, owner)
+            most = self._most(owner, closed) if fixed is None else self._at(fixed, owner, closed)
             if most >= component.processors:
                 fitting += 1
             elif not is_optional_member(job, index):
                 return False
         return fitting >= job.needed
 
-    def _at(self, name: SiteName, owner: UserName) -> int:
-        facts = self._sites.get(name)
+    def _at(self, name: SiteName, owner: UserName, closed: tuple[SiteName, ...]) -> int:
+        facts = None if name in closed else self._sites.get(name)
         return facts.processors if facts is not None and facts.admits(owner) else 0
 
-    def _most(self, owner: UserName) -> int:
-        if owner not in self._largest:
-            sizes = (self._at(name, owner) for name in self._sites)
-            self._largest[owner] = max(sizes, default=0)
-        return self._largest[owner]
+    def _most(self, owner: UserName, closed: tuple[SiteName, ...]) -> int:
+        key = (owner, closed)
+        if key not in self._largest:
+            sizes = (self._at(name, owner, closed) for name in self._sites)
+            self._largest[key] = max(sizes, default=0)
+        return self._largest[key]
 
 
 def holds_the_door(state: State, job: Job, now: Instant) -> bool:
@@ -111,6 +113,7 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
     not starved in turn."""
     if not is_door_held(now - queued_at(job), state.parameters.ageing_s):
         return False
+    closed = closed_to(state, job, now)
     views = [
         SiteView(
             name=s.name,
@@ -120,7 +123,7 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
             slots=s.facts.slots,
         )
         for s in state.sites.values()
-        if is_usable(s) and s.facts.admits(job.spec.owner)
+        if is_usable(s) and s.facts.admits(job.spec.owner) and s.name not in closed
     ]
     empty = GridView(
         views,
@@ -138,12 +141,13 @@ def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> boo
         return False
     state.fresh.pop(job.id, None)
     job.placement_tries += 1
+    seen = open_to(state, job, picture, now)
     needed = job.needed
     is_whole = needed == len(job.spec.components)
-    if is_whole and (job.largest > picture.idle_max or job.processors > picture.idle_sum):
+    if is_whole and (job.largest > seen.idle_max or job.processors > seen.idle_sum):
         placement = None  # needs no policy: long queues are scanned often
     else:
-        placement = find_placement(state, job, picture, needed, now)
+        placement = find_placement(state, job, seen, needed, now)
     if placement is not None:
         place(state, job, placement, picture, now)
         return True

@@ -17,6 +17,7 @@ from koala.core.grid import GridView, Unplaceable
 from koala.core.job import Job
 from koala.core.placing import Room, holds_the_door, try_to_place, whole_request
 from koala.core.queues import GLOBAL, Line, queued_at, spoken
+from koala.core.refusals import closed_to
 from koala.core.state import State
 from koala.core.values import Instant, QueueName, Seconds
 from koala.core.visiting import Discipline, LocalJobs, Visiting, draw_of
@@ -150,7 +151,7 @@ def try_head(
 def head_of(state: State, queue: QueueName, room: Room, now: Instant) -> Job | None:
     """The first job of a queue whose turn it can be."""
     for job in state.queues.lines.get(queue, NOBODY).values():
-        if job.not_before <= now and room.can_take(job):
+        if job.not_before <= now and room.can_take(job, tuple(closed_to(state, job, now))):
             return job
     return None
 

@@ -25,6 +25,7 @@ from koala.core.pacing import on_progress
 from koala.core.parameters import Parameters
 from koala.core.placing import on_try_due
 from koala.core.queueing import SCANS, TURNS, adopt_discipline, on_scan_due, on_submitted
+from koala.core.refusals import on_again
 from koala.core.slots import Policies
 from koala.core.starting import advance_start, on_armed, on_passed, on_paths_tried
 from koala.core.state import State
@@ -181,6 +182,10 @@ class Scheduler(State):
                 on_silent(self, SiteName(timer.key), now)
             case Bell.PROBE:
                 on_rested(self, SiteName(timer.key), now)
+            case Bell.AGAIN:
+                refused = self.jobs.get(JobId(timer.key))
+                if refused is not None:
+                    on_again(self, refused)
             case Bell.TRY | Bell.MISS:
                 waiting = self.jobs.get(JobId(timer.key))  # it may be over and forgotten
                 if waiting is not None:

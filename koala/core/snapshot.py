@@ -304,7 +304,13 @@ def digest(state: State) -> str:
             if picture["progress"] is None:  # as in journals that are older than this
                 del picture["progress"]
             live.append([picture, job.phase.since if isinstance(job.phase, Running) else None])
+    refusals = {
+        job.id: [[site, refusal.at, refusal.pause_s] for site, refusal in job.refusals.items()]
+        for job in state.jobs.values()
+        if job.refusals and not job.is_over
+    }
     whole = {
+        **({"refusals": refusals} if refusals else {}),
         "epoch": state.epoch,
         "arms": state.arms,
         "scans": state.queues.scans,

@@ -1,8 +1,8 @@
 """The scheduler's whole state, and the few ways in which every step of the pipeline writes it.
 
 The steps are functions of the state, one module each, ordered so that a step calls only what comes
-before it: `facts` (readings), `tries`, `wanted`, `ending`, `starting`, `claiming`, `placing`,
-`losing`, `watching`.
+before it: `facts` (readings), `refusals`, `tries`, `wanted`, `ending`, `starting`, `claiming`,
+`placing`, `losing`, `watching`.
 """
 
 from __future__ import annotations

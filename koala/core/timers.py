@@ -18,6 +18,7 @@ class Bell(StrEnum):
     SCAN = "scan"  # the placement queues
     CLAIM = "claim"  # a job's next claiming try
     JUDGE = "judge"  # the try at the JST, if answers are still out
+    AGAIN = "again"  # a site that refused a job
     TRY = "try"  # a job with a deadline that is not placed yet
     MISS = "miss"  # such a job's deadline and the time by which it may be missed
     ARM = "arm"  # a job whose JST is near

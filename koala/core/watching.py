@@ -79,6 +79,7 @@ def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
         state.sites = dict(sorted(state.sites.items()))
     site.facts = event.facts
     site.is_connected = True
+    site.renewed_at = now
     site.reported_idle = event.idle
     state.tell_site(site, f"connected with {event.facts.processors} processors", now)
     state.ask_scan(site.name)
@@ -135,6 +136,7 @@ def on_resumed(state: State, event: ev.SiteResumed, now: Instant) -> None:
     if site is None:
         return
     site.is_drained = False
+    site.renewed_at = now
     ended_well(site)
     state.tell_site(site, f"resumed by {event.by or 'an operator'}", now)
     state.ask_scan()

@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 Focus: TypeAlias = "Callable[[Random, Scenario], Scenario]"
 EVERY = 5
 """One in so many seeds is such a seed."""
-ENDINGS_EVERY = 20
-"""And one in so many is about ends."""
+ENDINGS_EVERY = REFUSALS_EVERY = 20
+"""And one in so many is about ends, and one about refusals."""
 
 
 def is_focused(seed: int) -> bool:
     """Whether it is one of these."""
-    return seed % EVERY == EVERY - 1 or _is_of_endings(seed)
+    return seed % EVERY == EVERY - 1 or _is_of_endings(seed) or _is_of_refusals(seed)
 
 
 def _is_of_endings(seed: int) -> bool:
     return seed % ENDINGS_EVERY == 11
+
+
+def _is_of_refusals(seed: int) -> bool:
+    return seed % REFUSALS_EVERY == 17
 
 
 def focused(seed: int, drawn: Scenario) -> Scenario:
@@ -39,6 +43,8 @@ def focused(seed: int, drawn: Scenario) -> Scenario:
     random = Random(f"{seed}/focus")
     if _is_of_endings(seed):
         return endings(random, drawn)
+    if _is_of_refusals(seed):
+        return refusals(random, drawn)
     return random.choice(FOCUSES)(random, drawn)
 
 
@@ -232,6 +238,29 @@ def endings(random: Random, drawn: Scenario) -> Scenario:
         chances=Chances(slow_collect=1.0, incidents_per_s=random.choice((0.0, 0.02, 0.05))),
         kinds=(Incident.LINK_DOWN,),
         lasts_s_max=random.choice((10.0, 30.0)),
+    )
+
+
+def refusals(random: Random, drawn: Scenario) -> Scenario:
+    """Batch systems will not have what is submitted, until the faults stop; sites come back, and
+    the daemon does, while jobs leave sites alone."""
+    return replace(
+        drawn,
+        parameters=replace(
+            drawn.parameters,
+            scan=random.choice(("change", "change", "interval")),
+            scan_interval_s=random.choice((1.0, 20.0, 240.0)),
+            ageing_s=random.choice((0.0, 60.0, 3600.0)),
+            claiming_tries_max=random.choice((3, 100)),
+        ),
+        chances=Chances(
+            manager_refuses=random.choice((0.5, 0.9, 1.0)),
+            manager_deaf=random.choice((0.0, 0.2)),
+            crash_daemon=random.choice((0.0, 0.005)),
+            incidents_per_s=random.choice((0.0, 0.05)),
+        ),
+        kinds=(Incident.LINK_DOWN, Incident.AGENT_CRASH),
+        lasts_s_max=30.0,
     )
 
 

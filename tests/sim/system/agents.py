@@ -43,7 +43,7 @@ from koala_agent.claim_events import (
 from koala_agent.claim_states import Claim
 from koala_agent.claims import ClaimTable
 from koala_agent.files.orders import FetchOrder, FileFound, ServeOrder
-from koala_agent.lrm.port import EndCause, Ended, Listed
+from koala_agent.lrm.port import EndCause, Ended, Listed, RequestRefusedError
 from koala_agent.placeholders import Place
 from koala_agent.readers import Readers
 from koala_agent.starters import Starters
@@ -376,7 +376,12 @@ class Agent(Process):
 
     def _submitted(self, claim: ClaimId, error: LocalManagerError | None) -> None:
         if error is not None:
-            failed = SubmitFailed(claim=claim, reason=str(error), is_transient=error.transient)
+            failed = SubmitFailed(
+                claim=claim,
+                reason=str(error),
+                is_transient=error.transient,
+                is_refused=isinstance(error, RequestRefusedError),
+            )
             self.tell(failed)
         self._book.submitted(claim)
         self._next_turn(claim)

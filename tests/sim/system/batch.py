@@ -17,7 +17,7 @@ from koala.core.values import Instant, Seconds, SiteName
 from koala.errors import LocalManagerError
 from koala.sim.engine import Engine, Entry
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
-from koala_agent.lrm.port import EndCause, Ended, Listed, Queued, Running
+from koala_agent.lrm.port import EndCause, Ended, Listed, Queued, RequestRefusedError, Running
 from tests.sim.system.faults import FaultPlan
 
 SIGKILL_S_MAX = 2.0
@@ -111,7 +111,7 @@ class BatchSystem:
                     self.queue.submit(job.claim, processors=job.processors, estimate_s=estimate_s)
                 self._advance()
 
-        self._command(obey, answer, error_kind="manager_error")
+        self._command(obey, answer, is_submission=True)
 
     def withdraw(self, claim: str, answer: Answer) -> None:
         """Dequeue or end it."""
@@ -135,7 +135,9 @@ class BatchSystem:
 
         self._command(obey, lambda error: answer(tuple(listed) if error is None else error))
 
-    def _command(self, obey: Callable[[], None], answer: Answer, *, error_kind: str = "") -> None:
+    def _command(
+        self, obey: Callable[[], None], answer: Answer, *, is_submission: bool = False
+    ) -> None:
         """Everything takes time, and may go wrong on the way there or back."""
         engine, plan = self._engine, self._plan
 
@@ -145,8 +147,11 @@ class BatchSystem:
                 error = LocalManagerError("the controller does not answer", transient=True)
                 engine.after(min(9.0, self.away_until - now), lambda: answer(error))
                 return
-            if error_kind and plan.strikes(error_kind, now):
+            if is_submission and plan.strikes("manager_error", now):
                 answer(LocalManagerError("refused by the queue"))
+                return
+            if is_submission and plan.strikes("manager_refuses", now):
+                answer(RequestRefusedError("more processors than the queue has"))
                 return
             if plan.strikes("manager_fails_for_now", now):
                 answer(LocalManagerError("try again", transient=True))

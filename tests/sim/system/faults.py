@@ -84,6 +84,7 @@ class Chances:
     corrupt: float = 0.0
     restore: float = 0.0  # at a start of the daemon: from a backup, for the disk is lost
     manager_error: float = 0.0
+    manager_refuses: float = 0.0  # what is submitted, with a reason, and is well
     manager_fails_for_now: float = 0.0
     manager_deaf: float = 0.0  # it did what it was told, and the answer is lost
     manager_late: float = 0.0
