@@ -36,6 +36,7 @@ from koala.core.job import (
     Starting,
     StartType,
 )
+from koala.core.refusals import has_refused
 from koala.core.sites import is_usable, note_ask, widen
 from koala.core.slots import (
     ClaimPlan,
@@ -143,6 +144,7 @@ def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> C
             and site.facts.starts_after_stop
             and is_usable(site)
             and now >= site.no_preempt_until
+            and not has_refused(state, job, site.name)  # nobody is stopped for another refusal
         ),
         grounds=grounds(state, job, picture, now),
     )

@@ -51,6 +51,9 @@ from koala.core.values import (
     TransferId,
 )
 
+TIMER_S_MAX = 3_600.0
+"""A timer for an instant that may be years away rings earlier, and is set anew: none is taken back,
+and jobs with such deadlines may be over and forgotten by the thousand before."""
 LOST_ATTEMPTS_MAX = 1_000
 """More attempts than a lost part of a journal can have made of one job."""
 
@@ -79,9 +82,14 @@ def await_try(state: State, job: Job, now: Instant) -> None:
     """
     left = tries_left(state, job)
     if left:
-        state.timers.set(max(now, left[0]), Bell.TRY, job.id)
+        set_timer(state, job, Bell.TRY, left[0], now)
     if job.spec.input_file is not None:
         state.ask_scan()
+
+
+def set_timer(state: State, job: Job, bell: Bell, at: Instant, now: Instant) -> None:
+    """Rings at this instant or before; whoever hears it looks."""
+    state.timers.set(min(max(now, at), now + TIMER_S_MAX), bell, job.id)
 
 
 def admit(state: State, now: Instant) -> None:
@@ -112,10 +120,12 @@ def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | Non
 
 def on_missed(state: State, job: Job, now: Instant) -> None:
     """The deadline and what it may be missed by may be over."""
-    if not isinstance(job.phase, Delayed | Placing | Claiming | Starting):
+    if job.is_over:
         return
     if now < missed_at(state, job):
-        state.timers.set(missed_at(state, job), Bell.MISS, job.id)
+        set_timer(state, job, Bell.MISS, missed_at(state, job), now)
+        return
+    if not isinstance(job.phase, Delayed | Placing | Claiming | Starting):
         return
     late_s = state.parameters.late_max_s
     fail(state, job, f"deadline missed by more than {late_s:g} s: {obstacle(state, job)}", now)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from koala.core.ageing import is_door_held
 from koala.core.claiming import settle_member, try_to_claim
-from koala.core.ending import admit, fail
+from koala.core.ending import admit, fail, set_timer
 from koala.core.facts import (
     demand_of,
     fixed_site,
@@ -68,7 +68,7 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
     if job.attempts < job.attempt_min:  # an attempt in a lost part of the journal may live
         due_at = max(due_at, job.not_before)
     if due_at > now:
-        state.timers.set(due_at, Bell.TRY, job.id)
+        set_timer(state, job, Bell.TRY, due_at, now)
         return
     place(state, job, Placement(assignments=()), picture_of(state), now)
     admit(state, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.core import events as ev
-from koala.core.ending import await_try, line_up
+from koala.core.ending import await_try, line_up, set_timer
 from koala.core.job import Delayed, Job, Placing
 from koala.core.placing import place_timed
 from koala.core.queues import queued_at
@@ -56,7 +56,7 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
     if event.key:
         state.keys[event.key] = (job.id, event.digest)
     if job.deadline_at is not None:
-        state.timers.set(missed_at(state, job), Bell.MISS, job.id)
+        set_timer(state, job, Bell.MISS, missed_at(state, job), now)
     if not has_room:
         state.queues.delayed[job.id] = job
         state.tell(job, "delayed: the placement queues are full", now)

@@ -32,7 +32,7 @@ def note_refusal(state: State, job: Job, claim: Claim, end: ClaimEnd, now: Insta
     limits = state.parameters
     last = job.refusals.get(claim.site)
     pause_s = limits.claiming_step_min_s
-    if last is not None and _counts(state, claim.site, last):
+    if last is not None and has_refused(state, job, claim.site):
         if claim.asked_at <= last.at:
             return  # another component of the same try
         pause_s = last.pause_s
@@ -48,12 +48,19 @@ def on_again(state: State, job: Job) -> None:
         state.ask_scan_for(job)
 
 
+def has_refused(state: State, job: Job, site: SiteName) -> bool:
+    """Its last word to the job was such a one, and nobody has changed the site since, as far as is
+    known."""
+    refusal = job.refusals.get(site)
+    return refusal is not None and refusal.at >= state.sites[site].renewed_at
+
+
 def closed_to(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
     """The sites that the job leaves alone now."""
     return {
         site: refusal
         for site, refusal in job.refusals.items()
-        if now < refusal.again_at and _counts(state, site, refusal)
+        if now < refusal.again_at and has_refused(state, job, site)
     }
 
 
@@ -65,8 +72,3 @@ def open_to(state: State, job: Job, picture: GridView, now: Instant) -> GridView
     own = picture.copy()
     own.close(closed)
     return own
-
-
-def _counts(state: State, site: SiteName, refusal: Refusal) -> bool:
-    """Nobody has changed the site since, as far as is known."""
-    return refusal.at >= state.sites[site].renewed_at

@@ -16,6 +16,7 @@ from koala.core.actions import (
     StartTransfer,
     StopClaim,
 )
+from koala.core.ending import TIMER_S_MAX
 from koala.core.events import TransferFailed, Woken
 from koala.core.explain import why
 from koala.core.grid import Assignment, GridView, Replica, SiteView
@@ -250,6 +251,25 @@ def test_nobody_is_killed_for_a_job_that_is_too_late(begin: Begin) -> None:
     script.now = 103.0
     script.tell(Woken())
     assert "deadline missed by more than 2 s" in script.reason("j")
+
+
+def test_jobs_that_are_over_leave_no_timers_until_their_deadlines(script: Script) -> None:
+    """Else a user who submits and cancels would fill the daemon's memory, and its saved states."""
+    script.tell(a_site("a"))
+    for number in range(100):
+        script.tell(a_job(f"j{number}", 4, deadline=Deadline(at=1e9))).cancel(f"j{number}")
+    script.at(2 * TIMER_S_MAX)
+    assert script.scheduler.wake_at is None
+
+
+def test_a_deadline_that_is_days_away_is_kept_and_missed(begin: Begin) -> None:
+    day_s = 86_400.0
+    script = begin().tell(a_site("a"), a_job("j", 4, deadline=Deadline(at=3 * day_s)))
+    script.at(3 * day_s - 4).expect(ClaimProcessors, claim="j/1/0/1", at=3 * day_s - 5.9)
+    script.at(3 * day_s + 2).drop()
+    assert "deadline missed" in script.reason("j") or "not claimed" in script.reason("j")
+    late = begin().tell(a_job("j", 4, deadline=Deadline(at=3 * day_s))).at(3 * day_s + 2.1).drop()
+    assert late.phase("j") == "Failed"
 
 
 def test_others_pass_a_job_that_waits_for_its_deadline(begin: Begin) -> None:

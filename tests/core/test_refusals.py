@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from koala.core.actions import ClaimProcessors
+from koala.core.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.events import Event, SiteResumed
 from koala.core.explain import why
 from koala.core.job import EndKind
@@ -15,7 +15,7 @@ from koala.core.refusals import closed_to
 from koala.core.values import FOREVER, JobId, SiteName
 from koala.policies import chosen
 from tests.core.conftest import Begin
-from tests.harness.builders import a_component, a_job, a_site
+from tests.harness.builders import HIGH, a_component, a_job, a_site
 from tests.harness.script import ANN, Script
 
 WORD = "accounts.map: no account for ann"
@@ -135,6 +135,23 @@ def test_it_holds_no_door(begin: Begin) -> None:
     script = begin(ageing_s=0.0, claiming_step_min_s=100.0).tell(a_site("a"), a_job("j1", 4))
     refuse(script, *script.claimed("j1"))
     script.at(100.2).tell(a_job("j2", 4)).expect(ClaimProcessors, claim="j2/1/0/1", at=100.2)
+
+
+def test_nobody_is_stopped_for_a_job_that_the_site_refused(begin: Begin) -> None:
+    """It is asked again when its pause is over, but others do not die for it."""
+    for reason in ("", WORD):
+        script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer, CancelTransfer)
+        script.tell(a_site("home", 1), a_site("a", 8, starts_after_stop=True), a_job("low", 8))
+        script.running("low")
+        script.replica("data", "home", 10).report("a", 8)  # it seems idle
+        script.tell(a_job("high", 8, priority=HIGH, file="data"))
+        for instant in (0.75, 1.0):
+            (claim,) = script.at(instant).claimed("high")
+            script.gone(claim, EndKind.REFUSED, reason=reason)
+        script.report("a", 0).at(10.0).report("a", 8).report("a", 0).at(10.9)
+        assert script.phase("high") == "Claiming"
+        script.drop()
+        assert script.phase("low") == ("Running" if reason else "Stopping")
 
 
 def test_it_is_told_what_the_site_said_and_when_it_is_asked_again(shut: Script) -> None:
