@@ -14,8 +14,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from koala.core import events as ev
 from koala.core.grid import SiteFacts
 from koala.core.invariants import check
-from koala.core.job import TERMINAL, ArmNumber, ClaimEnd, ClaimPhase, EndKind, InputMode, StartType
+from koala.core.job import (
+    TERMINAL,
+    ArmNumber,
+    ClaimEnd,
+    ClaimPhase,
+    Deadline,
+    EndKind,
+    InputMode,
+    StartType,
+)
 from koala.core.parameters import Parameters
+from koala.core.saving import load, save
 from koala.core.scheduler import Scheduler
 from koala.core.slots import NO_POLICIES
 from koala.core.snapshot import digest
@@ -52,6 +62,7 @@ SPECS = st.builds(
     rerun=st.booleans(),
     input_mode=st.sampled_from(InputMode),
     max_hold_s=st.sampled_from([None, 20.0]),
+    deadline=st.sampled_from([None, None, None, *(Deadline(after_s=s) for s in (1.0, 30.0, 9e4))]),
 )
 PARAMETERS = st.builds(
     Parameters,
@@ -67,6 +78,7 @@ PARAMETERS = st.builds(
     claiming_tries_max=st.sampled_from([0, 3, 100]),
     hold_budget_user_s=st.sampled_from([float("inf"), 5000.0]),
     preempt=st.sampled_from(["complete", "component", "none"]),
+    at_deadline=st.sampled_from(["fail", "kill"]),
     arms_max=st.sampled_from([1, 20]),
     consecutive_errors_max=st.sampled_from([1, 3, 1000, 1000]),
     probe_after_s=st.sampled_from([0.0, 60.0, 60.0, float("inf")]),
@@ -189,6 +201,13 @@ class Machine(RuleBasedStateMachine):
         for claim in list(self.scheduler.ledger.values()):
             if claim.phase is ClaimPhase.STOPPING:
                 self.tell(ev.ClaimGone(claim=claim.id, end=ClaimEnd(kind=EndKind.STOPPED)))
+
+    @rule(reason=st.sampled_from(["", "no account for ann"]))
+    def all_are_refused(self, reason: str) -> None:
+        for claim in list(self.scheduler.ledger.values()):
+            if claim.phase is ClaimPhase.ASKED:
+                end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
+                self.tell(ev.ClaimGone(claim=claim.id, end=end))
 
     @rule()
     def all_end_well(self) -> None:
@@ -326,7 +345,9 @@ class Machine(RuleBasedStateMachine):
         if self.is_broken:
             return  # an assertion has tripped: the daemon is gone, nothing of it is in the journal
         again = Scheduler(self.began_with, NO_POLICIES)
-        for event, now, answers in self.journal:
+        for number, (event, now, answers) in enumerate(self.journal):
+            if number == len(self.journal) // 2:
+                again = load(json.loads(json.dumps(save(again))), NO_POLICIES)
             again.replay(event, now, json.loads(answers))
         assert digest(again) == digest(self.scheduler), "a replay gives another state"
 
