@@ -292,14 +292,17 @@ class Logs:
             data = await asyncio.to_thread(_read_file, path, offset)
             past = self._past_claim(wanted.job, source)
             if data is None and past is not None:
-                return await self._ask(*past, source, offset)
+                part = await self._ask(*past, source, offset)
+                is_earlier = self._is_earlier(wanted.job, source)
+                return replace(part, is_over=part.is_over or (is_earlier and not part.data))
         except UnreachableError:
             if not wanted.is_followed:
                 raise
-            return LogPart(request=0, offset=offset, data=b"", is_over=False, error="")
+            is_over = self._is_earlier(wanted.job, source)  # the newest attempt does not wait
+            return LogPart(request=0, offset=offset, data=b"", is_over=is_over, error="")
         # A job that goes on may make another claim for this component.
         job = self._job(wanted.job)
-        is_over = not data and (job.is_over or job.attempts != source.attempt)
+        is_over = not data and (job.is_over or self._is_earlier(wanted.job, source))
         return LogPart(request=0, offset=offset, data=data or b"", is_over=is_over, error="")
 
     def _living_claim(self, job: JobId, source: Source) -> Claim | None:
@@ -309,10 +312,18 @@ class Logs:
         claim = attempt.members[source.component].claim
         return self._scheduler.ledger.get(claim) if claim is not None else None
 
+    def _is_earlier(self, job: JobId, source: Source) -> bool:
+        """Whether another attempt has begun since."""
+        return source.attempt != self._job(job).attempts
+
     def _past_claim(self, identity: JobId, source: Source) -> tuple[SiteName, ClaimId] | None:
         """The last claim of the component, whose folder its site keeps for a while."""
         job = self._job(identity)
         attempt = job.attempt
+        if self._is_earlier(identity, source):
+            claims = f"{identity}/{source.attempt}/{source.component}/"
+            found = [charge for charge in job.charges if charge.claim.startswith(claims)]
+            return (found[-1].site, found[-1].claim) if found else None
         if not job.is_over or attempt is None or attempt.number != source.attempt:
             return None
         member = attempt.members[source.component]

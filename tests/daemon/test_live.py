@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from koala.client import Client, Submission
+from koala.core.charges import Charge
 from koala.core.forgetting import alone
 from koala.core.job import Job, Running
-from koala.core.values import JobId
+from koala.core.values import JobId, SiteName, claim_id
 from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.spool import Place, Spool
 from koala.errors import (
@@ -25,6 +26,7 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
+from koala.wire.from_agent import LogPart
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -434,9 +436,15 @@ async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: P
 
 
 def spooled_logs(
-    folder: Path, texts: dict[tuple[int, str], bytes], *, attempts: int = 1
+    folder: Path,
+    texts: dict[tuple[int, str], bytes],
+    *,
+    attempts: int = 1,
+    send: Callable[[SiteName, link_pb2.ToAgent], None] = lambda _site, _message: None,
+    is_there: bool = False,
 ) -> tuple[Job, Logs]:
-    """A running job with two processes, and the daemon's logs of it: by attempt and name."""
+    """A running job with two processes, and the daemon's logs of it: by attempt and name. What it
+    asks of sites is sent by `send`, if they are there."""
     job = Job(
         id=JobId("j1"),
         spec=a_spec(2),
@@ -457,8 +465,8 @@ def spooled_logs(
     logs = Logs(
         alone(job),
         spool,
-        send=lambda _site, _message: None,
-        is_live=lambda _: False,
+        send=send,
+        is_live=lambda _: is_there,
         known=lambda _: job,
         past=nothing,
     )
@@ -498,6 +506,58 @@ async def test_who_goes_on_reads_first_what_earlier_attempts_wrote_meanwhile(
         (3, 1, 0, b"3-1\n"),
     ]
     assert sorted(found[4:]) == [(4, 0, 0, b"4-0\n"), (4, 1, 0, b"4-1\n")]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_what_an_earlier_attempt_wrote_is_read_at_the_site_where_it_was(
+    tmp_path: Path, is_there: bool
+) -> None:
+    """Of an attempt that was set back nothing is brought home: its site keeps it for a while. One
+    that is away keeps nobody from the newest attempt."""
+    asked: list[Logs] = []
+
+    def answer(site: SiteName, message: link_pb2.ToAgent) -> None:
+        request = message.log_request
+        assert (site, request.claim) == ("delft", "j1/1/0/2")
+        data = b"" if request.process else b"first\nmeanwhile\n"[request.offset :]
+        number, offset = request.request, request.offset
+        asked[0].take(
+            site, LogPart(request=number, offset=offset, data=data, is_over=False, error="")
+        )
+
+    job, logs = spooled_logs(
+        tmp_path, {(2, "stdout.0"): b"again\n"}, attempts=2, send=answer, is_there=is_there
+    )
+    asked.append(logs)
+    for n, site in ((1, "leiden"), (2, "delft")):
+        job.charges.append(
+            Charge(
+                claim=claim_id(job.id, attempt=1, component=0, n=n),
+                attempt=1,
+                site=SiteName(site),
+                processors=2,
+                batch_job="",
+                asked_at=0.0,
+                granted_at=1.0,
+                passed_at=1.0,
+            )
+        )
+    wanted = LogsWanted(
+        user="ann",
+        job=job.id,
+        component="",
+        streams=("stdout",),
+        process=-1,
+        is_followed=True,
+        offsets={(1, 0, 0, "stdout"): 6},
+    )
+    found: list[tuple[int, bytes]] = []
+    async with asyncio.timeout(90), aclosing(logs.read(wanted)) as parts:
+        async for part in parts:
+            found.append((part.attempt, part.data))
+            if part.attempt == 2:
+                break
+    assert found == [*([(1, b"meanwhile\n")] if is_there else []), (2, b"again\n")]
 
 
 async def test_who_leaves_logs_that_are_followed_leaves_no_error(tmp_path: Path) -> None:
