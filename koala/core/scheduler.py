@@ -155,7 +155,7 @@ class Scheduler(State):
         adopt_discipline(self)
 
     def _on_parameters_changed(self, event: ev.ParametersChanged, now: Instant) -> None:
-        self.parameters = event.parameters
+        before, self.parameters = self.parameters, event.parameters
         for claim in self.ledger.values():  # a starter that is cut off goes by the older lease
             claim.fence_s = max(claim.fence_s, event.parameters.fence_s)
         for source, target, bandwidth in event.links:
@@ -163,7 +163,8 @@ class Scheduler(State):
         self.files.bookable = {(start, end): bps for start, end, bps in event.bookable}
         admit(self, now)
         self.ask_scan()
-        self._await_tries(now)
+        if before != event.parameters:  # mostly it is a start, and no instant is another one
+            self._await_tries(now)
 
     def _await_tries(self, now: Instant) -> None:
         """The instants of tries are others now."""

@@ -17,10 +17,11 @@ from koala.core.actions import (
     StopClaim,
 )
 from koala.core.ending import TIMER_S_MAX
-from koala.core.events import TransferFailed, Woken
+from koala.core.events import DaemonStarted, TransferFailed, Woken
 from koala.core.explain import why
 from koala.core.grid import Assignment, GridView, Replica, SiteView
 from koala.core.job import Deadline, EndKind
+from koala.core.saving import save
 from koala.core.slots import ClaimQuestion, Ground, PendingPart
 from koala.core.timeline import considered_at, next_try_at, tries
 from koala.core.timers import Bell
@@ -260,6 +261,14 @@ def test_jobs_that_are_over_leave_no_timers_until_their_deadlines(script: Script
         script.tell(a_job(f"j{number}", 4, deadline=Deadline(at=1e9))).cancel(f"j{number}")
     script.at(2 * TIMER_S_MAX)
     assert script.scheduler.wake_at is None
+
+
+def test_starts_of_the_daemon_leave_no_timers(script: Script) -> None:
+    """One more for each job that waits, at each start, is a lot where it starts again and again."""
+    script.tell(a_site("a"), a_job("j", 4, deadline=Deadline(at=1e9)))
+    for epoch in range(2, 40):
+        script.tell(DaemonStarted(epoch=epoch)).change()
+    assert str(save(script.scheduler)["parts"]["timers"]).count("'try'") == 1
 
 
 def test_a_deadline_that_is_days_away_is_kept_and_missed(begin: Begin) -> None:
