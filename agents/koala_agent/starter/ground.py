@@ -70,12 +70,16 @@ class Driver:
         self._is_look_due = False
 
     def drive(self, first: Event) -> None:
-        """Until nothing is left to do."""
+        """Until nothing is left to do. What came of carrying out is heard before anything is waited
+        for: who speaks on a line may find that it is lost, and nothing else would ever tell."""
         self._handle([first])
         while not self._world.is_over:
-            wake_at = self._world.wake_at()
-            self._world.watch.wait(None if wake_at is None else wake_at - boot_now())
-            self._handle([*self._world.gather(), Woken()])
+            events = self._world.gather()
+            if not events:
+                wake_at = self._world.wake_at()
+                self._world.watch.wait(None if wake_at is None else wake_at - boot_now())
+                events = self._world.gather()
+            self._handle([*events, Woken()])
 
     def _handle(self, events: list[Event]) -> None:
         """What happened, and then a look at what is left if one is wanted: an end that is known

@@ -13,19 +13,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from koala_agent.starter import exchange
-from koala_agent.starter.events import ProcessEnded
+from koala_agent.starter.events import Disconnected, Exit, ProcessEnded, Send, Woken
 from koala_agent.starter.exchange import Exchange
 from koala_agent.starter.gauge import Gauge
-from koala_agent.starter.ground import Ground
-from koala_agent.starter.line import Watch
+from koala_agent.starter.ground import Driver, Ground
+from koala_agent.starter.line import Watch, Wire
+from koala_agent.starter.plain import boot_now
+
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Event
 
 ENDS = 16
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 
 
 def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None:
@@ -147,6 +151,65 @@ def test_sockets_of_killed_starters_go_where_they_must_be_elsewhere(
     assert {folder.name for folder in temporary.iterdir()} == kept
     for made in sockets:
         made.close()
+
+
+class Unheard(Watch):
+    """What comes of speaking is no descriptor's, so that waiting for those may last a minute."""
+
+    def wait(self, _wait_s: float | None) -> None:
+        raise AssertionError("waited, and had something to hear")
+
+
+class Deserted:
+    """A world with a line whose other end is gone, which nobody has noticed yet."""
+
+    def __init__(self) -> None:
+        self.watch: Watch = Unheard()
+        self.is_over = False
+        self._events: list[Event] = []
+        here, there = socket.socketpair()
+        there.close()
+        self._wire = Wire(here, self.watch, hear=lambda _: None, lose=self._lose)
+
+    def _lose(self, _reason: str) -> None:
+        self._events.append(Disconnected())
+
+    def wake_at(self) -> float:
+        return boot_now() + LIMIT_S
+
+    def gather(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def look(self) -> list[Event]:
+        return []
+
+    def carry_out(self, action: Action) -> list[Event]:
+        if isinstance(action, Send):
+            self._wire.send(action.message)
+        self.is_over |= isinstance(action, Exit)
+        return []
+
+
+class Speaker:
+    """A machine that says something, and ends when it hears that nobody is there."""
+
+    wake_at = None
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+
+    def handle(self, event: Event, _now: float) -> list[Action]:
+        self.heard.append(event)
+        return [Exit()] if isinstance(event, Disconnected) else [Send(message={"kind": "ping"})]
+
+
+def test_a_line_that_is_found_lost_by_speaking_is_heard_of_at_once() -> None:
+    """Else a starter whose agent was killed just then would dial the next one when its next ping is
+    due, a minute later."""
+    speaker = Speaker()
+    Driver(speaker, Deserted()).drive(Woken())
+    assert speaker.heard[:2] == [Woken(), Disconnected()]
 
 
 def test_ends_that_are_signalled_together_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
