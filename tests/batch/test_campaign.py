@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 
 import pytest
 
 from tests.batch.campaign import KEEP_S, Plan, campaign
 from tests.batch.systems import System, grid_over
+from tests.live.grid import CALM
 
 pytestmark = pytest.mark.lrm
 
@@ -21,4 +21,5 @@ async def test_jobs_in_a_row_are_neither_lost_nor_alive_twice_and_leave_nothing(
         plan = Plan(jobs=20, calm=8, kills=6, away_s=12.0, seed=1)
         course = await campaign(grid, systems, plan)
     assert len(course.processes) == plan.jobs
-    assert statistics.median(course.calm_skews) < 0.05, course.calm_skews
+    # How small it is on a calm machine is what `make chaos-lrm` prints.
+    assert max(course.calm_skews) < CALM["late_max_s"], course.calm_skews

@@ -122,7 +122,7 @@ async def test_a_suspended_program_stands_still_and_goes_on(
     numbers = {site: systems[site].numbers("koala-")[0] for site in ("alpha", "gamma")}
     for site, number in numbers.items():
         systems[site].suspend(number)
-    shells = [pid for pid in grid.programs(name) if _command(pid).startswith("/bin/sh")]
+    shells = _shells(grid, name)
     assert len(shells) == 2
     await until(lambda: [_state(pid) for pid in shells] == ["T", "T"])
     for site, number in numbers.items():
@@ -133,16 +133,34 @@ async def test_a_suspended_program_stands_still_and_goes_on(
     assert (await client.show(name))["attempts"] == 1
 
 
+def _shells(grid: Grid, name: str) -> list[int]:
+    """The shells of a job. What one of them has forked looks like it until it becomes a command."""
+    found = [pid for pid in grid.programs(name) if _command(pid).startswith("/bin/sh")]
+    return [pid for pid in found if _parent(pid) not in found]
+
+
 def _command(pid: int) -> str:
-    return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:  # it ended just now
+        return ""
 
 
 def _state(pid: int) -> str:
+    return _status(pid)[0]
+
+
+def _parent(pid: int) -> int:
+    return int(_status(pid)[1])
+
+
+def _status(pid: int) -> list[str]:
+    """State, parent and what follows in /proc; of a process that has ended nothing and 0."""
     try:
         text = (Path("/proc") / str(pid) / "stat").read_text()
     except OSError:
-        return ""
-    return text.rpartition(") ")[2].split()[0]
+        return ["", "0"]
+    return text.rpartition(") ")[2].split()
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 
 from koala_agent.values import ClaimId, PathTarget, ReportState, TryPaths
 from tests.agent.site import LIMIT_S, Site, a_shell_hold, a_site, an_arm
+from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
 
@@ -114,8 +115,7 @@ async def test_whoever_connects_hears_the_claim_and_the_port_is_free_from_the_ar
     tmp_path: Path,
 ) -> None:
     """Also while somebody hangs on to it, and for a program that does not ask to reuse it."""
-    with bound() as port:
-        number = port.getsockname()[1]
+    number = free_port()
     async with a_site(tmp_path) as site:
         assert await tried(site, order(listens=number)) == ""
         reader, writer = await asyncio.open_connection(HERE, number)
