@@ -4,6 +4,7 @@ Hypothesis is derandomised, so that a run that was green stays green until the c
 the environment says CI, a skipped test fails: a test that does not run there runs nowhere.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -72,6 +73,12 @@ def pytest_make_collect_report(
             f"{collector.nodeid} was skipped, which CI does not allow: {report.longrepr}"
         )
     return report
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

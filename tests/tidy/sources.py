@@ -1,7 +1,9 @@
 """The project's own Python files, parsed once, and what they import."""
 
 import ast
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -49,23 +51,25 @@ def module_of(text: str, *, name: str = "koala.example") -> Module:
 def shipped_modules() -> tuple[Module, ...]:
     """All modules of `koala` and `koala_agent` but the generated ones, in order of their names."""
     found = []
-    for package, root in IMPORT_ROOTS.items():
-        for path in (root / package).rglob("*.py"):
-            if not path.is_relative_to(GENERATED):
-                parts = path.relative_to(root).with_suffix("").parts
-                name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-                found.append(_read(path, name=name))
+    with _lasting():
+        for package, root in IMPORT_ROOTS.items():
+            for path in (root / package).rglob("*.py"):
+                if not path.is_relative_to(GENERATED):
+                    parts = path.relative_to(root).with_suffix("").parts
+                    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+                    found.append(_read(path, name=name))
     return tuple(sorted(found, key=lambda module: module.name))
 
 
 @cache
 def other_modules() -> tuple[Module, ...]:
     """Tests, examples and scripts."""
-    return tuple(
-        _read(path, name=".".join(path.relative_to(ROOT).with_suffix("").parts))
-        for folder in OTHER_FOLDERS
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    )
+    with _lasting():
+        return tuple(
+            _read(path, name=".".join(path.relative_to(ROOT).with_suffix("").parts))
+            for folder in OTHER_FOLDERS
+            for path in sorted((ROOT / folder).rglob("*.py"))
+        )
 
 
 @cache
@@ -109,6 +113,19 @@ def dotted(node: ast.AST) -> str:
             return f"{base}.{attr}" if base else ""
         case _:
             return ""
+
+
+@contextmanager
+def _lasting() -> Iterator[None]:
+    """What is made stays: the garbage collector, of pytest's at the end, too, does not look again
+    and again at millions of nodes of syntax trees."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _read(path: Path, *, name: str) -> Module:
