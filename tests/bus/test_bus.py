@@ -125,8 +125,9 @@ async def test_a_bus_ends_though_its_cancellation_comes_together_with_the_end_of
     with broker(tmp_path) as process:
         process.start()
         bus = Bus(Broker.parse(process.url))
-        async with listener(process.port) as client, running(bus):
-            await told(client, {"grid/daemon": b"online"})
+        async with running(bus):
+            async with listener(process.port) as client:
+                await told(client, {"grid/daemon": b"online"})
             process.stop()  # the bus hears of it when it is cancelled already, or just before
 
 
