@@ -1,0 +1,57 @@
+"""A grid without faults, as seen by the core: what its sites would say next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from koala.core import events as ev
+from koala.core.job import Claim, ClaimEnd, ClaimPhase, EndKind
+from koala.core.scheduler import Scheduler
+from koala.core.values import Instant, SiteName
+
+
+def news(scheduler: Scheduler, now: Instant) -> Iterator[ev.Event]:
+    """Of all claims and copies, each once; nothing when all wait for an instant."""
+    for claim in list(scheduler.ledger.values()):
+        found = _of_claim(scheduler, claim, now)
+        if claim.id in scheduler.ledger and found is not None:
+            yield found
+    for transfer in list(scheduler.files.transfers.values()):
+        if not transfer.is_done:
+            yield ev.TransferFinished(
+                transfer=transfer.id, size_bytes=transfer.size_bytes, took_s=0.1
+            )
+
+
+def report(scheduler: Scheduler, name: SiteName) -> ev.SiteReported:
+    """What of a site nobody claims is idle."""
+    site = scheduler.sites[name]
+    idle = site.facts.processors - _held(scheduler, name)
+    return ev.SiteReported(site=name, idle=max(0, idle), through=site.asks)
+
+
+def _held(scheduler: Scheduler, name: SiteName) -> int:
+    claims = [c for c in scheduler.ledger.values() if c.site == name]
+    return sum(claim.processors for claim in claims if claim.phase is not ClaimPhase.ASKED)
+
+
+def _of_claim(scheduler: Scheduler, claim: Claim, now: Instant) -> ev.Event | None:
+    attempt = scheduler.jobs[claim.job].attempt
+    arming = None if attempt is None else attempt.arming
+    match claim.phase:
+        case ClaimPhase.STOPPING:
+            return ev.ClaimGone(claim=claim.id, end=ClaimEnd(kind=EndKind.STOPPED))
+        case ClaimPhase.ASKED:
+            room = scheduler.sites[claim.site].facts.processors - _held(scheduler, claim.site)
+            if room >= claim.processors:
+                return ev.ClaimGranted(claim=claim.id, nonce=f"{claim.id}#1")
+            return ev.ClaimGone(claim=claim.id, end=ClaimEnd(kind=EndKind.REFUSED))
+        case ClaimPhase.PASSED:
+            end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=now)
+            return ev.ClaimGone(claim=claim.id, end=end)
+        case _ if arming is not None and claim.id in arming.waiting:
+            return ev.ClaimArmed(claim=claim.id, number=arming.number)
+        case _ if claim.released:
+            return ev.ClaimPassed(claim=claim.id, passed_at=now)
+        case _:
+            return None
