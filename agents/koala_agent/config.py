@@ -39,6 +39,10 @@ UserText = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 AccountText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")]
 
 
+VariableText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_*][A-Za-z0-9_*]{0,127}$")]
+"""A variable of the environment, or several: * is any text."""
+
+
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of the file; a key that it does not know is an error."""
 
@@ -70,7 +74,7 @@ class SiteTable(Table, frozen=True):
     starters check in from, and this machine for an emulated site. With `owner`, only this
     user's jobs see the site. `mips` is how fast one of its processors is, for placement by speed;
     `slots` bounds the claims that it has at a time. With `executables`, programs must lie below
-    these folders.
+    these folders, and jobs set no variables for them but `variables`.
     """
 
     processors: Count
@@ -82,6 +86,7 @@ class SiteTable(Table, frozen=True):
     mips: Positive = 1000.0
     slots: Count | None = None
     executables: tuple[str, ...] = ()
+    variables: tuple[VariableText, ...] = ()
 
 
 class AccountsTable(Table, frozen=True):
@@ -299,6 +304,9 @@ def _check_accounts(config: Config, source: str, *, given: object) -> None:
     for folder in config.site.executables:
         if not Path(folder).is_absolute():
             _refuse(source, key="site.executables", value=folder, allowed="absolute paths")
+    if config.site.variables and not config.site.executables:
+        allowed = "none without site.executables, where jobs set any"
+        _refuse(source, key="site.variables", value=list(config.site.variables), allowed=allowed)
 
 
 def _check_site_mode(accounts: AccountsTable, owner: str, source: str) -> None:

@@ -61,8 +61,9 @@ class Place:
     folders in `scratch` (by default what they have for such). `python` None means
     the interpreter of this agent, for which the starter is compiled ahead. `manager` says what kind
     of allocation starters find themselves in, `launcher` how the site starts an MPI program.
-    `executables` are the folders of the programs that it starts; none: any. `accounts` are those
-    that claims run as, by grid user; None: the agent's own.
+    `executables` are the folders of the programs that it starts, none: any; `variables` those that
+    jobs may set for them. `accounts` are those that claims run as, by grid user; None: the agent's
+    own.
     """
 
     root: Path
@@ -73,6 +74,7 @@ class Place:
     manager: str = ""
     launcher: tuple[str, ...] = ()
     executables: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     shared: bool = True
     scratch: str = ""
     accounts: Mapping[str, str] | None = None
@@ -183,7 +185,9 @@ def prepare(
     NotAllowedError for a program that the site does not start."""
     account = place.account(claim.hold.owner)
     folder = place.folder(claim.id)
-    program = permitted(claim.hold.program, place.executables, work=folder)
+    program = permitted(
+        claim.hold.program, place.executables, variables=place.variables, work=folder
+    )
     state = folder / STATE_FOLDER
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = state / "spec.json"

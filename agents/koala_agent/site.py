@@ -108,6 +108,7 @@ class Site:
             shared=config.starter.shared,
             scratch=config.starter.scratch,
             executables=config.site.executables,
+            variables=config.site.variables,
             accounts=self._served.accounts,
         )
         self._may_leave = place.shows_all

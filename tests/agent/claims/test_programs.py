@@ -71,13 +71,37 @@ def test_a_file_that_the_job_brings_along_is_not_one_of_the_site_s(apps: Path) -
         assert "is no absolute path" in refusal(Program(executable=name), apps)
 
 
-@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH"])
-def test_a_job_does_not_say_what_is_run_or_loaded_by_variables(apps: Path, name: str) -> None:
-    ocean = str(apps / "bin" / "ocean")
-    program = Program(executable=ocean, environment=(("OMP_NUM_THREADS", "4"), (name, "/home")))
-    assert f"environment variable {name}" in refusal(program, apps)
-    harmless = Program(executable=ocean, environment=program.environment[:1])
-    assert permitted(harmless, (str(apps),), work=apps) == harmless
+@pytest.mark.parametrize(
+    "name",
+    ["PATH", "LD_PRELOAD", "BASH_ENV", "ENV", "PS4", "PYTHONPATH", "JAVA_TOOL_OPTIONS", "OMP_X"],
+)
+def test_a_job_sets_no_variable_that_the_site_does_not_name(apps: Path, name: str) -> None:
+    """A script of the site's with BASH_ENV="$(COMMAND)" would begin with that command."""
+    program = Program(executable=str(apps / "bin" / "ocean"), environment=((name, "$(id)"),))
+    told = refusal(program, apps)
+    assert told == (
+        f"environment variable {name!r}: allowed with site.executables are those of site.variables,"
+        " none"
+    )
+
+
+def test_a_site_names_the_variables_that_jobs_set(apps: Path) -> None:
+    for name in ("OMP_NUM_THREADS", "OMP_", "SEED"):
+        assert set_variable(apps, name) == ""
+    for name in ("omp_num_threads", "XOMP_NUM_THREADS", "SEEDS", "PATH"):
+        told = set_variable(apps, name)
+        assert f"variable {name!r}: " in told
+        assert told.endswith("those of site.variables, OMP_*, SEED")
+
+
+def set_variable(apps: Path, name: str) -> str:
+    """Why a job may not; empty when it may."""
+    program = Program(executable=str(apps / "bin" / "ocean"), environment=((name, "4"),))
+    try:
+        allowed = permitted(program, (str(apps),), variables=("OMP_*", "SEED"), work=apps)
+    except NotAllowedError as error:
+        return str(error)
+    return "" if allowed == program else "it is another program"
 
 
 @pytest.mark.parametrize("what", ["directory", "stdin", "stdout", "stderr"])

@@ -66,6 +66,13 @@ def test_folders_of_programs_do_not_depend_on_where_the_agent_runs() -> None:
     assert "site.executables = 'apps': allowed is absolute" in refusal("executables = ['apps']")
 
 
+def test_variables_are_names_or_patterns_beside_folders_of_programs() -> None:
+    served_by("executables = ['/opt']\nvariables = ['OMP_*', 'SEED', '*_DEBUG']")
+    assert "site.variables = ['SEED']: allowed is none without" in refusal("variables = ['SEED']")
+    for name in ("", "4SEED", "SEED=4", "A B", "A[BC]"):
+        assert "site.variables" in refusal(f"executables = ['/opt']\nvariables = ['{name}']")
+
+
 # Site mode ----------------------------------------------------------------------------------------
 
 

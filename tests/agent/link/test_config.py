@@ -61,6 +61,7 @@ owner = "anna"
 longest_hold_s = 900
 largest_claim = 32
 executables = ["/opt/apps"]
+variables = ["OMP_*"]
 [accounts]
 mode = "user"
 user = "anna"

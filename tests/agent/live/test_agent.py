@@ -459,20 +459,32 @@ async def test_a_program_that_the_site_does_not_list_is_refused_and_costs_nothin
     tmp_path: Path,
 ) -> None:
     job = a_job()
-    listed, other, outside = f"{job}/1/0/1", f"{job}/1/1/1", f"{job}/1/2/1"
+    listed, other, outside, naming = (f"{job}/1/{number}/1" for number in range(4))
     folder = tmp_path / "apps"
     folder.mkdir()
-    (folder / "program").write_text("#!/bin/sh\necho listed\n")
+    (folder / "program").write_text("#!/bin/bash\ntest $SEED = 4\n")
     (folder / "program").chmod(0o755)
-    rest = f'executables = ["{folder}"]'
+    rest = f'executables = ["{folder}"]\nvariables = ["SEED"]'
+    program = str(folder / "program")
     async with (
         fake_daemon() as daemon,
         agent_process(tmp_path, daemon.target, job=job, rest=rest) as agent,
     ):
         session = await daemon.live(
             hold(other, *FOREVER),
-            hold(listed, executable=str(folder / "program"), no_barrier=True, ask_number=2),
-            hold(outside, executable=str(folder / "program"), stdout=str(tmp_path / "x")),
+            hold(
+                listed,
+                executable=program,
+                no_barrier=True,
+                ask_number=2,
+                environment=[link_pb2.Variable(name="SEED", value="4")],
+            ),
+            hold(outside, executable=program, stdout=str(tmp_path / "x")),
+            hold(
+                naming,
+                executable=program,
+                environment=[link_pb2.Variable(name="BASH_ENV", value=f"$(touch {tmp_path}/x)")],
+            ),
         )
         gone = await session.claim(other, GONE)
         assert gone.end.kind == "refused"
@@ -480,8 +492,12 @@ async def test_a_program_that_the_site_does_not_list_is_refused_and_costs_nothin
         gone = await session.claim(outside, GONE)
         assert gone.end.kind == "refused"
         assert f"stdout '{tmp_path / 'x'}': allowed with site.executables" in gone.end.reason
+        gone = await session.claim(naming, GONE)
+        assert gone.end.kind == "refused"
+        assert "environment variable 'BASH_ENV': allowed with" in gone.end.reason
         gone = await session.claim(listed, GONE)
         assert (gone.end.kind, list(gone.end.statuses)) == ("exited", [0])
+        assert not (tmp_path / "x").exists()
         assert not (agent.state_dir / "claims" / other.replace("/", "-") / ".koala").exists()
 
 
