@@ -3,8 +3,9 @@
 A courier beside each starter, and each of its helpers, asks: how much of a file is here (`size`),
 take more of it (`put`), is it whole (`done`); and for the input (`get`, `sum`). What comes is
 written into the claim's folder, where logs are read and outputs collected as if the program had
-written them itself. Only the names that the claim's own job gave are written, and nothing outside;
-and nothing at all where the agent's records need the room: whoever brings it may come `again`.
+written them itself. Only the names that the claim's own job gave are written, and nothing outside
+or in our own folder there, where halves of outputs are; and nothing at all where the agent's
+records need the room: whoever brings it may come `again`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import base64
 import binascii
 import errno
+import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable
@@ -26,6 +28,7 @@ from koala_agent.files.folders import Descriptor, is_passing
 from koala_agent.files.incoming import Summing
 from koala_agent.files.threads import in_steps, in_thread
 from koala_agent.lrm.port import OUTPUT_FILE
+from koala_agent.starter.program import STATE_FOLDER
 from koala_agent.values import ClaimId, Hold, Program
 
 BLOCK_BYTES = 128 * 1024
@@ -104,8 +107,8 @@ class Mirror:
         path, whole = self._paths(claim, question)
         checksum = await _checksum(await in_thread(_open_or_make, path))
         if checksum != question.get("checksum"):
-            return _no(f"{path.name} has another checksum here")
-        await in_thread(path.replace, whole)
+            return _no(f"{whole.name} has another checksum here")
+        await in_thread(_rename, path, whole)
         return {"ok": True}
 
     def _paths(self, claim: Claim, question: Message) -> tuple[Path, Path]:
@@ -114,8 +117,9 @@ class Mirror:
         logs, outputs = _names(claim.hold.program)
         if name not in logs | outputs:
             raise _NotOursError(f"{name[:200]!r} is no file of this job")
-        whole = self.folder(claim.id) / name
-        return whole if name in logs else whole.with_name(f"{whole.name}.part"), whole
+        folder = self.folder(claim.id)
+        half = f"{hashlib.sha256(name.encode()).hexdigest()}.part"  # where no output can be
+        return folder / (name if name in logs else f"{STATE_FOLDER}/{half}"), folder / name
 
 
 class _NotOursError(Exception):
@@ -130,7 +134,12 @@ def _names(program: Program) -> tuple[frozenset[str], frozenset[str]]:
 
 def _inside(names: Iterable[str]) -> frozenset[str]:
     paths = map(PurePosixPath, names)
-    return frozenset(str(p) for p in paths if not p.is_absolute() and ".." not in p.parts)
+    return frozenset(str(path) for path in paths if _is_inside(path))
+
+
+def _is_inside(path: PurePosixPath) -> bool:
+    is_ours = path.parts[:1] == (STATE_FOLDER,)
+    return not path.is_absolute() and ".." not in path.parts and not is_ours
 
 
 def _append(path: Path, question: Message) -> int:
@@ -159,6 +168,11 @@ def _append(path: Path, question: Message) -> int:
 def _open_or_make(path: Path) -> int:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _rename(path: Path, whole: Path) -> None:
+    whole.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.replace(whole)
 
 
 async def _checksum(number: int) -> str:

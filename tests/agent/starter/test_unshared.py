@@ -169,8 +169,40 @@ async def test_an_agent_that_is_started_again_gets_the_rest(
     assert end.is_well, end
     assert (folder / "stdout.0").read_text() == "first\nsecond\n"
     assert (folder / "result").read_bytes() == bytes(500_000)
-    assert not list(folder.glob("*.part"))
+    assert not list(folder.rglob("*.part"))
     await until_gone(scratch)
+
+
+async def test_any_two_outputs_come_apart(tmp_path: Path, scratch: Path) -> None:
+    """Also one that is named as a half file of the other might be, and one of the longest name."""
+    names = ("a.part", "a", f"sub/{'n' * 255}")
+    script = "mkdir sub; for name in " + " ".join(names) + "; do echo of $name > $name; done"
+    async with a_far_site(tmp_path, scratch) as site:
+        await site.passed(a_shell_hold(script, output_files=names))
+        end = (await site.gone()).end
+        folder = site.claims.folder(CLAIM)
+    assert end is not None
+    assert end.is_well, end
+    assert not end.reason
+    assert [(folder / name).read_text() for name in names] == [f"of {name}\n" for name in names]
+    assert [path.name for path in (folder / ".koala").iterdir()] == ["spec.json"]
+
+
+async def test_a_job_writes_nothing_of_ours_by_an_output_or_a_log(
+    tmp_path: Path, scratch: Path
+) -> None:
+    """The agent believes what is in its `.koala`: there are records of how claims ended."""
+    script = "echo more; echo non''sense > .koala/spec.json"
+    outputs = (".koala/spec.json", ".koala/passed.json")
+    hold = a_shell_hold(script, output_files=outputs, stdout=".koala/end.json")
+    async with a_far_site(tmp_path, scratch) as site:
+        await site.passed(hold)
+        end = (await site.gone()).end
+        ours = site.claims.folder(CLAIM) / ".koala"
+    assert end is not None
+    assert end.reason == "file '.koala/passed.json': does not exist"
+    assert [path.name for path in ours.iterdir()] == ["spec.json"]
+    assert b"nonsense" not in (ours / "spec.json").read_bytes()
 
 
 async def test_a_killed_starter_leaves_neither_process_nor_folder(
@@ -246,6 +278,7 @@ async def test_outputs_wait_for_an_agent_that_has_no_room_and_logs_do_not(
         await until(lambda: complaint in (far / "placeholder.out").read_bytes())
         near = site.claims.folder(CLAIM)
         assert not list(near.glob("result*"))
+        assert not list(near.rglob("*.part"))
         assert not any(path.stat().st_size for path in near.glob("std*"))
         room[0] = 10_000_000
         end = (await site.gone()).end
@@ -253,7 +286,7 @@ async def test_outputs_wait_for_an_agent_that_has_no_room_and_logs_do_not(
     assert end.is_well, end
     assert "stdout.0: the agent's disk is nearly full" in end.reason
     assert (near / "result").read_bytes() == bytes(500_000)
-    assert not list(near.glob("*.part"))
+    assert not list(near.rglob("*.part"))
     await until_gone(scratch)
 
 
