@@ -20,12 +20,14 @@ PRIVATE = (
     "agent.db",
     "agent.db-wal",
     "agent.db-shm",
+    "agent.mark",
     "identity",
     "identity/site.pem",
     "lrm",
     "lrm/jobs.sqlite3",
     "lrm/jobs.sqlite3-wal",
     "lrm/jobs.sqlite3-shm",
+    "lrm/jobs.mark",
     "transfers/incoming",
 )
 

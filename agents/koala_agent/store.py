@@ -2,9 +2,10 @@
 the row of the daemon's journal that its newest orders rest on.
 
 SQLite in WAL mode with synchronous=FULL, so that what `commit` wrote survives a crash of the
-machine. One transaction holds all that one turn of the claim table changed. The file and its folder
-are for this user alone, because claims hold secrets. A lock file keeps a second agent out of the
-same state directory. A transaction that finds the disk full is made once more when room can be made
+machine, and sealed (`sealed`), so that rows which the disk took back or changed are missed. One
+transaction holds all that one turn of the claim table changed. The file and its folder are for this
+user alone, because claims hold secrets. A lock file keeps a second agent out of the same state
+directory. A transaction that finds the disk full is made once more when room can be made
 (`make_room`). What cannot be written is a `DiskError`, upon which the agent ends before it says
 anything that it has not written, and its supervisor starts it again.
 """
@@ -27,20 +28,23 @@ from koala.errors import ConfigError, DiskError, JournalError
 from koala_agent.claim_events import Forget, Record
 from koala_agent.claim_states import Claim
 from koala_agent.claims import FORGOTTEN_MAX
+from koala_agent.sealed import Seal
 from koala_agent.session import JournalMark
 from koala_agent.values import ClaimId, Leases, is_claim_id
 
 Run: TypeAlias = Callable[..., sqlite3.Cursor]
 Fact = TypeVar("Fact")
 
-FORMAT = 1
+FORMAT = 2
 """Of the tables and of the JSON in them; a store of another format is refused."""
+_FORMATS = (1, 2)  # 1 has no seal, and gets it when it is opened
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS claim (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS forgotten (number INTEGER PRIMARY KEY, id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+_COLUMNS = {"claim": ("id", "body"), "forgotten": ("number", "id"), "fact": ("name", "value")}
 
 
 class Store:
@@ -51,8 +55,8 @@ class Store:
 
     def __init__(self, folder: Path, *, connection: sqlite3.Connection | None = None) -> None:
         """Raises ConfigError when another agent has the folder or it cannot be used, JournalError
-        when what is in it cannot be read. With a `connection` the folder is only a name: for
-        agents in simulated time."""
+        when what is in it cannot be read, or is not what was written. With a `connection` the
+        folder is only a name, and nothing is sealed: for agents in simulated time."""
         self.folder = folder
         self.make_room: Callable[[], bool] = lambda: False  # asked when a transaction finds none
         self._path = folder / "agent.db"
@@ -60,6 +64,7 @@ class Store:
         self._noted: JournalMark | None = None  # to be stored
         self._stored: JournalMark | None = None  # in this life
         self._lock: int | None = None
+        self._seal: Seal | None = None
         if connection is not None:
             self._connection = connection
             with self._translated():
@@ -85,10 +90,13 @@ class Store:
             self._connection = sqlite3.connect(
                 self._path, isolation_level=None, check_same_thread=False
             )
+        self._seal = Seal(self._connection, self._path, _COLUMNS)
         try:
             with self._translated():
                 self._prepare()
+                self._seal.keep()
         except JournalError:
+            self._seal.close()
             self._connection.close()
             raise
 
@@ -97,14 +105,22 @@ class Store:
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
         (found,) = run("PRAGMA user_version").fetchone()
-        if found not in (0, FORMAT):
-            raise JournalError(f"{self._path}: format {found}: this agent reads {FORMAT}")
+        if found not in (0, *_FORMATS):
+            known = " and ".join(map(str, _FORMATS))
+            raise JournalError(f"{self._path}: format {found}: this agent reads {known}")
         if found == 0:
             self._connection.executescript(_TABLES)
-            run(f"PRAGMA user_version = {FORMAT}")
+        with self._connection:
+            run("BEGIN IMMEDIATE")
+            if self._seal is not None:
+                self._seal.check(is_sealed=found == FORMAT)
+            if found != FORMAT:
+                run(f"PRAGMA user_version = {FORMAT}")
 
     def close(self) -> None:
         """Gives the folder back."""
+        if self._seal is not None:
+            self._seal.close()
         self._connection.close()
         self._unlock()
 
@@ -124,7 +140,7 @@ class Store:
             return [
                 msgspec.json.decode(body, type=Claim) for name, body in rows if is_claim_id(name)
             ]
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             message = f"{self._path}: a claim cannot be read: {error}"
             raise JournalError(message) from error
 
@@ -248,6 +264,8 @@ class Store:
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             change(self._connection.execute)
+        if self._seal is not None:
+            self._seal.mark()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.wire",),
     ("koala.credentials",),
     ("koala.sim",),
+    ("koala_agent.sealed",),
     ("koala_agent.lrm",),
     ("koala_agent",),
     ("koala.bus", "koala.daemon"),

@@ -4,7 +4,8 @@ One SQLite file, a row a job, each change a transaction. It survives a SIGKILL o
 instant. WAL without a flush to the disk at each change is enough: the only thing that loses what
 the kernel holds is the end of the machine, which ends all jobs too, and a table of an earlier boot
 is taken as just that (the emulated manager's; a batch system's jobs may outlive our machine). The
-file is locked while it is open, so two agents never share one site.
+file is sealed (`koala_agent.sealed`), so that rows which the disk took back or changed are missed,
+and locked while it is open, so that two agents never share one site.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from koala.errors import DiskError, LocalManagerError
+from koala.errors import DamagedError, DiskError, LocalManagerError
 from koala_agent.lrm.port import EndCause, Ended, Listed, Placeholder, Queued, Running
 from koala_agent.lrm.processes import Identity
+from koala_agent.sealed import Seal
 
-_FORMAT = 1
+_FORMAT = 2
+_FORMATS = (1, 2)  # 1 has no seal, and gets it when it is opened
+_COLUMNS = {"job": ("rowid", "claim", "body"), "site": ("boot", "scope")}
 FILE_NAME = "jobs.sqlite3"
 
 
@@ -93,7 +97,8 @@ Row = TypeVar("Row", bound=msgspec.Struct)
 
 
 class JobTable(Generic[Row]):
-    """The open table of rows of one kind. Raises `LocalManagerError` when it cannot be used, and
+    """The open table of rows of one kind. Raises `LocalManagerError` when it cannot be used,
+    `DamagedError` when it is not as it was written, and
     `DiskError` when a change cannot be written: what is decided was not kept, so the agent ends."""
 
     def __init__(
@@ -118,15 +123,16 @@ class JobTable(Generic[Row]):
             self._connection = sqlite3.connect(self._path, isolation_level=None, timeout=0)
         except (OSError, sqlite3.Error) as error:
             raise LocalManagerError(f"cannot open {self._path}: {error}") from error
+        self._seal = Seal(self._connection, self._path, _COLUMNS)
         try:
             self._prepare(boot, scope)
-        except sqlite3.Error as error:
-            self._connection.close()
-            is_shared = error.sqlite_errorname == "SQLITE_BUSY"
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            is_shared = getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
             reason = "it is locked by another agent" if is_shared else str(error)
             raise LocalManagerError(f"cannot use {self._path}: {reason}") from error
-        except LocalManagerError:
-            self._connection.close()
+        except (LocalManagerError, DamagedError):
+            self.close()
             raise
 
     def _prepare(self, boot: str, scope: str) -> None:
@@ -135,8 +141,9 @@ class JobTable(Generic[Row]):
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = NORMAL")
         (found,) = execute("PRAGMA user_version").fetchone()
-        if found not in {0, _FORMAT}:
-            message = f"{self._path} has format {found}; this version reads format {_FORMAT}"
+        if found not in (0, *_FORMATS):
+            known = " and ".join(map(str, _FORMATS))
+            message = f"{self._path} has format {found}; this version reads format {known}"
             raise LocalManagerError(message)
         execute("BEGIN IMMEDIATE")
         execute("CREATE TABLE IF NOT EXISTS job(claim TEXT PRIMARY KEY, body BLOB NOT NULL)")
@@ -148,8 +155,11 @@ class JobTable(Generic[Row]):
         earlier_boot, self.scope = row
         self._boot = boot
         self.is_of_this_boot = earlier_boot == boot
-        execute(f"PRAGMA user_version = {_FORMAT}")
+        self._seal.check(is_sealed=found == _FORMAT)
+        if found != _FORMAT:
+            execute(f"PRAGMA user_version = {_FORMAT}")
         execute("COMMIT")
+        self._seal.keep(is_marked=self.is_of_this_boot)
 
     def belongs_to_this_boot(self) -> None:
         """Says that no job of an earlier boot is left in the table that has not ended."""
@@ -180,6 +190,7 @@ class JobTable(Generic[Row]):
 
     def close(self) -> None:
         """Closes the table and frees its lock."""
+        self._seal.close()
         self._connection.close()
 
     def _write(self, statement: str, values: tuple[object, ...]) -> None:
@@ -190,7 +201,8 @@ class JobTable(Generic[Row]):
                 if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._make_room():
                     raise
                 self._connection.execute(statement, values)
-        except sqlite3.Error as error:
+            self._seal.mark()
+        except (sqlite3.Error, OSError) as error:
             raise DiskError(f"{self._path}: cannot be written: {error}") from error
 
 

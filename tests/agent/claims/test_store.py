@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -102,14 +103,21 @@ def test_a_damaged_store_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-def test_a_claim_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def spoil(folder: Path, statement: str, values: tuple[str, ...] = ()) -> None:
+    """As an earlier release would have left it, which knew no seal."""
+    with closing(sqlite3.connect(folder / "agent.db")) as connection, connection:
+        connection.execute(statement, values)
+        connection.execute("DROP TABLE seal")
+        connection.execute("PRAGMA user_version = 1")
+    (folder / "agent.mark").unlink()
+
+
+@pytest.mark.parametrize("body", ["'{}'", "x'7b22ff22'", "'['"])
+def test_a_claim_that_cannot_be_read_is_refused(tmp_path: Path, body: str) -> None:
     store = Store(tmp_path)
     store.commit([Record(claim=a_claim())])
     store.close()
-    connection = sqlite3.connect(tmp_path / "agent.db")
-    connection.execute("UPDATE claim SET body = '{}'")
-    connection.commit()
-    connection.close()
+    spoil(tmp_path, f"UPDATE claim SET body = {body}")
     store = Store(tmp_path)
     with pytest.raises(JournalError, match="a claim cannot be read"):
         store.claims()
@@ -123,10 +131,7 @@ def test_a_claim_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_fact_that_cannot_be_read_is_refused(tmp_path: Path, name: str, value: str) -> None:
     Store(tmp_path).close()
-    connection = sqlite3.connect(tmp_path / "agent.db")
-    connection.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, value))
-    connection.commit()
-    connection.close()
+    spoil(tmp_path, "INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, value))
     store = Store(tmp_path)
     with pytest.raises(JournalError, match=rf"agent\.db: the {name} .* cannot be read"):
         getattr(store, name)
