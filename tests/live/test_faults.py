@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client
+from koala_agent.lrm.table import FILE_NAME
 from tests.live.grid import CALM, HASTY, Grid, live_grid, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
@@ -173,6 +174,36 @@ async def test_a_killed_starter_sets_its_job_back_and_its_processes_are_reaped(
         await until(lambda: any(line.attempt == 2 for line in grid.evidence.lines(job)))
         assert not grid.processes(f"{job}/1/")
         await ends_well(grid, client, job, attempt=2)
+
+
+async def test_a_site_that_forgot_what_runs_says_so_and_without_its_tables_knows_nothing(
+    tmp_path: Path,
+) -> None:
+    """A write-ahead log that was removed takes rows back, and SQLite says nothing."""
+    sites = {"delft": 4, "leiden": 4}
+    with live_grid(tmp_path, sites=sites, parameters=HASTY) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await running_job(grid, client, "delft", "leiden")
+            state = grid.state / "delft"
+            grid.kill("delft")
+            (state / "lrm" / f"{FILE_NAME}-wal").unlink()
+            grid.start("delft")
+            assert grid.ended("delft") == 1
+            log = grid.log("delft")
+            assert "koala-agent: " in log
+            assert "jobs.sqlite3: damaged: " in log
+            assert "Traceback" not in log
+            aside = state.with_name("aside")
+            aside.mkdir()
+            for path in (*state.glob("agent.db*"), state / "agent.mark", state / "lrm"):
+                path.rename(aside / path.name)
+            grid.start("delft")
+            await grid.phase(client, job, "Stopping")
+            assert "unknown" in (await client.show(job))["story"][-1][1]
+            await until(lambda: not grid.processes(f"{job}/1/"))
+            # It is placed again behind the fence.
+            assert (await client.show(job))["attempts"] == 1
 
 
 # --- members that are missing ---------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -138,7 +139,9 @@ class Files:
         finally:
             self._group = None
             if server is not None:
-                await server.stop(None)
+                # So gRPC says where its start was cancelled, as when the agent cannot go on.
+                with suppress(asyncio.InvalidStateError):
+                    await server.stop(None)
 
     def fetch(self, order: FetchOrder) -> None:
         """Copies a part of a file to here. The same order again changes nothing, or only where to
