@@ -62,5 +62,10 @@ def restore(
         return
     print(state_dir)
     say(f"koala restore: {found.events} events; start the daemon as usual")
+    if not found.has_sums:
+        say(
+            "koala restore: an earlier release made this backup, without checksums: its journal was"
+            " checked, its other files were not"
+        )
     if found.spooled and not found.has_spool:
         say(f"koala restore: {found.spooled} files of outputs and logs are not in this backup")

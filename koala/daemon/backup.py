@@ -3,7 +3,8 @@
 A backup is a folder (or a tar file of one) with the journal's database as of one commit, its mark,
 every other file of the state directory but what a start makes anew (keys and users among them: a
 backup is as secret as the directory), a list of the spool's files, and `backup.json`, which says
-what it is. It is read back from its first to its last event before it counts as made.
+what it is and has the SHA-256 of every other file. It is read back from its first to its last event
+before it counts as made; what is put back is first held against all of this.
 
 What was put back lacks what came later, and sites may know of that: the daemon's next start goes
 on as after a loss (`--accept-loss`), because `restored` lies in the directory.
@@ -11,6 +12,8 @@ on as after a loss (`--accept-loss`), because `restored` lies in the directory.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -41,17 +44,22 @@ from koala.errors import ConfigError, DamagedError, JournalError
 MANIFEST = "backup.json"
 SPOOL = "spool"
 ENDPOINT = "endpoint"
-VERSION = 1
+VERSION = 2
+"""1 has no checksums; it is put back all the same."""
 TAR = (".tar", ".tar.gz", ".tgz")
 _JOURNAL = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, SALVAGED}
 _MADE_ANEW = {*_JOURNAL, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
 _NO_TAR = (tarfile.TarError, FileNotFoundError, EOFError, BadGzipFile, zlib.error, LZMAError)
+_GZIP = b"\x1f\x8b"
+_READ_BYTES = 1 << 20
 OVER_KEPT = 1_000  # jobs that are over, while a backup is read back
+NAMED_MAX = 10  # damaged files in an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """What a backup holds: events up to number `events`, the last of them at `last_at`."""
+    """What a backup holds: events up to number `events`, the last of them at `last_at`. One of an
+    earlier release `has_sums` of no file, so that only its journal could be checked."""
 
     path: Path
     events: int
@@ -59,6 +67,7 @@ class Backup:
     files: int
     spooled: int
     has_spool: bool
+    has_sums: bool = True
 
     def document(self) -> dict[str, Any]:
         """As `--json` shows it."""
@@ -69,6 +78,7 @@ class Backup:
             "files": self.files,
             "spooled": self.spooled,
             "has_spool": self.has_spool,
+            "has_sums": self.has_sums,
         }
 
 
@@ -77,7 +87,8 @@ class _Version(msgspec.Struct):
 
 
 class _Manifest(_Version):
-    """What `backup.json` says: `chain` in hexadecimal, `spool` names with sizes."""
+    """What `backup.json` says: `chain` in hexadecimal, `spool` names with sizes, `sha256` of each
+    other file in the backup by its name."""
 
     events: int
     chain: str
@@ -85,6 +96,7 @@ class _Manifest(_Version):
     files: list[str]
     has_spool: bool
     spool: list[tuple[str, int]]
+    sha256: dict[str, str] = {}
 
 
 def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
@@ -190,6 +202,7 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
         "files": sorted(files),
         "has_spool": with_spool,
         "spool": spooled,
+        "sha256": dict(_sums(folder)),
     }
     text = json.dumps(manifest, indent=1)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
@@ -272,6 +285,15 @@ def _spooled(spool: Path) -> Iterator[tuple[str, int]]:
             yield str(path.relative_to(spool)), path.stat().st_size
 
 
+def _sums(folder: Path) -> Iterator[tuple[str, str]]:
+    """The names of its files and their checksums; of all but the manifest."""
+    for path in sorted(_below(folder)):
+        name = str(path.relative_to(folder))
+        if name != MANIFEST:
+            with path.open("rb") as file:
+                yield name, hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _pack(folder: Path, packed: Path, *, is_compressed: bool) -> None:
     packed.touch(mode=0o600)
     mode = "w:gz" if is_compressed else "w"
@@ -287,6 +309,7 @@ def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
     target = scratch / "backup"
     target.mkdir()
     try:
+        _require_whole(backup)
         with tarfile.open(backup) as archive:
             _extract(archive, target, only)
     except _NO_TAR as error:
@@ -295,6 +318,17 @@ def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
     if len(inside) != 1 or not (inside[0] / FILE).is_file():
         raise ConfigError(f"{backup}: no backup: it is no folder with a {FILE}")
     return inside[0]
+
+
+def _require_whole(backup: Path) -> None:
+    """Read a compressed file to its end, where its checksum is: a tar file ends before, and what
+    reads that alone never sees it. Raises OSError, EOFError, zlib.error."""
+    with backup.open("rb") as file:
+        if file.read(len(_GZIP)) != _GZIP:
+            return
+    with gzip.open(backup) as unpacked:
+        while unpacked.read(_READ_BYTES):
+            pass
 
 
 def _extract(archive: tarfile.TarFile, target: Path, only: Sequence[str]) -> None:
@@ -317,12 +351,15 @@ def _read(folder: Path, backup: Path) -> Backup:
     try:
         text = (folder / MANIFEST).read_bytes()
         version = msgspec.json.decode(text, type=_Version).version
-        if version != VERSION:
-            raise ConfigError(f"{backup}: a backup of version {version}: allowed is {VERSION}")
+        if not 1 <= version <= VERSION:
+            allowed = f"allowed are 1 to {VERSION}"
+            raise ConfigError(f"{backup}: a backup of version {version}: {allowed}")
         manifest = msgspec.json.decode(text, type=_Manifest)
         chain = bytes.fromhex(manifest.chain)
     except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{backup}: no backup: {MANIFEST} cannot be read: {error}") from error
+    if version > 1:
+        _check_files(folder, backup, manifest.sha256)
     events = manifest.events
     past = open_past(folder, source=backup / FILE)
     if past.mark != Mark(events, chain) or past.events != events:
@@ -338,7 +375,21 @@ def _read(folder: Path, backup: Path) -> Backup:
         files=len(manifest.files),
         spooled=len(manifest.spool),
         has_spool=manifest.has_spool,
+        has_sums=version > 1,
     )
+
+
+def _check_files(folder: Path, backup: Path, expected: dict[str, str]) -> None:
+    """Each is there as it was written, and no other. Raises JournalError."""
+    found = dict(_sums(folder))
+    for names, what in (
+        (expected.keys() - found.keys(), "missing"),
+        (found.keys() - expected.keys(), "not of this backup"),
+        ({name for name in expected if expected[name] != found.get(name)}, "not as it was written"),
+    ):
+        if names:
+            told = ", ".join(sorted(names)[:NAMED_MAX])
+            raise JournalError(f"{backup}: damaged: {told} is {what}. Take another backup")
 
 
 def _close(folder: Path) -> None:

@@ -21,7 +21,7 @@ from koala.core.events import SiteDrained
 from koala.core.values import SiteName, UserName
 from koala.daemon.audit import FILE as AUDIT
 from koala.daemon.audit import account
-from koala.daemon.backup import MANIFEST, Backup, back_up, restore
+from koala.daemon.backup import MANIFEST, Backup, back_up, open_packed, restore
 from koala.daemon.folder import FILE, RESTORED
 from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, records
@@ -76,6 +76,20 @@ async def backed_up(folder: Path, target: str, agent: FakeAgent, *, jobs: int) -
                 await client.wait(job["job"])
         staying.cancel()
     return made
+
+
+def make_of_an_earlier_release(backup: Path) -> None:
+    """Its manifest has no checksums."""
+    manifest = json.loads((backup / MANIFEST).read_text())
+    assert manifest.pop("koala-backup") == 2
+    del manifest["sha256"]
+    (backup / MANIFEST).write_text(json.dumps({"koala-backup": 1, **manifest}))
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(content)
 
 
 @pytest.fixture
@@ -154,7 +168,7 @@ async def test_what_is_no_backup_and_what_is_damaged_is_refused(tmp_path: Path) 
     with pytest.raises(JournalError, match="name other events"):
         restore(backup, target)
     (backup / MANIFEST).write_text(json.dumps({**manifest, "koala-backup": 9}))
-    with pytest.raises(ConfigError, match="a backup of version 9: allowed is 1"):
+    with pytest.raises(ConfigError, match="a backup of version 9: allowed are 1 to 2"):
         restore(backup, target)
     for wrong in ({"chain": "no hex"}, {"chain": 7}, {"files": None}, {"spool": [["a"]]}):
         (backup / MANIFEST).write_text(json.dumps({**manifest, **wrong}))
@@ -266,6 +280,7 @@ async def test_an_archived_job_that_is_damaged_is_found_before_the_backup_counts
     assert not (tmp_path / "second").exists()
     with closing(sqlite3.connect(tmp_path / "first" / FILE)) as connection, connection:
         connection.execute("INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    make_of_an_earlier_release(tmp_path / "first")  # which has no checksums to notice it by
     with pytest.raises(JournalError, match="job j99 is not as it was archived"):
         restore(tmp_path / "first", tmp_path / "back")
     assert not (tmp_path / "back").exists()
@@ -386,3 +401,81 @@ async def test_what_goes_away_meanwhile_spoils_no_backup(
     back_up(tmp_path / "state", tmp_path / "second", with_spool=True)
     assert not (jobs / "j1").exists()
     assert (tmp_path / "second" / "spool" / "jobs" / "j2" / "b").read_text() == "b"
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A folder with the state directory of a daemon that is over, and a backup of it, `backup`."""
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    asyncio.run(backed_up(folder, "first", FakeAgent(""), jobs=1))
+    (folder / "state" / "spool" / "jobs" / "j1").mkdir(parents=True, exist_ok=True)
+    (folder / "state" / "spool" / "jobs" / "j1" / "out").write_text("an output")
+    back_up(folder / "state", folder / "backup", with_spool=True)
+    return folder
+
+
+def test_each_file_of_a_backup_that_was_changed_is_named(whole: Path, tmp_path: Path) -> None:
+    """No journal vouches for keys, users, notices and outputs."""
+    names = [
+        path.relative_to(whole / "backup")
+        for path in (whole / "backup").rglob("*")
+        if path.is_file() and path.name != MANIFEST and path.stat().st_size
+    ]
+    assert {Path(FILE), Path(SECRET), Path("spool/jobs/j1/out")} <= set(names)
+    for number, name in enumerate(names):
+        spoilt = tmp_path / f"spoilt-{number}"
+        shutil.copytree(whole / "backup", spoilt)
+        flip(spoilt / name, -1)
+        with pytest.raises(JournalError, match=f"damaged: {name} is not as it was written"):
+            restore(spoilt, tmp_path / "back")
+        (spoilt / name).unlink()
+        with pytest.raises(JournalError, match=f"damaged: {name} is missing"):
+            restore(spoilt, tmp_path / "back")
+    shutil.copytree(whole / "backup", tmp_path / "more")
+    (tmp_path / "more" / "authority" / "other").write_text("a key of somebody")
+    with pytest.raises(JournalError, match="authority/other is not of this backup"):
+        restore(tmp_path / "more", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_a_packed_backup_is_read_to_its_end(whole: Path, tmp_path: Path) -> None:
+    """The checksum of gzip comes after all that a reader of tar files looks at."""
+    packed, back = tmp_path / "packed.tar.gz", tmp_path / "back"
+    back_up(whole / "state", packed, with_spool=False)
+    for place in (-8, -1):  # its checksum, and its length
+        spoilt = tmp_path / "spoilt.tar.gz"
+        shutil.copy(packed, spoilt)
+        flip(spoilt, place)
+        with pytest.raises(ConfigError, match="no backup: "):
+            restore(spoilt, back)
+        with pytest.raises(ConfigError, match="no backup: "), open_packed(spoilt):
+            pass
+    os.truncate(packed, packed.stat().st_size - 1)
+    with pytest.raises(ConfigError, match="no backup: "):
+        restore(packed, back)
+    assert not back.exists()
+
+
+def test_a_file_that_was_changed_in_a_tar_file_is_named(whole: Path, tmp_path: Path) -> None:
+    """Tar has checksums of names and sizes only."""
+    packed = tmp_path / "packed.tar"
+    back_up(whole / "state", packed, with_spool=False)
+    secret = (whole / "state" / SECRET).read_bytes()
+    flip(packed, packed.read_bytes().index(secret))
+    with pytest.raises(JournalError, match=f"{SECRET} is not as it was written"):
+        restore(packed, tmp_path / "back")
+
+
+def test_a_backup_of_an_earlier_release_is_put_back_and_it_is_said(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(whole / "backup", older)
+    make_of_an_earlier_release(older)
+    for backup, is_said in ((whole / "backup", False), (older, True)):
+        assert main(["restore", str(backup), str(tmp_path / f"back-{backup.name}")]) == 0
+        assert ("without checksums" in capsys.readouterr().err) == is_said
+    assert main(["restore", str(older), str(tmp_path / "back"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["has_sums"] is False
+    assert (tmp_path / "back" / SECRET).read_bytes() == (older / SECRET).read_bytes()
