@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from koala.errors import DiskError, JournalError
+from koala.wire.private import sync_folder
 
 FILE = "journal.db"
 MARK = "journal.mark"
@@ -41,7 +42,7 @@ class Place(Protocol):
         """What was written last; nothing at first."""
 
     def write_mark(self, text: bytes) -> None:
-        """Put this in its place. Raises OSError."""
+        """Put this in its place; what is put there first is durable. Raises OSError."""
 
     def close(self) -> None:
         """Give it back."""
@@ -56,6 +57,7 @@ class StateFolder:
         self._lock = lock
         self._inode = self.path.stat().st_ino
         self._mark = os.open(self.mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._is_durable = False
 
     def check(self) -> None:
         """Commits into a deleted file succeed; nobody will ever read them again."""
@@ -67,8 +69,12 @@ class StateFolder:
         return os.pread(self._mark, 256, 0)
 
     def write_mark(self, text: bytes) -> None:
-        """See Place."""
+        """See Place. Later ones take the room of the first."""
         os.pwrite(self._mark, text, 0)
+        if not self._is_durable:
+            os.fsync(self._mark)
+            sync_folder(self.mark_path.parent)
+            self._is_durable = True
 
     def close(self) -> None:
         """See Place."""

@@ -4,7 +4,8 @@ Each row has the event as JSON, the policies' answers while it was handled, and 
 the row and all rows before it. SQLite's write-ahead log is silently cut at its first bad frame, and
 its pages carry no checksums; so the chain finds a changed row, and the *mark*, a small file beside
 the database with the last committed number and chain value, finds rows that are missing at the
-end. The mark is written after the commit and never runs ahead of it, also when the power fails.
+end. The mark is written after the commit and never runs ahead of it, also when the power fails; one
+is there before the first event is, so that events without a mark have lost it.
 
 A *snapshot* has the whole state after an event, so that a start needs only what follows it; events
 before the last but one may be removed after a time. Notices (what watchers see) and jobs that left
@@ -180,6 +181,7 @@ class Journal:
         if not accept_loss:
             source = str(self._place.mark_path)
             self._marked = read_mark(self._place.read_mark(), source=source)
+        is_marked = self._marked is not None
         if self._marked is not None and (
             self._marked.seq < self.mark.seq or self._marked == self.mark
         ):
@@ -194,10 +196,20 @@ class Journal:
             if not accept_loss:
                 raise
             self._is_cut = True
+        if not accept_loss:
+            self._end_at_mark(is_marked=is_marked)
+
+    def _end_at_mark(self, *, is_marked: bool) -> None:
+        """Nothing is missing that had been committed; from here on there is a mark. Raises
+        JournalError."""
         if self._marked is not None and self._marked.seq > 0:
             raise cut_short(self.path, self._place.mark_path, self.seq, self._marked.seq)
-        if not accept_loss:
+        if self.seq > 0 and not is_marked:
+            raise unmarked(self.path, self._place.mark_path, self.seq)
+        try:
             self._write_mark()
+        except OSError as error:
+            raise DiskError(f"{self._place.mark_path}: cannot be written: {error}") from error
 
     def _cut(self) -> None:
         """Remove what comes after the last row that was read. Raises DamagedError, and
@@ -508,6 +520,12 @@ def _notice_numbers(connection: sqlite3.Connection, path: Path) -> tuple[int, in
 def cut_short(path: Path, witness: Path | str, last: int, committed: int) -> JournalError:
     """The error of a journal whose last events are missing, or are not those that were written."""
     what = f"it ends with event {last}, but event {committed} had been committed, says {witness}"
+    return damaged(path, what)
+
+
+def unmarked(path: Path, witness: Path, last: int) -> JournalError:
+    """The error of a journal whose mark is gone: nobody can tell whether its end is, too."""
+    what = f"it ends with event {last}, and {witness}, which says where it has to, is missing"
     return damaged(path, what)
 
 

@@ -8,12 +8,13 @@ the damaged one, which is not written meanwhile. Whole and durable, it gets the 
 that decides. Before, the damaged journal is still in its place, and refused; from then on every
 start first puts the new one in its place (`finish`), and keeps the damaged files in a folder of
 their own. It goes on as after a loss (`RESTORED`), unless the new journal ends with the event that
-the mark says was the last.
+the mark says was the last. The mark stays for the new one, too: a journal without is refused.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -85,10 +86,12 @@ def finish(state_dir: Path) -> None:
 def _put_in_place(state_dir: Path) -> None:
     """The new journal in the place of the old one. May be cut short anywhere and done again."""
     # The database goes last: a folder without it is that of a move which was cut short.
-    names = (*(f"{FILE}{more}" for more in _BESIDE), MARK, FILE)
+    names = (*(f"{FILE}{more}" for more in _BESIDE), FILE)
     found = [name for name in names if (state_dir / name).exists()]
     if found:
         folder = _aside(state_dir)
+        if (state_dir / MARK).exists():
+            shutil.copy2(state_dir / MARK, folder / MARK)
         for name in found:
             (state_dir / name).rename(folder / name)
         sync_folder(folder)

@@ -30,17 +30,15 @@ def test_no_flipped_bit_and_no_cut_takes_back_what_was_committed(
     assert counted["flip: with --accept-loss: nothing"] == 0
 
 
-def test_only_an_agent_knows_of_a_log_that_is_gone_with_its_mark(
-    state: State, tmp_path: Path
-) -> None:
-    """What is left is whole in itself: a start without agents could not know better."""
+def test_a_log_that_is_gone_with_its_mark_is_missed(state: State, tmp_path: Path) -> None:
+    """What is left is whole in itself, but a journal with events has a mark."""
     folder = tmp_path / "both"
     folder.mkdir()
     (folder / "state").mkdir(mode=0o700)
     for path in (state.folder / "state").iterdir():
         if path.is_file() and path.name not in (WAL, MARK):
             (folder / "state" / path.name).write_bytes(path.read_bytes())
-    assert outcome(state, folder) == "refused: an agent knows more"
+    assert outcome(state, folder) == "refused: damaged"
 
 
 def test_an_untouched_state_is_recovered(state: State, tmp_path: Path) -> None:

@@ -19,10 +19,11 @@ from koala.core.events import Event, SiteDrained
 from koala.core.snapshot import digest
 from koala.core.values import FOREVER, SiteName, UserName
 from koala.daemon.archive import read_snapshots
-from koala.daemon.folder import FILE
+from koala.daemon.folder import FILE, MARK
 from koala.daemon.journal import FORMAT, Journal
 from koala.daemon.past import open_past, replay
 from koala.daemon.pump import Pump
+from koala.daemon.records import Mark, mark_text
 from koala.daemon.recovery import Recovered, recover
 from koala.daemon.turns import Turn, Upkeep
 from koala.errors import JournalError
@@ -38,6 +39,8 @@ def old_state(folder: Path, number: int) -> Path:
     state.mkdir()
     with closing(sqlite3.connect(state / FILE)) as connection:
         connection.executescript(OLD.joinpath(f"format{number}.sql").read_text(encoding="utf-8"))
+        last = connection.execute("SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1")
+        (state / MARK).write_bytes(mark_text(Mark(*last.fetchone())))
     return state
 
 

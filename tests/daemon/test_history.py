@@ -10,12 +10,11 @@ import pytest
 
 from koala.daemon.backup import back_up
 from koala.daemon.folder import FILE, MARK
-from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, replay
 from koala.daemon.records import ADVICE
 from koala.daemon.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, Recovered, begin_life
 from koala.errors import DamagedError, JournalError
-from tests.daemon.corruption import State, config_of, jobs_of, make_state
+from tests.daemon.corruption import State, config_of, jobs_of, make_state, spoil_history
 
 ROW = "event 12 is not as it was written"
 
@@ -108,11 +107,7 @@ def test_what_is_left_of_history_is_looked_at_from_its_second_event_on(state: Pa
 def test_a_page_of_history_that_cannot_be_read_is_no_loss_either(
     made: State, state: Path, tmp_path: Path
 ) -> None:
-    Journal.open(state).close()  # what is in its log goes into the database
-    data = bytearray((state / FILE).read_bytes())
-    page = data.rindex(b"JobSubmitted", 0, data.index(b'"job":"j9"')) // 4096 * 4096
-    data[page : page + 8] = b"\xff" * 8
-    (state / FILE).write_bytes(data)
+    spoil_history(state)
     mark = (state / MARK).read_bytes()
     with pytest.raises(DamagedError):
         started(state)

@@ -18,7 +18,7 @@ from koala.core.events import EVENTS, Event, ParametersChanged, SiteDrained, Wok
 from koala.core.parameters import PAPER, Parameters
 from koala.core.values import SiteName, UserName
 from koala.daemon import journal as journal_module
-from koala.daemon.folder import FILE
+from koala.daemon.folder import FILE, MARK
 from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, records
 from koala.daemon.records import (
@@ -29,10 +29,11 @@ from koala.daemon.records import (
     _chained,
     decode_event,
     encode_event,
+    mark_text,
     read_rows,
     rows_of,
 )
-from koala.errors import JournalError
+from koala.errors import DiskError, JournalError
 
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(int, st.integers(min_value=-(2**60), max_value=2**60))
@@ -256,7 +257,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from koala.core.events import Woken
-from koala.daemon.folder import FILE
+from koala.daemon.folder import FILE, MARK
 from koala.daemon.journal import Journal
 from koala.daemon.records import Batch, Record
 journal = Journal.open(Path(sys.argv[1]))
@@ -288,3 +289,68 @@ def test_a_killed_writer_loses_no_acknowledged_event(tmp_path: Path) -> None:
         assert len(found) >= acknowledged
         assert found[-1] == Record(seq=len(found), at=float(len(found)), event=Woken(), answers=[])
         journal.close()
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_events_without_a_mark_are_refused_until_a_loss_is_accepted(
+    tmp_path: Path, *, is_empty: bool
+) -> None:
+    """Where the mark is gone, the end of the journal may be, too: with its write-ahead log."""
+    state = tmp_path / "state"
+    file = written(state, 3)
+    (state / MARK).write_bytes(b"") if is_empty else (state / MARK).unlink()
+    for _ in range(2):  # what was refused is refused again
+        with pytest.raises(JournalError) as refused:
+            opened(state)
+        said = str(refused.value)
+        assert f"{file}: damaged: it ends with event 3, and {state / MARK}" in said
+        assert "--accept-loss" in said
+    assert read(state) == [record(1), record(2), record(3)], "a copy is read without"
+    journal = Journal.open(state)
+    assert list(journal.records(accept_loss=True)) == [record(1), record(2), record(3)]
+    journal.close()
+    with pytest.raises(JournalError, match="it ends with event 3"):
+        opened(state)  # nothing was committed after the loss: it is not accepted yet
+    journal = Journal.open(state)
+    list(journal.records(accept_loss=True))
+    journal.append(Batch(records=[record(4)]))
+    journal.close()
+    again, found = opened(state)
+    again.close()
+    assert found[-1] == record(4)
+
+
+def test_the_first_mark_is_durable_before_the_first_event_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a loss of power could leave the one without the other, and a new daemon refused."""
+    synced: list[int] = []
+    texts: list[bytes] = []
+    fsync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        texts.append((tmp_path / "state" / MARK).read_bytes())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    journal, _ = opened(tmp_path / "state")
+    state = tmp_path / "state"
+    assert synced == [(state / MARK).stat().st_ino, state.stat().st_ino]
+    assert texts[0] == mark_text(Mark())
+    journal.append(Batch(records=[record(1)]))
+    assert len(synced) == 2, "later ones need not be"
+    journal.close()
+
+
+def test_a_mark_that_cannot_be_written_at_a_start_is_trouble_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int, _text: bytes, _place: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    journal = Journal.open(tmp_path / "state")
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(DiskError, match=r"journal\.mark: cannot be written"):
+        list(journal.records())
+    journal.close()

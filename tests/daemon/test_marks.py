@@ -13,7 +13,7 @@ from koala.core.values import SiteName
 from koala.daemon.folder import FILE, MARK
 from koala.daemon.main import Daemon
 from koala.daemon.marks import Marks, Verdict
-from koala.daemon.records import Mark
+from koala.daemon.records import Mark, mark_text
 from koala.daemon.recovery import LOST_JOBS_MAX
 from koala.errors import JournalError
 from koala.wire.from_agent import SiteMark
@@ -164,7 +164,7 @@ async def test_after_an_accepted_loss_nothing_has_a_number_twice(tmp_path: Path)
 
 
 @pytest.mark.live
-async def test_a_rolled_back_write_ahead_log_is_refused_though_the_mark_file_is_gone(
+async def test_a_rolled_back_write_ahead_log_is_refused_though_the_mark_file_was_too(
     tmp_path: Path,
 ) -> None:
     agent = FakeAgent("")
@@ -173,8 +173,9 @@ async def test_a_rolled_back_write_ahead_log_is_refused_though_the_mark_file_is_
         connection.execute("DELETE FROM event WHERE seq > 5")
         connection.execute("DELETE FROM digest WHERE seq > 5")
         connection.execute("DELETE FROM snapshot WHERE seq > 5")
+        (chain,) = connection.execute("SELECT chain FROM event WHERE seq = 5").fetchone()
     connection.close()
-    (tmp_path / "state" / MARK).unlink()
+    (tmp_path / "state" / MARK).write_bytes(mark_text(Mark(5, chain)))
     assert "it ends with event" in await refused(tmp_path, agent)
 
 

@@ -1,5 +1,6 @@
 """A start with `--accept-loss` that is killed at any of its lines takes nothing away: the next one
 refuses the damaged journal as before, or goes on as after a loss with all that can be read of it.
+And no kill of any start leaves events without a mark, which would be refused.
 """
 
 import os
@@ -21,7 +22,7 @@ from koala.daemon.folder import FILE, MARK
 from koala.daemon.recovery import LOST_EPOCHS_MAX, begin_life
 from koala.errors import JournalError
 from koala.wire import private
-from tests.daemon.corruption import WAL, State, config_of, jobs_of, make_state
+from tests.daemon.corruption import WAL, State, config_of, jobs_of, make_state, spoil_history
 
 TRACED = {str(module.__file__) for module in (folder, journal, private, recovery, salvage)}
 Damage = Callable[[Path], None]
@@ -80,6 +81,44 @@ def test_a_kill_at_any_line_leaves_the_refusal_or_what_can_be_read(
     assert len(points) - refused > 0
 
 
+def test_a_new_daemon_that_is_killed_at_any_line_can_be_started(tmp_path: Path) -> None:
+    """Nobody needs to accept a loss of what never was."""
+    looked_at = tmp_path / "looked-at"
+    points = changes(looked_at, accept_loss=False)
+    for point in points:
+        folder = tmp_path / f"killed-{point}"
+        killed = in_child(folder, partial(kill_at, point), accept_loss=False)
+        assert killed == -signal.SIGKILL
+        opened, found = begin_life(config_of(folder))
+        opened.close()
+        assert found.scheduler.epoch < LOST_EPOCHS_MAX
+    assert len(points) > 2
+
+
+@pytest.mark.long
+def test_a_kill_while_all_is_saved_is_no_loss(state: State, tmp_path: Path) -> None:
+    """A page that no start needs is spoilt, so that all of the state goes into a new journal."""
+    spoilt = tmp_path / "spoilt"
+    shutil.copytree(state.folder, spoilt)
+    spoil_history(spoilt / "state")
+    shutil.copytree(spoilt, tmp_path / "looked-at")
+    points = changes(tmp_path / "looked-at")
+    refused = 0
+    for point in points:
+        folder = tmp_path / f"killed-{point}"
+        shutil.copytree(spoilt, folder)
+        assert in_child(folder, partial(kill_at, point)) == -signal.SIGKILL
+        try:
+            opened, found = begin_life(config_of(folder))
+        except JournalError:
+            refused += 1
+            opened, found = begin_life(config_of(folder), accept_loss=True)
+        opened.close()
+        assert jobs_of(found) == state.jobs
+        assert found.scheduler.epoch < LOST_EPOCHS_MAX
+    assert 0 < refused < len(points)
+
+
 def started(folder: Path, *, accept_loss: bool) -> dict[str, object] | None:
     """The jobs that a start goes on with, after a loss; None when it is refused."""
     try:
@@ -91,7 +130,7 @@ def started(folder: Path, *, accept_loss: bool) -> dict[str, object] | None:
     return jobs_of(found)
 
 
-def in_child(folder: Path, at_line: Callable[[int], None]) -> int:
+def in_child(folder: Path, at_line: Callable[[int], None], *, accept_loss: bool = True) -> int:
     """A start that calls this at each line of these modules that it gets to for the first time,
     with the number of those before; how it ended."""
     seen: set[tuple[str, int]] = set()
@@ -110,7 +149,7 @@ def in_child(folder: Path, at_line: Callable[[int], None]) -> int:
         status = 1
         try:
             sys.settrace(trace)
-            begin_life(config_of(folder), accept_loss=True)
+            begin_life(config_of(folder), accept_loss=accept_loss)
             status = 0
         finally:
             os._exit(status)
@@ -122,7 +161,7 @@ def kill_at(point: int, line: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def changes(folder: Path) -> list[int]:
+def changes(folder: Path, *, accept_loss: bool = True) -> list[int]:
     """The lines of a start before which something has changed on the disk."""
     known = [files(folder)]
     told = folder.with_suffix(".lines")
@@ -133,7 +172,7 @@ def changes(folder: Path) -> list[int]:
             with told.open("a") as file:
                 file.write(f"{line}\n")
 
-    assert in_child(folder, look) == 0
+    assert in_child(folder, look, accept_loss=accept_loss) == 0
     return [int(line) for line in told.read_text().splitlines()]
 
 

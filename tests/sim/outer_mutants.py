@@ -32,7 +32,7 @@ def a_chain_that_is_not_checked() -> Patches:
 @mutant
 def a_mark_that_is_not_read() -> Patches:
     """A journal that lost its end is believed."""
-    with replaced((journal, "read_mark"), by=lambda _text, **_source: None):
+    with replaced((journal, "read_mark"), by=lambda _text, **_source: records.Mark()):
         yield
 
 
