@@ -20,7 +20,14 @@ from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 from koala.wire.diagnosis import why_not
 from koala.wire.private import private_folder
 from koala.wire.status import from_status
-from koala.wire.tls import DAEMON_HOST, Identity, IdentityFile, JoinToken, secure_channel
+from koala.wire.tls import (
+    DAEMON_HOST,
+    Identity,
+    IdentityFile,
+    JoinToken,
+    SpoiltIdentityError,
+    secure_channel,
+)
 from koala.wire.v1.identity_pb2 import Issued, JoinRequest, RenewRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala_agent import clock
@@ -56,6 +63,11 @@ def find_identity(state_dir: Path, site: str) -> IdentityFile:
             f" `koala site add {site}` prints the command that gets one; a daemon that speaks plain"
             " text needs `plain = true` in [agent]"
         ) from None
+    except SpoiltIdentityError as error:
+        raise ConfigError(
+            f"{error}. The site must join again: an operator's `koala site add {site}` prints the"
+            " command for it"
+        ) from error
     return found
 
 
@@ -166,9 +178,9 @@ def pause_s(failures: int, left_s: float) -> float:
 
 
 def _identity(key: bytes, issued: Issued) -> Identity:
-    return Identity(
-        key=key, certificate=issued.certificate.encode(), authority=issued.authority.encode()
-    )
+    """Raises ConfigError for what would take the place of a certificate that can be used."""
+    text = key + issued.certificate.encode() + issued.authority.encode()
+    return Identity.parse(text, source="what the daemon has signed")
 
 
 def _reason(error: Exception) -> str:

@@ -18,7 +18,6 @@ quickly with them as without.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -35,7 +34,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from koala.daemon.clock import wall_s
 from koala.errors import ConfigError, SpecError
 from koala.wire.private import private_folder, read_private, write_private
-from koala.wire.tls import DAEMON_HOST, Identity, Kind, site_host, uri_of
+from koala.wire.tls import (
+    DAEMON_HOST,
+    Identity,
+    Kind,
+    SpoiltIdentityError,
+    is_issued_by,
+    site_host,
+    uri_of,
+)
 from koala_agent.keys import SKEW_S, key_pem, renew_at
 
 FOLDER = "authority"
@@ -128,23 +135,30 @@ class Authority:
                 also = _certificate_in(other)
             key = serialization.load_pem_private_key(text, password=None)
             own = x509.load_pem_x509_certificate(_certificate_in(text))
+            if not isinstance(key, ec.EllipticCurvePrivateKey):
+                raise ValueError("its key is of another kind than we make")  # noqa: TRY004
+            if key.public_key() != own.public_key() or not is_issued_by(own, own):
+                raise ValueError("its key and its certificate do not agree")
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: the authority cannot be used: {error}") from error
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
         return cls(folder, key, own, also=also)
 
     def serving(self) -> Path:
-        """Where the daemon's own identity is: made when missing, anew in its last third, and when
-        it is of another authority. One that is good for a while stays where the new one cannot be
-        written: a full disk ends no daemon. Raises ConfigError."""
+        """Where the daemon's own identity is: made when missing or spoilt, anew in its last third,
+        and when it is of another authority. One that is good for a while stays where the new one
+        cannot be written: a full disk ends no daemon. Raises ConfigError."""
         path = self.folder / DAEMON_FILE
         is_good = False
-        with suppress(FileNotFoundError):
+        try:
             found = Identity.read(path)
             is_ours = found.authority == self.certificate
             is_good = is_ours and read_certificate(found.certificate).expires_at > wall_s()
             if is_ours and not is_due(found.certificate):
                 return path
+        except FileNotFoundError:
+            pass
+        except SpoiltIdentityError as error:
+            log.warning("certificate.spoilt", reason=str(error))  # nobody knows it but by its name
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: tuple[x509.ExtensionType, ...] = (
             x509.SubjectAlternativeName([x509.DNSName(DAEMON_HOST)]),

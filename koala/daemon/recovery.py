@@ -8,6 +8,7 @@ that are over are seen to again, which changes nothing where it was done.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -49,6 +50,7 @@ from koala.wire.private import private_folder, read_private, write_private
 
 PUBLISHED_MAX = 10_000  # of the newest jobs that are over, looked at again after a start
 SECRET = "secret"
+_KEY = re.compile(rb"[0-9a-f]{64}")
 LOST_EPOCHS_MAX = 1_000
 LOST_JOBS_MAX = 1_000_000
 log = structlog.get_logger()
@@ -288,9 +290,18 @@ def read_secret(state_dir: Path) -> bytes:
             earlier.rename(path)
         if not path.exists():
             write_private(path, secrets.token_hex(32).encode())
-        return bytes.fromhex(read_private(path).decode("ascii"))
-    except (OSError, ValueError) as error:
+        text = read_private(path)
+    except OSError as error:
         raise JournalError(f"{path}: the tokens' key cannot be used: {error}") from error
+    if not _KEY.fullmatch(text):
+        raise JournalError(
+            f"{path}: the tokens' key is spoilt: {len(text)} bytes, and allowed are 64 hexadecimal"
+            " digits. Take it from a backup; or remove it, and the next start makes another. Then"
+            " outputs and logs of claims from before are refused, so that a job with output files"
+            " that runs now fails, and until sites have had new orders an older journal than they"
+            " know of is not noticed"
+        )
+    return bytes.fromhex(text.decode())
 
 
 def _begin(journal: Journal, scheduler: Scheduler, events: list[Event], now: Instant) -> None:

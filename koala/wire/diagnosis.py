@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from koala.wire.tls import Identity
+from koala.wire.tls import Identity, is_issued_by
 
 if TYPE_CHECKING:
-    from cryptography import x509
+    pass
 
 LIMIT_S = 3.0
 
@@ -86,7 +86,7 @@ def fault_of(identity: Identity, now: float | None) -> str:
     try:
         own = x509.load_pem_x509_certificate(identity.certificate)
         trusted = x509.load_pem_x509_certificates(identity.authority)
-        if not any(_is_issued_by(own, authority) for authority in trusted):
+        if not any(is_issued_by(own, authority) for authority in trusted):
             return _ALERTS["UNKNOWN_CA"]
         purposes = own.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except ValueError:
@@ -100,16 +100,6 @@ def fault_of(identity: Identity, now: float | None) -> str:
     if now is not None and now < own.not_valid_before_utc.timestamp():
         return "our certificate is not valid yet by its clock: one of the two clocks is wrong"
     return ""
-
-
-def _is_issued_by(own: x509.Certificate, authority: x509.Certificate) -> bool:
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-
-    try:
-        own.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 async def speaks_tls(address: str) -> bool:

@@ -15,11 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 
 from koala.errors import ConfigError
 from koala.wire.private import read_private, write_private
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 DAEMON_HOST = "daemon.koala.invalid"
 _URI = re.compile(r"koala://(?P<kind>site|user)/(?P<name>[A-Za-z0-9._@-]+)")
@@ -30,6 +34,10 @@ _JOIN_VERSION = "1"
 
 ServerCredentials = grpc.ServerCredentials
 Options = tuple[tuple[str, str | int], ...]
+
+
+class SpoiltIdentityError(ConfigError):
+    """Key, certificate and authority cannot be used together; the message says where and why."""
 
 
 class Kind(StrEnum):
@@ -70,26 +78,67 @@ class Identity:
 
     @classmethod
     def parse(cls, text: bytes, *, source: str) -> Identity:
-        """Of such a text. Raises ConfigError."""
+        """Of such a text, each part loaded and held against the others: TLS says nothing that a
+        person could use of a file that is spoilt. Raises SpoiltIdentityError."""
         found = [(match["kind"], match.group()) for match in _BLOCK.finditer(text)]
         kinds = [kind for kind, _ in found]
         allowed = [b"PRIVATE KEY", *[b"CERTIFICATE"] * max(2, len(kinds) - 1)]
         if kinds != allowed:
-            raise ConfigError(
+            raise SpoiltIdentityError(
                 f"{source}: allowed are a private key, its certificate and its authority's, in PEM"
             )
         key, certificate, *trusted = (block for _, block in found)
         authority = b"".join(trusted)  # two while the daemon's authority is replaced
-        return cls(key=key, certificate=certificate, authority=authority)
+        identity = cls(key=key, certificate=certificate, authority=authority)
+        if problem := _problem(identity):
+            raise SpoiltIdentityError(f"{source}: {problem}")
+        return identity
 
     @classmethod
     def read(cls, path: Path) -> Identity:
-        """Of a file that only we can read. Raises ConfigError, FileNotFoundError."""
+        """Of a file that only we can read. Raises ConfigError, SpoiltIdentityError for what is in
+        it, and FileNotFoundError."""
         return cls.parse(read_private(path), source=str(path))
 
     def write(self, path: Path) -> None:
         """Into a file that only we can read. Raises OSError."""
         write_private(path, self.text())
+
+
+def _problem(identity: Identity) -> str:
+    """Why the three are of no use together; empty when nothing is wrong with them."""
+    from cryptography import x509  # noqa: PLC0415 - a client that shows a token never needs it
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+
+    what = "the private key"
+    try:
+        key = serialization.load_pem_private_key(identity.key, password=None)
+        what = "the certificate"
+        own = x509.load_pem_x509_certificate(identity.certificate)
+        certified = own.public_key()
+        what = "the authority's certificate"
+        trusted = x509.load_pem_x509_certificates(identity.authority)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        return f"{what} cannot be read: {error}"
+    if key.public_key() != certified:
+        return "the private key is not that of the certificate"
+    if not all(is_issued_by(authority, authority) for authority in trusted):
+        return "the authority's certificate was changed since it was made"
+    if not any(is_issued_by(own, authority) for authority in trusted):
+        return "the certificate was not signed by the authority beside it, or was changed since"
+    return ""
+
+
+def is_issued_by(own: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether an authority has signed a certificate, as it is."""
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+
+    try:
+        own.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 class IdentityFile:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import ssl
 import stat
+import subprocess
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,11 +24,13 @@ from koala.credentials import (
 )
 from koala.daemon.authority import DAEMON_S, Authority
 from koala.daemon.clock import wall_s
-from koala.errors import ConfigError, first_error
+from koala.daemon.recovery import read_secret
+from koala.errors import ConfigError, JournalError, first_error
 from koala.wire.private import check_private, private_folder, read_private, write_private
+from koala.wire.tls import Identity
 from koala_agent.folder import PRIVATE, check_state
 from koala_agent.joining import find_identity, identity_path
-from tests.agent.live.agent_process import a_job, agent_process
+from tests.agent.live.agent_process import COMMAND, a_job, agent_process
 from tests.agent.live.fake_daemon import GRANTED, fake_daemon, hold, patiently
 from tests.daemon.running import config_of, running
 from tests.harness.ports import free_port
@@ -147,6 +152,95 @@ def test_an_agent_does_not_use_a_key_that_others_may_read(tmp_path: Path) -> Non
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="mode 0640"):
         find_identity(tmp_path, "delft")
+
+
+def spoilt_identities(folder: Path) -> dict[str, bytes]:
+    """A site's identity, spoilt in several ways, by what is said of it."""
+    good, other = (Forge(folder / name).identity("delft") for name in ("daemon", "other"))
+    middle = len(good.certificate) // 2
+    nonsense = good.certificate[:middle] + b"AAAA" + good.certificate[middle:]
+    return {
+        "allowed are a private key, its certificate and its authority's": good.text()[:300],
+        "the private key cannot be read": replace(good, key=good.key.replace(b"M", b"N")).text(),
+        "the certificate cannot be read": replace(good, certificate=nonsense).text(),
+        "the authority's certificate cannot be read": replace(good, authority=nonsense).text(),
+        "the private key is not that of the certificate": replace(good, key=other.key).text(),
+        "or was changed since": replace(good, certificate=flip(good.certificate)).text(),
+        "the authority's certificate was changed": replace(
+            good, authority=flip(good.authority)
+        ).text(),
+        "was not signed by the authority": replace(good, authority=other.authority).text(),
+    }
+
+
+def flip(certificate: bytes) -> bytes:
+    """One bit of its signature is another."""
+    der = ssl.PEM_cert_to_DER_cert(certificate.decode())
+    return ssl.DER_cert_to_PEM_cert(der[:-1] + bytes([der[-1] ^ 0x01])).encode()
+
+
+def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) -> None:
+    """It was a traceback, or dialled for ever and was not told why it is not let in."""
+    path = identity_path(tmp_path / "state")
+    private_folder(path.parent)
+    told = ""
+    for problem, text in spoilt_identities(tmp_path).items():
+        write_private(path, text)
+        with pytest.raises(ConfigError) as refused:
+            find_identity(tmp_path / "state", "delft")
+        told = str(refused.value)
+        assert told.startswith(f"{path}: ")
+        assert problem in told
+        assert "The site must join again: an operator's `koala site add delft` prints" in told
+    config = tmp_path / "delft.toml"
+    config.write_text(
+        f'[agent]\nsite = "delft"\ndaemon = "127.0.0.1:{free_port()}"\n'
+        f'state_dir = "{tmp_path}/state"\n[site]\nprocessors = 4\n'
+    )
+    run = subprocess.run([*COMMAND, config], capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert f"koala-agent: {told}\n" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_daemon_makes_a_spoilt_certificate_of_its_own_anew(tmp_path: Path) -> None:
+    """All that others know of it is its name and the authority."""
+    authority = Authority.open(tmp_path / "daemon")
+    path = authority.serving()
+    for text in spoilt_identities(tmp_path).values():
+        write_private(path, text)
+        assert authority.serving() == path
+        assert Identity.read(path).authority == authority.certificate
+
+
+def test_a_spoilt_authority_is_refused(tmp_path: Path) -> None:
+    paths = [Authority.open(tmp_path / name).folder / "ca.pem" for name in ("a", "b")]
+    (key, certificate), (_, other) = (
+        path.read_bytes().split(b"-----BEGIN CERT", maxsplit=1) for path in paths
+    )
+    for text in (b"", key, key + b"-----BEGIN CERT" + other, key + b"-----BEGIN CERT" + b"A" * 500):
+        write_private(paths[0], text)
+        with pytest.raises(ConfigError, match=r"a/authority/ca\.pem: the authority cannot be used"):
+            Authority.open(tmp_path / "a")
+    write_private(paths[0], key + b"-----BEGIN CERT" + certificate)
+    Authority.open(tmp_path / "a")
+
+
+@pytest.mark.parametrize("text", [b"", b"ab", b"0" * 62, b"0" * 66, b"g" * 64, b"\xff" * 64])
+def test_a_spoilt_key_of_tokens_is_not_used(tmp_path: Path, text: bytes) -> None:
+    """With a known key whoever likes makes tokens, and marks of the journal that end a daemon."""
+    made = read_secret(tmp_path)
+    assert len(made) == 32
+    assert read_secret(tmp_path) == made
+    path = tmp_path / "authority" / "secret"
+    write_private(path, text)
+    with pytest.raises(JournalError) as refused:
+        read_secret(tmp_path)
+    said = str(refused.value)
+    assert said.startswith(f"{path}: the tokens' key is spoilt: {len(text)} bytes, and allowed are")
+    assert "Take it from a backup; or remove it, and the next start makes another." in said
+    path.unlink()
+    assert read_secret(tmp_path) != made
 
 
 @pytest.mark.live

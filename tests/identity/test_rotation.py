@@ -11,12 +11,13 @@ import pytest
 from koala.cli.main import main
 from koala.client import Client
 from koala.credentials import Credentials
+from koala.daemon.authority import Authority
 from koala.daemon.rotation import Standing, progress, rotate
 from koala.errors import ConfigError, JournalError, RejectedError, UnauthenticatedError
 from koala.wire.tls import DAEMON_HOST, Identity, secure_channel
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
-from tests.identity.stage import LIMIT_S, Secured, secured
+from tests.identity.stage import LIMIT_S, Forge, Secured, secured
 from tests.identity.test_enrolment import first, renewed
 
 pytestmark = pytest.mark.live
@@ -157,9 +158,10 @@ async def test_the_commands_say_where_it_stands(
 
 
 def test_an_identity_may_trust_two_authorities(tmp_path: Path) -> None:
-    block = b"-----BEGIN %s-----\nAA==\n-----END %s-----\n"
-    key, certificate = (block % (word, word) for word in (b"PRIVATE KEY", b"CERTIFICATE"))
-    identity = Identity(key=key, certificate=certificate, authority=certificate * 2)
+    old, new = (Authority.open(tmp_path / name).certificate for name in ("old", "new"))
+    made = Forge(tmp_path / "new").identity("delft")
+    key, certificate = made.key, made.certificate
+    identity = replace(made, authority=old + new)
     identity.write(tmp_path / "site.pem")
     assert Identity.read(tmp_path / "site.pem") == identity
     for wrong in (key, key + certificate, certificate * 3, key + certificate + key + certificate):
