@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from koala.errors import ConfigError
-from koala.paths import written_path
+from koala.paths import SETTINGS_MAX, written_path
 from koala.wire.private import private_folder, read_private, write_private
 from koala.wire.tls import Identity, is_loopback
 
@@ -219,7 +219,8 @@ def _with_token(found: Credentials, token: str | None) -> Credentials:
 
 def _read_authority(path: Path) -> bytes:
     try:
-        authority = path.read_bytes()
+        with path.open("rb") as file:  # a device has no end
+            authority = file.read(SETTINGS_MAX)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{AUTHORITY_VARIABLE} = {str(path)!r}: {why}") from error

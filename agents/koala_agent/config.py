@@ -19,7 +19,7 @@ from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
 import msgspec
 
 from koala.errors import ConfigError
-from koala.paths import written_path
+from koala.paths import written_path, written_text
 from koala.wire.tls import is_loopback
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -218,11 +218,7 @@ class Config(Table, frozen=True):
 
 def read_config(path: Path) -> Config:
     """The configuration in a file. Raises ConfigError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{path}: cannot be read: {error}"
-        raise ConfigError(message) from error
+    text = written_text(path)
     return parse_config(text, source=str(path), folder=path.resolve().parent)
 
 

@@ -24,6 +24,7 @@ import structlog
 
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.logstream import log_stream
+from koala.paths import SETTINGS_MAX
 from koala.standard_streams import open_standard_streams
 from koala.systemd import ServiceManager
 from koala.threads import keep_threads
@@ -72,7 +73,7 @@ def _join(words: Sequence[str]) -> int:
         if sys.stdin.isatty():
             text = getpass.getpass("join token (not shown): ")
         else:
-            text = sys.stdin.readline()
+            text = sys.stdin.readline(SETTINGS_MAX)
         token = JoinToken.parse(text)
         state_dir = Path(config.agent.state_dir)
         path = asyncio.run(join(token, config.agent.site, state_dir))

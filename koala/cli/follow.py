@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -96,7 +97,8 @@ def logs(
 ) -> None:
     """Print what a job's programs wrote.
 
-    Each line says whose it is, unless there is only one process to be read.
+    Each line says whose it is, unless there is only one process to be read: the component's label,
+    or index (both, where several have one label), and the process.
     """
     from koala.errors import SpecError
 
@@ -105,8 +107,9 @@ def logs(
     chosen = chosen_component(component)
 
     async def question(client: Client) -> None:
-        writers = _writers(await client.show(job), component=chosen, process=process)
-        lines = LabelledLines(is_labelled=writers > 1)
+        shown = await client.show(job)
+        writers = _writers(shown, component=chosen, process=process)
+        lines = LabelledLines(is_labelled=writers > 1, shared=_shared_names(shown))
         texts = Texts()
         async for part in client.logs(
             job, component=chosen, stream=stream, process=process, follow=follow
@@ -213,10 +216,12 @@ class Texts:
 
 
 class LabelledLines:
-    """Puts whole lines together from the parts of several programs, with a label before each."""
+    """Puts whole lines together from the parts of several programs, with a label before each.
+    Of components that `shared` a name the index stands behind it."""
 
-    def __init__(self, *, is_labelled: bool) -> None:
+    def __init__(self, *, is_labelled: bool, shared: Container[str] = ()) -> None:
         self._is_labelled = is_labelled
+        self._shared = shared
         self._open: dict[Writer, str] = {}
 
     def take(self, writer: Writer, text: str) -> str:
@@ -224,18 +229,32 @@ class LabelledLines:
         if not self._is_labelled:
             return text
         *whole, self._open[writer] = (self._open.get(writer, "") + text).split("\n")
-        return "".join(f"{_label(writer)}{line}\n" for line in whole)
+        return "".join(f"{self._label(writer)}{line}\n" for line in whole)
 
     def rest(self) -> str:
         """Lines that nothing ended."""
-        return "".join(f"{_label(writer)}{line}\n" for writer, line in self._open.items() if line)
+        left = ((writer, line) for writer, line in self._open.items() if line)
+        return "".join(f"{self._label(writer)}{line}\n" for writer, line in left)
+
+    def _label(self, writer: Writer) -> str:
+        mark = "!" if writer.stream == "stderr" else "|"
+        name = _name(writer.label, writer.component)
+        if name in self._shared:
+            name = f"{name}.{writer.component}"
+        return f"{name}.{writer.process} {mark} "
 
 
-def _label(writer: Writer) -> str:
+def _name(label: str, component: int) -> str:
+    """A component's, as it is shown: two may be written differently and look alike."""
     from koala.cli.table import clean
 
-    mark = "!" if writer.stream == "stderr" else "|"
-    return f"{clean(writer.label) or writer.component}.{writer.process} {mark} "
+    return clean(label) or str(component)
+
+
+def _shared_names(job: Mapping[str, Any]) -> set[str]:
+    """The names that several components have."""
+    uses = Counter(_name(part["label"], part["component"]) for part in job["parts"])
+    return {name for name, count in uses.items() if count > 1}
 
 
 def _writers(job: Mapping[str, Any], *, component: str, process: int) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from koala.cli.toml import toml_text
 from koala.errors import ConfigError
-from koala.paths import written_path
+from koala.paths import written_path, written_text
 
 if TYPE_CHECKING:
     from koala.daemon.config import Config as DaemonConfig
@@ -92,11 +92,7 @@ class GridFolder:
 
 def read_grid(path: Path) -> GridFile:
     """A grid file. Raises ConfigError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path}: cannot be read: {reason}") from error
+    text = written_text(path)
     return parse_grid(text, source=str(path), folder=path.resolve().parent)
 
 

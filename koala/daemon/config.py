@@ -35,7 +35,7 @@ from koala.core.slots import Policies
 from koala.core.values import SiteName, UserName
 from koala.daemon.guard import contained
 from koala.errors import ConfigError
-from koala.paths import written_path
+from koala.paths import written_path, written_text
 from koala.policies import chosen
 from koala.wire.tls import is_loopback
 
@@ -199,10 +199,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_config(path: Path) -> Config:
     """The configuration in a file. Raises ConfigError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    text = written_text(path)
     return parse_config(text, source=str(path), folder=path.resolve().parent)
 
 

@@ -15,11 +15,17 @@ from dataclasses import dataclass, field
 from io import BufferedReader
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple, NoReturn, Protocol
+from typing import IO, NamedTuple, NoReturn, Protocol
 
 from koala.errors import WorkloadError
 
 BLOCK_BYTES = 1 << 18
+LINE_BYTES_MAX = 1 << 20
+"""So long a line may be, its end included: a file may be one line without an end."""
+_TOO_LONG = f"is too long: allowed are {LINE_BYTES_MAX} bytes"
+_GZIP = b"\x1f\x8b"
+HEADER_BYTES_MAX = 1 << 20
+"""So much is read of the comments before the first job; what follows is passed over."""
 SHOWN_MAX = 60
 """So much of a wrong value is shown."""
 NUMBER_AT, SUBMIT_AT, RUN_AT, ALLOCATED_AT, REQUESTED_AT, ESTIMATE_AT = 0, 1, 3, 4, 7, 8
@@ -111,14 +117,16 @@ class Log:
 
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
         """Whole lines, as many as fill a block, with the number of the first."""
+        line = 1
         try:
             with self.path.open("rb") as raw:
-                line = 1
                 for block in _blocks(_opened(raw), self.format.comment.encode()):
                     if raw.seekable():
                         self.position = raw.tell()
                     yield line, block
                     line += block.count(b"\n")
+        except _TooLongError as error:
+            self._refuse(line + error.before, _TOO_LONG)
         except (OSError, EOFError, zlib.error) as error:
             raise WorkloadError(f"{self.path}: cannot be read: {error}") from error
 
@@ -163,19 +171,35 @@ class Log:
         raise WorkloadError(f"{self.path}, line {line}: {text}")
 
 
+def copy(source: IO[bytes], target: IO[bytes], *, name: str) -> None:
+    """A log that can be read only once, into a file. Raises WorkloadError at a line that is too
+    long, for what is no log may have no end, and OSError."""
+    line, size = 1, 0
+    is_packed = None
+    while block := source.read(BLOCK_BYTES):
+        if is_packed is None:
+            is_packed = block.startswith(_GZIP)
+        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        size = len(block) - end if end else size + len(block)
+        line += _ended(block[:end]).count(b"\n") if end else 0
+        if size > LINE_BYTES_MAX and not is_packed:
+            raise WorkloadError(f"{name}, line {line}: {_TOO_LONG}")
+        target.write(block)
+
+
 class Lines(Protocol):
     """A file of lines."""
 
     def read(self, size: int, /) -> bytes:
         """At most so much."""
 
-    def readline(self) -> bytes:
-        """A line with its end; at the end of the file what is left."""
+    def readline(self, size: int, /) -> bytes:
+        """A line with its end, or so much of it; at the end of the file what is left."""
 
 
 def _opened(raw: BufferedReader) -> Lines:
     """Gzipped is what begins so, whatever it is called; and lines end as the first ones do."""
-    file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
+    file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == _GZIP else raw
     begin = file.peek(BLOCK_BYTES)
     return _ReturnedLines(file) if b"\r" in begin and b"\n" not in begin else file
 
@@ -192,16 +216,17 @@ class _ReturnedLines:
         found, self._ahead = self._ahead, b""
         return (found + self._file.read(size)).replace(b"\r", b"\n")
 
-    def readline(self) -> bytes:
+    def readline(self, size: int, /) -> bytes:
         """See Lines."""
-        while b"\r" not in self._ahead:
+        while b"\r" not in self._ahead and len(self._ahead) < size:
             more = self._file.read(BLOCK_BYTES)
             if not more:
-                found, self._ahead = self._ahead, b""
-                return found
+                break
             self._ahead += more
-        line, _, self._ahead = self._ahead.partition(b"\r")
-        return line + b"\n"
+        end = self._ahead.find(b"\r", 0, size)
+        end = min(size, len(self._ahead)) if end < 0 else end + 1
+        line, self._ahead = self._ahead[:end], self._ahead[end:]
+        return line.replace(b"\r", b"\n")
 
 
 def _ended(block: bytes) -> bytes:
@@ -211,17 +236,40 @@ def _ended(block: bytes) -> bytes:
     return block if block.endswith(b"\n") else block + b"\n"
 
 
+class _TooLongError(Exception):
+    """A line is too long; `before` it are so many that nobody was given yet."""
+
+    def __init__(self, before: int) -> None:
+        super().__init__(before)
+        self.before = before
+
+
 def _blocks(file: Lines, comment: bytes) -> Iterator[bytes]:
     """Whole lines; the comments at the beginning are a block of their own, so that they need not
-    slow down the first jobs. What some editors put before the first line is passed over."""
-    comments = []
-    first = file.readline().removeprefix(BOM_UTF8)
+    slow down the first jobs. What some editors put before the first line is passed over. Raises
+    _TooLongError."""
+    comments: list[bytes] = []
+    size = 0
+    first = _with_end(file, b"").removeprefix(BOM_UTF8)
     while first and (not first.strip() or first.lstrip().startswith(comment)):
         comments.append(_ended(first))
-        first = file.readline()
+        size += len(first)
+        if size > HEADER_BYTES_MAX:
+            first = b""
+            break
+        first = _with_end(file, b"", before=len(comments))
     if comments:
         yield b"".join(comments)
     while block := first + file.read(BLOCK_BYTES):
         first = b""
-        block += file.readline()
-        yield _ended(block)
+        yield _ended(_with_end(file, block))
+
+
+def _with_end(file: Lines, block: bytes, *, before: int = 0) -> bytes:
+    """The block with the rest of its last line, or with the next one if it has that; after `before`
+    other lines. Raises _TooLongError."""
+    block += file.readline(LINE_BYTES_MAX + 1)
+    begin = block.rfind(b"\n", 0, -1) + 1
+    if len(block) - begin > LINE_BYTES_MAX:
+        raise _TooLongError(before + _ended(block[:begin]).count(b"\n") if begin else before)
+    return block

@@ -19,10 +19,11 @@ FIELDS = (
 
 def _pattern() -> re.Pattern[bytes]:
     """A line with a job whose numbers are plain; those that count are whole and are captured. It
-    never tries a second way to read the same characters, so it is as quick as splitting."""
-    plain = [rb"-?+\d++(?:\.\d*+)?+"] * len(FIELDS)
+    never tries a second way to read the same characters, so it is as quick as splitting. Numbers
+    of more digits than a float has may be rounded, or be no finite number: that asks for care."""
+    plain = [rb"-?+\d{1,15}+(?:\.\d*+)?+"] * len(FIELDS)
     for at in (*WHOLE_AT, *SECONDS_AT):
-        plain[at] = rb"(-?+\d++)"
+        plain[at] = rb"(-?+\d{1,15}+)"
     return re.compile(rb"^[ \t]*+" + rb"[ \t]++".join(plain) + rb"[ \t]*+\r?$", re.MULTILINE)
 
 
@@ -34,12 +35,9 @@ def _quickly(block: bytes) -> Columns | None:
     found = _JOB.findall(block)
     if len(found) != block.count(b"\n"):
         return None
-    try:
-        numbers, submits, runs, allocated, requested, estimates = (
-            [*map(int, column)] for column in zip(*found, strict=True)
-        )
-    except ValueError:  # thousands of digits, which the careful way refuses with their line
-        return None
+    numbers, submits, runs, allocated, requested, estimates = (
+        [*map(int, column)] for column in zip(*found, strict=True)
+    )
     return Columns(numbers, submits, runs, allocated, requested, estimates, cut=0)
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from koala.cli import render, render_access, summary
 from koala.cli.connection import say, show_json, show_json_line
-from koala.cli.follow import LabelledLines, Texts, Writer
+from koala.cli.follow import LabelledLines, Texts, Writer, _shared_names
 from koala.cli.main import main
 from koala.cli.report import csv_text
+from koala.cli.table import clean
 from koala.wire.v1.koala_pb2 import LogPart
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site
 
@@ -113,6 +114,17 @@ def test_a_label_of_a_log_is_clean_and_its_content_is_the_programs_own() -> None
     shown = lines.take(Writer(0, HOSTILE, 0, "stdout"), f"{content}\n")
     assert is_shown(shown.replace(content, ""))
     assert shown.endswith(f" | {content}\n")
+
+
+def test_components_that_look_alike_have_their_index_before_their_lines() -> None:
+    """A label may be the index of another component, or differ in what is not shown."""
+    labels = ["1", "", "a\x1b[0m", "b", clean("a\x1b[0m")]
+    job = {"parts": [{"component": n, "label": label} for n, label in enumerate(labels)]}
+    lines = LabelledLines(is_labelled=True, shared=_shared_names(job))
+    shown = [lines.take(Writer(n, label, 3, "stdout"), "x\n") for n, label in enumerate(labels)]
+    alike = clean("a\x1b[0m")
+    expected = ["1.0.3", "1.1.3", f"{alike}.2.3", "b.3", f"{alike}.4.3"]
+    assert shown == [f"{name} | x\n" for name in expected]
 
 
 def test_a_character_may_be_in_two_parts_of_a_log() -> None:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from koala.cli.main import main
+from koala.errors import ConfigError
+from koala.paths import SETTINGS_MAX, written_text
+from koala_agent.main import main as agent_main
+from tests.tidy.sources import ROOT
+from tests.workload.logs import a_log, line
 
+AGENT = ROOT / "deploy" / "agent.toml"
 HINTS = ("simulate", "hints", "--jobs", "20", "--reps", "1", "--workers", "1")
 
 
@@ -65,3 +71,59 @@ def test_a_state_directory_with_a_character_that_no_path_has(
     assert main(["daemon", str(config)]) == 2
     error = capsys.readouterr().err
     assert r"daemon.state_dir = 'a\x00b': allowed is a path without control characters" in error
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("daemon", "/dev/zero"),
+        ("up", "/dev/zero"),
+        ("simulate", "trace", "/dev/zero"),
+        ("simulate", "trace", "{log}", "--events", "/dev/zero"),
+        ("simulate", "trace", "{log}", "--grid", "/dev/zero"),
+        ("simulate", "hints", "--grid", "/dev/zero"),
+    ],
+)
+def test_a_file_without_an_end(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = a_log(tmp_path, line(1, 0, 1)).path
+    assert main([word.format(log=log) for word in words]) == 2
+    assert "/dev/zero" in (error := capsys.readouterr().err)
+    assert "is too long: allowed are" in error
+
+
+def test_an_agents_configuration_without_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert agent_main(["/dev/zero"]) == 2
+    assert "/dev/zero: is too long: allowed are 1000000 characters" in capsys.readouterr().err
+
+
+def test_the_longest_file_of_settings_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("é" * SETTINGS_MAX, encoding="utf-8")
+    assert len(written_text(path)) == SETTINGS_MAX
+    path.write_text("é" * (SETTINGS_MAX + 1), encoding="utf-8")
+    with pytest.raises(ConfigError, match="is too long: allowed are 1000000 characters"):
+        written_text(path)
+    path.write_bytes(b"\xff")
+    for wrong in (path, tmp_path / "none", tmp_path, tmp_path / "a\0b"):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            written_text(wrong)
+
+
+def test_other_files_without_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = str(a_log(tmp_path, line(1, 0, 1)).path)
+    assert main(["simulate", "trace", log, "--checkpoint", "/dev/zero", "--resume"]) == 2
+    assert "/dev/zero: is no checkpoint of a replay" in capsys.readouterr().err
+    monkeypatch.setenv("KOALA_TOKEN", "koala_1_x")
+    monkeypatch.setenv("KOALA_CA", "/dev/zero")
+    assert main(["list", "--address", "127.0.0.1:1"]) == 2
+    assert "'/dev/zero': allowed is the daemon's authority" in capsys.readouterr().err
+    config = tmp_path / "agent.toml"
+    config.write_text(AGENT.read_text(encoding="utf-8"), encoding="utf-8")
+    with Path("/dev/zero").open(encoding="utf-8") as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+        assert agent_main(["join", str(config)]) != 0
+    assert "this is no join token" in capsys.readouterr().err

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import io
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from koala.errors import WorkloadError
 from koala.workload import gwf, swf
-from koala.workload.logs import WHOLE, Columns, Log
+from koala.workload.logs import HEADER_BYTES_MAX, LINE_BYTES_MAX, WHOLE, Columns, Log, copy
 from tests.workload.logs import a_log, line
 
 HEADER = (
@@ -136,7 +137,27 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -
 NUMBERS = st.one_of(
     st.integers(-1, 10**12).map(str),
     st.sampled_from(["-1", "0.5", "-0.25", "3.", ".5", "1e3", "+1", "x", "1-1", "", "- 1", "٣"]),
+    st.integers(14, 420).map(lambda digits: "9" * digits),
+    st.integers(14, 420).map(lambda digits: "9" * digits + ".5"),
 )
+
+
+@pytest.mark.parametrize("digits", [15, 16, 17, 300, 301, 310, 400, 4299])
+@pytest.mark.parametrize("at", range(18))
+def test_a_number_of_many_digits_has_one_answer(digits: int, at: int) -> None:
+    """It was taken if the lines around it were plain, and refused if they were not."""
+    words = line(1, 0, 1).split()
+    words[at] = "9" * digits
+    block = (" ".join(words) + "\n").encode()
+    answers: list[Columns | str] = []
+    for quickly in (swf.FORMAT.quickly, None):
+        log = Log(Path("none"), dataclasses.replace(swf.FORMAT, quickly=quickly))
+        try:
+            found = quickly(block) if quickly is not None else None
+            answers.append(found or log._carefully(1, block))
+        except WorkloadError as error:
+            answers.append(str(error))
+    assert answers[0] == answers[1]
 
 
 @given(st.lists(st.lists(NUMBERS, min_size=18, max_size=18), min_size=1, max_size=3))
@@ -243,3 +264,65 @@ def test_a_line_that_ends_with_a_return_alone_counts_as_a_line(tmp_path: Path) -
     log = Log(path, swf.FORMAT)
     with pytest.raises(WorkloadError, match="line 4: 1 fields"):
         read(log)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r"])
+@pytest.mark.parametrize("jobs", [0, 3, 8000])
+@pytest.mark.parametrize("opener", [Path.open, gzip.open])
+def test_a_line_has_an_end_somewhere(
+    tmp_path: Path, end: bytes, jobs: int, opener: Callable[..., Any]
+) -> None:
+    """One without fills the memory, of a packed file of a few kilobytes, too."""
+    path = tmp_path / "log.swf"
+    lines = [b"; a comment", *(line(number, number, 5).encode() for number in range(jobs))]
+    with opener(path, "wb") as file:
+        file.write(end.join([*lines, b""]) + b"9" * (3 * LINE_BYTES_MAX))
+    log = Log(path, swf.FORMAT)
+    with pytest.raises(WorkloadError, match=f"line {jobs + 2}: is too long: allowed are 1048576"):
+        read(log)
+    tracemalloc.start()
+    try:
+        with pytest.raises(WorkloadError, match="is too long"):
+            read(log)
+        assert tracemalloc.get_traced_memory()[1] < 20 * LINE_BYTES_MAX
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("jobs", [0, 3, 4000])
+def test_the_longest_line_is_taken_wherever_it_is(tmp_path: Path, jobs: int) -> None:
+    whole = line(7, 7, 5)
+    longest = whole + " " * (LINE_BYTES_MAX - len(whole) - 1)
+    lines = [line(number, number, 5) for number in range(jobs)]
+    for number in range(3):
+        long = longest + " " * (number == 2)
+        log = a_log(tmp_path, *HEADER[:number], *lines, long, line(8, 8, 5))
+        if number == 2:
+            with pytest.raises(WorkloadError, match=f"line {jobs + 3}: is too long"):
+                read(log)
+        else:
+            assert [row[0] for row in read(log)[-2:]] == [7, 8]
+
+
+def test_so_much_is_read_of_a_header(tmp_path: Path) -> None:
+    rest = HEADER_BYTES_MAX // 1000
+    comments = ["; MaxProcs: 100", *["; " + "x" * 998] * (rest + 50), "; MaxNodes: 3"]
+    log = a_log(tmp_path, *comments, line(1, 0, 1), "x")
+    assert log.header().entries == {"MaxProcs": "100"}
+    with pytest.raises(WorkloadError, match=f"line {rest + 54}: 1 fields"):
+        read(log)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_what_comes_through_a_pipe_is_copied_unless_a_line_has_no_end(end: str) -> None:
+    text = end.join([line(number, number, 5) for number in range(9000)]).encode()
+    copied = io.BytesIO()
+    copy(io.BytesIO(text), copied, name="a pipe")
+    assert copied.getvalue() == text
+    wrong = text + b"\0" * (2 * LINE_BYTES_MAX)
+    with pytest.raises(WorkloadError, match=r"a pipe, line 9000: is too long"):
+        copy(io.BytesIO(wrong), io.BytesIO(), name="a pipe")
+    packed = gzip.compress(text) + b"\0" * (2 * LINE_BYTES_MAX)  # which has no lines
+    copied = io.BytesIO()
+    copy(io.BytesIO(packed), copied, name="a pipe")
+    assert copied.getvalue() == packed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -142,6 +141,8 @@ def can_be_read_again(log: Path) -> bool:
 def kept(log: Path) -> Iterator[Path]:
     """A file that can be read as often as a replay has to (once for the header, once for the jobs):
     the log itself, or a copy of what a pipe gives, which is there for as long as this lasts."""
+    from koala.workload import logs
+
     if can_be_read_again(log):
         yield log
         return
@@ -151,10 +152,10 @@ def kept(log: Path) -> Iterator[Path]:
         try:
             with copy.open("wb") as file:
                 if is_standard_input:
-                    shutil.copyfileobj(sys.stdin.buffer, file)
+                    logs.copy(sys.stdin.buffer, file, name=copy.name)
                 else:
                     with log.open("rb") as pipe:
-                        shutil.copyfileobj(pipe, file)
+                        logs.copy(pipe, file, name=str(log))
         except OSError as error:
             raise ConfigError(f"{log}: cannot be read: {error.strerror}") from None
         try:

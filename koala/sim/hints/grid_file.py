@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from koala.errors import ConfigError
+from koala.paths import written_text
 from koala.sim.hints.setting import SiteSetting
 
 
@@ -44,10 +45,8 @@ Grid = tuple[tuple[SiteSetting, ...], float, tuple[tuple[str, str, float], ...]]
 def read_grid(path: Path) -> Grid:
     """The grid in a file. Raises ConfigError."""
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = tomllib.loads(written_text(path))
         file = msgspec.convert(tree, _File)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
     except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
         raise ConfigError(f"{path}: not TOML: {error}") from None
     except msgspec.ValidationError as error:

@@ -8,7 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from koala.errors import ConfigError
+from koala.paths import written_text
 from koala.sim.trace.changes import Change
+
+EVENTS_MAX = 10_000_000
+"""So many characters a file of events may have: some hundred thousand events."""
 
 
 class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"back": "return"}):
@@ -27,9 +31,8 @@ def read_events(path: Path) -> tuple[Change, ...]:
     """What a file says, in order of time; breakpoints come last at an instant. Raises ConfigError
     when something in it is wrong."""
     try:
-        found = msgspec.toml.decode(path.read_bytes(), type=_Events).event
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        text = written_text(path, characters_max=EVENTS_MAX)
+        found = msgspec.toml.decode(text, type=_Events).event
     except (msgspec.DecodeError, ValueError, RecursionError) as error:  # of its numbers and depth
         raise ConfigError(f"{path}: {error}") from error
     changes = [_change(path, event) for event in found]

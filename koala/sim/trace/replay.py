@@ -172,6 +172,8 @@ class Replay:
     def _read_checkpoint(self) -> dict[str, Any]:
         path = self._checkpoint
         assert path is not None
+        if path.exists() and not path.is_file():  # a device has no end
+            raise ConfigError(f"{path}: is no checkpoint of a replay")
         try:
             first, _, rest = path.read_text(encoding="ascii").partition("\n")
             head = json.loads(first)
