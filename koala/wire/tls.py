@@ -89,10 +89,10 @@ class Identity:
             )
         key, certificate, *trusted = (block for _, block in found)
         authority = b"".join(trusted)  # two while the daemon's authority is replaced
-        identity = cls(key=key, certificate=certificate, authority=authority)
-        if problem := _problem(identity):
-            raise SpoiltIdentityError(f"{source}: {problem}")
-        return identity
+        try:
+            return _loaded(key, certificate, authority)
+        except ValueError as error:
+            raise SpoiltIdentityError(f"{source}: {error}") from error
 
     @classmethod
     def read(cls, path: Path) -> Identity:
@@ -105,29 +105,37 @@ class Identity:
         write_private(path, self.text())
 
 
-def _problem(identity: Identity) -> str:
-    """Why the three are of no use together; empty when nothing is wrong with them."""
+def _loaded(key: bytes, certificate: bytes, authority: bytes) -> Identity:
+    """The three as they are understood here, for gRPC takes PEM less freely written. Raises
+    ValueError, which says why they are of no use together."""
     from cryptography import x509  # noqa: PLC0415 - a client that shows a token never needs it
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
     what = "the private key"
     try:
-        key = serialization.load_pem_private_key(identity.key, password=None)
+        private = serialization.load_pem_private_key(key, password=None)
         what = "the certificate"
-        own = x509.load_pem_x509_certificate(identity.certificate)
+        own = x509.load_pem_x509_certificate(certificate)
         certified = own.public_key()
         what = "the authority's certificate"
-        trusted = x509.load_pem_x509_certificates(identity.authority)
+        trusted = x509.load_pem_x509_certificates(authority)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        return f"{what} cannot be read: {error}"
-    if key.public_key() != certified:
-        return "the private key is not that of the certificate"
-    if not all(is_issued_by(authority, authority) for authority in trusted):
-        return "the authority's certificate was changed since it was made"
-    if not any(is_issued_by(own, authority) for authority in trusted):
-        return "the certificate was not signed by the authority beside it, or was changed since"
-    return ""
+        raise ValueError(f"{what} cannot be read: {error}") from error
+    if private.public_key() != certified:
+        raise ValueError("the private key is not that of the certificate")
+    if not all(is_issued_by(other, other) for other in trusted):
+        raise ValueError("the authority's certificate was changed since it was made")
+    if not any(is_issued_by(own, other) for other in trusted):
+        text = "the certificate was not signed by the authority beside it, or was changed since"
+        raise ValueError(text)
+    pem = serialization.Encoding.PEM
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return Identity(
+        key=private.private_bytes(pem, form, plain),
+        certificate=own.public_bytes(pem),
+        authority=b"".join(other.public_bytes(pem) for other in trusted),
+    )
 
 
 def is_issued_by(own: x509.Certificate, authority: x509.Certificate) -> bool:

@@ -179,6 +179,13 @@ def flip(certificate: bytes) -> bytes:
     return ssl.DER_cert_to_PEM_cert(der[:-1] + bytes([der[-1] ^ 0x01])).encode()
 
 
+def test_an_identity_is_as_tls_takes_it_however_it_was_written(tmp_path: Path) -> None:
+    """What reads it here takes more than gRPC does, which says so to nobody."""
+    good = Forge(tmp_path / "daemon").identity("delft")
+    for change in (b"\n", b"\r\n"), (b"\nM", b"\n\x0bM"), (b"\nM", b"\n \nM"), (b"=\n", b"\x0b=\n"):
+        assert Identity.parse(good.text().replace(*change), source="x") == good
+
+
 def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) -> None:
     """It was a traceback, or dialled for ever and was not told why it is not let in."""
     path = identity_path(tmp_path / "state")
