@@ -35,7 +35,7 @@ from koala.core.forgetting import forget
 from koala.core.values import Instant
 from koala.daemon.audit import note
 from koala.daemon.folder import DAMAGED, FILE, LOCK, MARK, RESTORED, SALVAGED
-from koala.daemon.journal import check_format, check_whole
+from koala.daemon.journal import check_format, check_whole, unmarked
 from koala.daemon.past import Past, connect, open_past, replay
 from koala.daemon.records import ADVICE, Mark, mark_text
 from koala.disk import BALLAST
@@ -186,6 +186,7 @@ def _is_free(path: Path) -> bool:
 
 
 def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> Backup:
+    _require_end(state_dir)
     mark = _copy_database(state_dir / FILE, folder / FILE)
     (folder / MARK).write_bytes(mark_text(mark))
     files = list(_copy_others(state_dir, folder))
@@ -214,6 +215,14 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
         spooled=len(spooled),
         has_spool=with_spool,
     )
+
+
+def _require_end(state_dir: Path) -> None:
+    """A journal that lost its end, or the mark that would tell, gets no backup in which nothing of
+    that can be seen. Raises JournalError."""
+    past = open_past(state_dir)
+    if past.mark is None and past.events:
+        raise unmarked(past.path, state_dir / MARK, past.events)
 
 
 def _read_back(past: Past) -> None:

@@ -22,7 +22,7 @@ from koala.core.values import SiteName, UserName
 from koala.daemon.audit import FILE as AUDIT
 from koala.daemon.audit import account
 from koala.daemon.backup import MANIFEST, Backup, back_up, open_packed, restore
-from koala.daemon.folder import FILE, RESTORED
+from koala.daemon.folder import FILE, MARK, RESTORED
 from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, records
 from koala.daemon.records import Batch, Record
@@ -413,6 +413,20 @@ def whole(tmp_path: Path) -> Path:
     (folder / "state" / "spool" / "jobs" / "j1" / "out").write_text("an output")
     back_up(folder / "state", folder / "backup", with_spool=True)
     return folder
+
+
+def test_a_journal_that_lost_its_end_or_its_mark_gets_no_backup(whole: Path) -> None:
+    """In the backup nobody could see it any more."""
+    state = whole / "state"
+    with closing(sqlite3.connect(state / FILE)) as connection, connection:
+        connection.execute("DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)")
+        connection.execute("DELETE FROM snapshot WHERE seq > (SELECT max(seq) FROM event)")
+    with pytest.raises(JournalError, match=r"it ends with event \d+, but event \d+ had been"):
+        back_up(state, whole / "second", with_spool=False)
+    (state / MARK).unlink()
+    with pytest.raises(JournalError, match=r"journal\.mark, which says where .*, is missing"):
+        back_up(state, whole / "second", with_spool=False)
+    assert not (whole / "second").exists()
 
 
 def test_each_file_of_a_backup_that_was_changed_is_named(whole: Path, tmp_path: Path) -> None:
