@@ -322,7 +322,7 @@ def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
         with tarfile.open(backup) as archive:
             _extract(archive, target, only)
     except _NO_TAR as error:
-        raise ConfigError(f"{backup}: no backup: {error}") from error
+        raise ConfigError(f"{backup}: no backup, or a damaged one: {error}") from error
     inside = list(target.iterdir())
     if len(inside) != 1 or not (inside[0] / FILE).is_file():
         raise ConfigError(f"{backup}: no backup: it is no folder with a {FILE}")

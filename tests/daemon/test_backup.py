@@ -461,12 +461,12 @@ def test_a_packed_backup_is_read_to_its_end(whole: Path, tmp_path: Path) -> None
         spoilt = tmp_path / "spoilt.tar.gz"
         shutil.copy(packed, spoilt)
         flip(spoilt, place)
-        with pytest.raises(ConfigError, match="no backup: "):
+        with pytest.raises(ConfigError, match="or a damaged one: "):
             restore(spoilt, back)
-        with pytest.raises(ConfigError, match="no backup: "), open_packed(spoilt):
+        with pytest.raises(ConfigError, match="or a damaged one: "), open_packed(spoilt):
             pass
     os.truncate(packed, packed.stat().st_size - 1)
-    with pytest.raises(ConfigError, match="no backup: "):
+    with pytest.raises(ConfigError, match="or a damaged one: "):
         restore(packed, back)
     assert not back.exists()
 
