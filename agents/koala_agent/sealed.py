@@ -48,6 +48,7 @@ class Seal:
         if found != "ok":
             raise self._damaged(found)
         if not is_sealed:
+            self._run("DROP TABLE IF EXISTS seal")  # of a start that went no further
             self._run("CREATE TABLE seal (number INTEGER NOT NULL, sum BLOB NOT NULL)")
             self._run("INSERT INTO seal VALUES (0, ?)", (self._total(),))
         elif self._run("SELECT sum FROM seal").fetchall() != [(self._total(),)]:

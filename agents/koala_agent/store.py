@@ -110,12 +110,12 @@ class Store:
             raise JournalError(f"{self._path}: format {found}: this agent reads {known}")
         if found == 0:
             self._connection.executescript(_TABLES)
-        with self._connection:
-            run("BEGIN IMMEDIATE")
-            if self._seal is not None:
+        if self._seal is not None:
+            with self._connection:
+                run("BEGIN IMMEDIATE")
                 self._seal.check(is_sealed=found == FORMAT)
-            if found != FORMAT:
-                run(f"PRAGMA user_version = {FORMAT}")
+        if found != FORMAT:
+            run(f"PRAGMA user_version = {FORMAT}")
 
     def close(self) -> None:
         """Gives the folder back."""

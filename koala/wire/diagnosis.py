@@ -14,12 +14,8 @@ import ssl
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from koala.wire.tls import Identity, is_issued_by
-
-if TYPE_CHECKING:
-    pass
 
 LIMIT_S = 3.0
 

@@ -221,3 +221,16 @@ def test_a_change_that_was_taken_back_is_in_neither_seal_nor_mark(tmp_path: Path
         store.commit([Record(claim=a_claim(f"j{n}/1/0/1")) for n in range(10, 200)])
     store.close()
     assert len(read_store(tmp_path)[0]) == 4
+
+
+@kinds
+def test_a_first_start_that_was_killed_is_made_good_by_the_next_one(
+    kind: Kind, tmp_path: Path
+) -> None:
+    kind.write(tmp_path)()
+    whole = kind.read(tmp_path)
+    with closing(sqlite3.connect(tmp_path / kind.file)) as connection, connection:
+        connection.execute("PRAGMA user_version = 1")  # sealed, and that is not said yet
+    (tmp_path / kind.mark).unlink()
+    assert kind.read(tmp_path) == whole
+    assert kind.read(tmp_path) == whole
