@@ -94,6 +94,13 @@ def killed(kind: Kind, folder: Path) -> Path:
     return folder / "killed"
 
 
+def without_mark(kind: Kind, folder: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(folder / kind.file)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+    (folder / kind.mark).unlink()
+
+
 @kinds
 def test_what_a_killed_process_left_is_there(kind: Kind, tmp_path: Path) -> None:
     found = kind.read(killed(kind, tmp_path))
@@ -173,15 +180,17 @@ def test_a_commit_after_which_no_mark_could_be_written_any_more_counts(
 
 @kinds
 def test_rows_that_somebody_else_changed_are_refused(kind: Kind, tmp_path: Path) -> None:
-    kind.write(tmp_path)()
+    kind.write(tmp_path / "whole")()
     table = "claim" if kind is STORE else "job"
-    for statement in (f"DELETE FROM {table}", "DELETE FROM seal", "UPDATE seal SET sum = x'00'"):
-        shutil.copytree(tmp_path, copy := tmp_path.with_name("copy"))
+    for number, statement in enumerate(
+        (f"DELETE FROM {table}", "DELETE FROM seal", "UPDATE seal SET sum = x'00'")
+    ):
+        copy = tmp_path / str(number)
+        shutil.copytree(tmp_path / "whole", copy)
         with closing(sqlite3.connect(copy / kind.file)) as connection, connection:
             connection.execute(statement)
         with pytest.raises(DamagedError, match="not those that were written"):
             kind.read(copy)
-        shutil.rmtree(copy)
 
 
 @kinds
@@ -190,10 +199,7 @@ def test_what_an_earlier_release_wrote_is_sealed_when_it_is_opened(
 ) -> None:
     kind.write(tmp_path)()
     whole = kind.read(tmp_path)
-    with closing(sqlite3.connect(tmp_path / kind.file)) as connection, connection:
-        connection.execute("DROP TABLE seal")
-        connection.execute("PRAGMA user_version = 1")
-    (tmp_path / kind.mark).unlink()
+    without_mark(kind, tmp_path, "DROP TABLE seal", "PRAGMA user_version = 1")
     assert kind.read(tmp_path) == whole
     kind.write(tmp_path)()
     (tmp_path / kind.mark).unlink()
@@ -229,8 +235,6 @@ def test_a_first_start_that_was_killed_is_made_good_by_the_next_one(
 ) -> None:
     kind.write(tmp_path)()
     whole = kind.read(tmp_path)
-    with closing(sqlite3.connect(tmp_path / kind.file)) as connection, connection:
-        connection.execute("PRAGMA user_version = 1")  # sealed, and that is not said yet
-    (tmp_path / kind.mark).unlink()
+    without_mark(kind, tmp_path, "PRAGMA user_version = 1")  # sealed, and that is not said yet
     assert kind.read(tmp_path) == whole
     assert kind.read(tmp_path) == whole
