@@ -442,8 +442,8 @@ class Oracle:
         self.count("restored")
         self.errors.is_known = False
         self.notices.clear()
-        for name, site in daemon.scheduler.sites.items():
-            self.drained[name] = site.is_drained
+        # A site that came later is not known, nor what was said of it.
+        self.drained = {name: site.is_drained for name, site in daemon.scheduler.sites.items()}
         for job, truth in self.jobs.items():
             if not truth.is_submitted:
                 continue
