@@ -17,6 +17,8 @@ from koala.sim.hints.setting import MB, MBPS, Setting
 
 SAME_S = 1e-6
 """What ends within this of one another ends at the same instant, and one round follows."""
+SAME_SHARE = 1e-12
+"""The same as a share of the instant: late in a long run the sum of many steps is off by more."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -112,9 +114,13 @@ class _Run:
         return self._heap[0][0] if self._heap else inf
 
     def _next_round(self) -> Instant:
-        """Something changed: now, or at the next of the instants at which rounds may be."""
+        """Find when what changes now is served: now, or at the next of the instants at which rounds
+        may be. A change within rounding of such an instant belongs to it."""
         round_s = self._setting.round_s
-        return self.now if round_s == 0 else round_s * ceil(self.now / round_s)
+        if round_s == 0:
+            return self.now
+        same_s = max(SAME_S, SAME_SHARE * self.now)
+        return round_s * ceil((self.now - same_s) / round_s)
 
     # --- progress ---
 

@@ -161,6 +161,43 @@ def test_rounds_may_come_at_fixed_intervals() -> None:
     assert [job.placed_at for job in run.jobs] == [100.0, 1100.0]  # the first ends at 1100
 
 
+@pytest.mark.parametrize("round_s", [0.1, 0.3, 7.7, 100.0, 1000.1])
+@pytest.mark.parametrize("blocks", [0, 7])
+def test_what_ends_on_a_round_is_served_by_that_round(round_s: float, blocks: int) -> None:
+    """A job takes a whole number of rounds and the next one waits for it: the end is the sum of
+    many steps, of which rounding makes some a little late."""
+    site = replace(ONE.sites[0], slice_mips=1.0, mips=1.0, slots=1)
+    each = 3 * (blocks or 1)
+    setting = replace(
+        ONE,
+        sites=(site,),
+        policy="NoNetwork",
+        io=JobClass(data_mb=0.0 if blocks == 0 else 1e-9, length_mi=each * round_s),
+        blocks=blocks,
+        round_s=round_s,
+        preferred_mips=1.0,
+    )
+    run = simulate_jobs(setting, [READER] * 40)
+    served = [job.placed_at / round_s for job in run.jobs]
+    assert served == pytest.approx([number * each for number in range(40)], abs=1e-4)
+
+
+@pytest.mark.parametrize("late_s", [-1e-9, 0.0, 1e-9])
+def test_an_instant_within_rounding_of_a_round_is_that_round(late_s: float) -> None:
+    """Also where the clock's own step is coarser than a microsecond."""
+    setting = replace(ONE, round_s=0.1)
+    for at in (0.3, 7e5, 3e10 + 0.3):
+        (job,) = simulate_jobs(setting, [Arrival(at=at + late_s, home=0, is_io=True)]).jobs
+        assert job.placed_at == pytest.approx(at, abs=max(1e-8, 1e-11 * at) / 5, rel=0)
+
+
+def test_what_is_late_by_more_than_rounding_waits_for_the_next_round() -> None:
+    (job,) = simulate_jobs(
+        replace(ONE, round_s=100.0), [Arrival(at=200.001, home=0, is_io=True)]
+    ).jobs
+    assert job.placed_at == 300.0
+
+
 def test_a_job_waits_for_room_for_its_data() -> None:
     site = replace(ONE.sites[0], link_mbps=80, storage_mb=1500)
     assert response_s(replace(ONE, sites=(site,)), READER, READER) == [1000.0, 2000.0]
