@@ -6,6 +6,8 @@ import asyncio
 import os
 import select
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,8 @@ from koala_agent.lrm.processes import (
     SCOPE_VARIABLE,
     Identity,
     Seen,
+    brand_in,
+    brand_of,
     groups_of,
     identify,
     identify_child,
@@ -23,16 +27,26 @@ from koala_agent.lrm.processes import (
     members,
     send,
 )
+from koala_agent.starter.trees import BRAND
+from koala_agent.starter.trees import is_alive as is_running
+from tests.agent.live.agent_process import until
 from tests.lrm.harness import LIMIT_S, Pipe, find_by_claim, python
 
 
 def a_process(
-    pid: int, *, parent: int = 1, claim: str | None = None, scope: str | None = None, group: int = 0
+    pid: int,
+    *,
+    parent: int = 1,
+    claim: str | None = None,
+    scope: str | None = None,
+    group: int = 0,
+    brand: int | None = None,
 ) -> Seen:
     return Seen(
         identity=Identity(pid, 10 * pid),
         parent=parent,
         group=group or pid,
+        brand=brand,
         claim=claim,
         scope=scope,
         cpu_s=0.0,
@@ -73,6 +87,72 @@ def test_processes_of_another_local_manager_are_left_out_and_those_of_nobody_tak
         a_process(12, claim="a"),
     ]
     assert pids(members(seen, {"a": ()}, scope="here")["a"]) == [10, 12]
+
+
+def test_a_brand_says_more_than_an_environment_and_only_at_its_own_local_manager() -> None:
+    own, foreign = brand_of("a", scope="here"), brand_of("a", scope="elsewhere")
+    seen = [
+        a_process(10, brand=own),
+        a_process(11, brand=own, claim="b", scope="here"),
+        a_process(12, brand=foreign),
+        a_process(13, parent=11),
+    ]
+    found = members(seen, {"a": (), "b": ()}, scope="here")
+    assert {claim: pids(belonging) for claim, belonging in found.items()} == {
+        "a": [10, 11, 13],
+        "b": [],
+    }
+
+
+def test_brands_of_claims_differ_and_are_limits_that_the_kernel_takes() -> None:
+    brands = {brand_of(f"j1/1/0/{n}", scope=scope) for n in range(1000) for scope in "ab"}
+    assert len(brands) == 2000
+    assert all(2**61 <= brand < 2**62 for brand in brands)
+
+
+@pytest.mark.live
+async def test_a_starter_s_brand_stays_on_what_leaves_everything_else_behind(pipe: Pipe) -> None:
+    claim = f"branded-{os.getpid()}"
+    brand = brand_of(claim, scope="here")
+    wear = (
+        "import os; from koala_agent.starter.trees import BRAND, wear_brand; wear_brand()\n"
+        "assert BRAND not in os.environ\n"
+        f"says = 'cat /proc/self/limits > {pipe.path}; exec sleep 600'\n"
+        "os.execv('/usr/bin/env', ['env', '-i', 'setsid', 'sh', '-c', says])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", wear, env={**os.environ, BRAND: str(brand)}
+    )
+    limits = b""
+    while b"file locks" not in limits:
+        limits = (await pipe.line()).encode()
+    assert brand_in(limits) == brand  # as another user reads it, too
+    (found,) = [seen for seen in look().seen if seen.brand == brand]
+    assert (found.identity.pid, found.claim) == (process.pid, None)
+    assert [one.pid for one in find_by_claim(claim, scope="here")] == [process.pid]
+    assert send(found.identity, signal.SIGKILL)
+    await process.wait()
+
+
+@pytest.mark.live
+async def test_a_process_whose_first_thread_has_ended_lives(pipe: Pipe) -> None:
+    """Its state is that of a zombie."""
+    threads = (
+        "import ctypes, threading\n"
+        "threading.Thread(target=lambda: threading.Event().wait()).start()\n"
+        f"open({str(pipe.path)!r}, 'w').write('up\\n')\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    process = await asyncio.create_subprocess_exec(*python(threads))
+    assert await pipe.line() == "up"
+    await until(lambda: b") Z " in Path(f"/proc/{process.pid}/stat").read_bytes())
+    assert is_running(process.pid)
+    found = identify(process.pid)
+    assert found is not None
+    assert found in {seen.identity for seen in look().seen}
+    assert send(found, signal.SIGKILL)
+    await process.wait()
+    assert not is_running(process.pid)
 
 
 def test_a_group_with_members_of_others_is_not_signalled_as_a_whole() -> None:

@@ -45,6 +45,7 @@ from koala_agent.lrm.port import (
 from koala_agent.lrm.processes import (
     Identity,
     boot_id,
+    brand_of,
     is_alive,
     look,
 )
@@ -612,11 +613,14 @@ class EmulatedLocalManager:
 
     def _end_strays(self) -> None:
         """Ends what an earlier run started and no longer wants."""
+        scope = self._table.scope
+        brands = {brand_of(claim, scope=scope): claim for claim in self._jobs}
         for process in look().seen:
-            if process.scope == self._table.scope and process.claim is not None:
-                job = self._jobs.get(process.claim)
-                if job is None or isinstance(job.state, Waiting | Over):
-                    self._trees.end(process.claim)
+            carried = process.claim if process.scope == scope else None
+            claim = brands.get(process.brand or 0, carried)
+            job = None if claim is None else self._jobs.get(claim)
+            if claim and (job is None or isinstance(job.state, Waiting | Over)):
+                self._trees.end(claim)
 
     def _let_go(self) -> None:
         """Leaves jobs as they are and gives back what we hold in this process."""

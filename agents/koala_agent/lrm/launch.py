@@ -10,8 +10,15 @@ from typing import IO
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
-from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, Identity, identify_child
+from koala_agent.lrm.processes import (
+    CLAIM_VARIABLE,
+    SCOPE_VARIABLE,
+    Identity,
+    brand_of,
+    identify_child,
+)
 from koala_agent.lrm.shell import Entry
+from koala_agent.starter.trees import BRAND
 
 
 def check(placeholder: Placeholder, processors: int) -> None:
@@ -55,6 +62,7 @@ def spawn(
         **dict(placeholder.environment),
         CLAIM_VARIABLE: placeholder.claim,
         SCOPE_VARIABLE: scope,
+        BRAND: str(brand_of(placeholder.claim, scope=scope)),
     }
     output_path = placeholder.directory / OUTPUT_FILE
     with output_path.open("ab") as output, _stdin(placeholder) as stdin:

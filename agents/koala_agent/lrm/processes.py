@@ -1,10 +1,14 @@
 """Processes of this machine: which belong to a claim, what they use, and how to end all of them.
 
-A claim's processes are those that carry `KOALA_CLAIM=<claim>` in their environment, those seen to
-belong to it before, and all their descendants. A process group or session is not enough: a daemon
-that forks twice and calls setsid leaves both, and its parent, but keeps its environment. What
-clears its environment and leaves its tree between two looks cannot be found; no user without
-privileges can do better on a machine without cgroups of his own.
+A claim's processes are those that have its brand, those that carry `KOALA_CLAIM=<claim>` in their
+environment, those seen to belong to it before, and all their descendants.
+
+The brand needs no help of the program. It is a number that follows from the claim and the local
+manager, so nobody must have written it down, and that starters take on before they fork anything,
+as a resource limit that limits nothing (`koala_agent.starter.trees`). The kernel hands it on at
+each fork and exec. A process group, a session and a parent are not enough: a daemon that forks
+twice and calls setsid leaves them all; an environment can be dropped or overwritten. A program can
+lose its brand only on purpose (`ulimit -x`, or as root), and is found by the rest then.
 
 A process is never addressed by its pid alone: an `Identity` has its start time and the machine's
 boot as well, and signals go through a pidfd that was checked against it, so a recycled pid is
@@ -17,7 +21,9 @@ Linux only. CPU time is in seconds, memory in bytes of resident set.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import resource
 import signal
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -25,11 +31,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from koala_agent.starter.trees import RLIMIT_LOCKS, is_over
+
 CLAIM_VARIABLE = "KOALA_CLAIM"
 SCOPE_VARIABLE = "KOALA_LOCAL_MANAGER"
 """Which local manager started a process: claims are unique to a daemon, and a machine may run the
 agents of several. A process without it (its program cleaned its environment) is anybody's."""
 
+_BRAND_BITS = 62
 _PASSES = 5
 _KERNEL_THREAD = 0x00200000
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -54,10 +63,17 @@ class Seen:
     identity: Identity
     parent: int
     group: int
+    brand: int | None
     claim: str | None
     scope: str | None
     cpu_s: float
     memory_bytes: int
+
+
+def brand_of(claim: str, *, scope: str) -> int:
+    """The brand of a claim's processes: no other claim's, of no other local manager."""
+    digest = hashlib.sha256(f"{scope}\0{claim}".encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - _BRAND_BITS) | 1 << (_BRAND_BITS - 1)
 
 
 def boot_id() -> str:
@@ -68,7 +84,7 @@ def boot_id() -> str:
 def identify(pid: int) -> Identity | None:
     """The living process that has this pid now."""
     fields = _fields(pid)
-    return None if _is_dead(fields) else _identity(pid, fields)
+    return None if is_over(fields) else _identity(pid, fields)
 
 
 def identify_child(pid: int) -> Identity:
@@ -109,7 +125,7 @@ def look() -> Look:
         has_missed = False
         for pid in sorted(pids - read, reverse=True):
             fields = _fields(pid)
-            if _is_dead(fields):
+            if is_over(fields):
                 # It may have lived when /proc was listed, and may have left a child since.
                 has_missed = True
                 if fields:
@@ -134,8 +150,8 @@ def members(
     """Which of these processes belong to which of the claims in `known`.
 
     `known` has for each claim the processes that were seen to belong to it before. With a scope,
-    processes of other local managers are left out. What is found by its environment goes before
-    what is found by its parent.
+    processes of other local managers are left out, and brands count. What is found by its brand
+    goes before what is found by its environment, and that before what is found by its parent.
     """
     processes = {process.identity.pid: process for process in seen}
     owner: dict[int, str] = {}
@@ -148,6 +164,10 @@ def members(
         is_ours = scope is None or process.scope is None or process.scope == scope
         if process.claim is not None and process.claim in known and is_ours:
             owner[pid] = process.claim
+    brands = {} if scope is None else {brand_of(claim, scope=scope): claim for claim in known}
+    for pid, process in processes.items():
+        if process.brand in brands:
+            owner[pid] = brands[process.brand]
     _add_descendants(owner, processes.values())
     found: dict[str, list[Seen]] = {claim: [] for claim in known}
     for pid in sorted(owner):
@@ -207,16 +227,12 @@ def _seen(pid: int, fields: list[bytes], environment: bytes) -> Seen:
         identity=_identity(pid, fields),
         parent=int(fields[1]),
         group=int(fields[2]),
+        brand=_brand(pid),
         claim=claim,
         scope=scope,
         cpu_s=sum(int(ticks) for ticks in fields[11:15]) / _TICKS_PER_S,
         memory_bytes=int(fields[21]) * _PAGE_BYTES,
     )
-
-
-def _is_dead(fields: list[bytes]) -> bool:
-    """Whether these are the fields of no process, or of one that has exited."""
-    return not fields or fields[0] in {b"Z", b"X"}
 
 
 def _is_of_kernel(fields: list[bytes]) -> bool:
@@ -235,6 +251,26 @@ def _fields(pid: int) -> list[bytes]:
 
 def _identity(pid: int, fields: list[bytes]) -> Identity:
     return Identity(pid, int(fields[19]))
+
+
+def _brand(pid: int) -> int | None:
+    """What limits the locks of a process, if anything does."""
+    try:
+        _soft, hard = resource.prlimit(pid, RLIMIT_LOCKS)
+    except PermissionError:  # another user's, whose limits may be read all the same
+        return brand_in(_read(pid, "limits"))
+    except OSError:
+        return None  # it has just ended
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
+def brand_in(limits: bytes) -> int | None:
+    """The same, as /proc/PID/limits says it: a name, the soft limit, the hard one, the unit."""
+    for line in limits.splitlines():
+        if line.startswith(b"Max file locks "):
+            hard = line.split()[-2]
+            return int(hard) if hard.isdigit() else None
+    return None
 
 
 def _claim_and_scope(content: bytes) -> tuple[str | None, str | None]:

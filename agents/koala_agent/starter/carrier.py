@@ -38,7 +38,7 @@ from koala_agent.starter.line import Line, Watch
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_number, to_object
 from koala_agent.starter.program import STATE_FOLDER, Program
-from koala_agent.starter.trees import MARK
+from koala_agent.starter.trees import MARK, wear_brand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -299,6 +299,7 @@ def main(arguments: list[str]) -> int:
         from koala_agent.starter import runners  # noqa: PLC0415 - late: no starter waits for it
 
         return runners.main(arguments)
+    wear_brand()
     with open(arguments[1], "rb") as file:
         spec = json.load(file)
     Carrier(spec, os.urandom(12).hex()).run()
@@ -307,6 +308,7 @@ def main(arguments: list[str]) -> int:
 
 def unpacked(given: dict[str, object], folder: str) -> int:
     """The starter of a claim, or a helper, from what a batch script carried into this folder."""
+    wear_brand()
     state = os.path.join(folder, STATE_FOLDER)
     os.mkdir(state, 0o700)
     if "spec" not in given:

@@ -5,14 +5,38 @@ from __future__ import annotations
 import os
 from signal import SIGKILL
 
+from koala_agent.starter.plain import log
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 MARK = "KOALA_STARTER"
 """The variable that every process of the program has: the starter's nonce."""
+BRAND = "KOALA_BRAND"
+"""The variable that tells a starter the brand of its claim; only some local managers look for it."""
+RLIMIT_LOCKS = 10
+"""The kernel keeps this limit and has had no use for it since Linux 2.4.25."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+
+
+def wear_brand() -> None:
+    """Takes on the brand that the environment tells, before anything is forked.
+
+    A brand is a number that this process, and all that comes of it, has as a limit that limits
+    nothing. The kernel hands it on at each fork and exec, and nobody without privileges can raise
+    it: a program that drops its environment, its parent and its session has it still.
+    """
+    text = os.environ.pop(BRAND, "")  # the program need not know
+    if not text:
+        return
+    import resource  # noqa: PLC0415 - few starters outside of emulated sites need it
+
+    try:
+        resource.setrlimit(RLIMIT_LOCKS, (int(text), int(text)))
+    except (ValueError, OSError) as error:
+        log(f"cannot take on the brand {text}: {error}; processes are found by environment only")
 
 
 def become_subreaper() -> bool:
@@ -46,8 +70,19 @@ def has_no_child() -> bool:
 
 def is_alive(pid: int) -> bool:
     """Whether there is such a process, that is not only to be waited for."""
+    return not is_over(_fields(pid))
+
+
+def is_over(fields: list[bytes]) -> bool:
+    """Whether these fields of /proc/PID/stat, from the third on, are those of no process, or of one
+    that has exited with all its threads; the first thread may exit before the others."""
+    return not fields or (fields[0] in (b"Z", b"X") and int(fields[17]) <= 1)
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Those behind the name, which may hold blanks and parentheses; none of no process."""
     stat = read_quietly(f"/proc/{pid}/stat")
-    return stat[stat.rfind(b")") + 2 :][:1] not in (b"", b"Z", b"X")
+    return stat[stat.rfind(b")") + 2 :].split()
 
 
 def find_tree(nonce: str, spared: Collection[int] = ()) -> list[int]:
@@ -79,9 +114,8 @@ def used_by(pids: Iterable[int]) -> tuple[float, dict[int, int]]:
     ticks = 0
     groups = {}
     for pid in pids:
-        stat = read_quietly(f"/proc/{pid}/stat")
-        fields = stat[stat.rfind(b")") + 2 :].split()
-        if len(fields) > 14:
+        fields = _fields(pid)
+        if fields:
             groups[pid] = int(fields[2])
             ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK"), groups
@@ -89,9 +123,8 @@ def used_by(pids: Iterable[int]) -> tuple[float, dict[int, int]]:
 
 def started_at(pid: int) -> int:
     """What tells a process from another that has its number later; 0 when there is none."""
-    stat = read_quietly(f"/proc/{pid}/stat")
-    fields = stat[stat.rfind(b")") + 2 :].split()
-    return int(fields[19]) if len(fields) > 19 else 0
+    fields = _fields(pid)
+    return int(fields[19]) if fields else 0
 
 
 def offspring() -> list[int]:
@@ -125,9 +158,8 @@ def _parents() -> dict[int, int]:
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            stat = read_quietly(f"/proc/{name}/stat")
-            fields = stat[stat.rfind(b")") + 2 :].split()
-            if len(fields) > 1 and fields[0] not in (b"Z", b"X"):
+            fields = _fields(int(name))
+            if not is_over(fields):
                 parents[int(name)] = int(fields[1])
     return parents
 
