@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MARK = "KOALA_STARTER"
 """The variable that every process of the program has: the starter's nonce."""
 BRAND = "KOALA_BRAND"
-"""The variable that tells a starter the brand of its claim; only some local managers look for it."""
+"""The variable that tells a starter the brand of its claim; not every local manager wants one."""
 RLIMIT_LOCKS = 10
 """The kernel keeps this limit and has had no use for it since Linux 2.4.25."""
 PR_SET_PDEATHSIG = 1
