@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.credentials",),
     ("koala.sim",),
     ("koala_agent.sealed",),
+    ("koala_agent.starter",),
     ("koala_agent.lrm",),
     ("koala_agent",),
     ("koala.bus", "koala.daemon"),
