@@ -235,18 +235,17 @@ class Client:
     async def wait_all(self, jobs: Sequence[str]) -> dict[str, str]:
         """Wait until all these jobs are over; the last phase of each. Raises UnknownJobError."""
         phases = {job: str((await self.show(job))["phase"]) for job in jobs}
-        if all(phase in ENDS for phase in phases.values()):
-            return phases
         only = jobs[0] if len(jobs) == 1 else ""
-        async for notice in self._watch(after=-1, job=only, is_marked=True):
-            if not notice:  # watching: what happened before is asked for, what comes is told
-                with suppress(UnreachableError):  # the watch will begin anew, too
-                    for job in [job for job, phase in phases.items() if phase not in ENDS]:
-                        phases[job] = str((await self.show(job))["phase"])
-            elif notice["job"] in phases and notice["phase"]:
-                phases[notice["job"]] = notice["phase"]
-            if all(phase in ENDS for phase in phases.values()):
-                break
+        while not all(phase in ENDS for phase in phases.values()):
+            async for notice in self._watch(after=-1, job=only, is_marked=True):
+                if not notice:  # watching: what happened before is asked for, what comes is told
+                    with suppress(UnreachableError):  # the watch will begin anew, too
+                        for job in [job for job, phase in phases.items() if phase not in ENDS]:
+                            phases[job] = str((await self.show(job))["phase"])
+                elif notice["job"] in phases and notice["phase"]:
+                    phases[notice["job"]] = notice["phase"]
+                if all(phase in ENDS for phase in phases.values()):
+                    break
         return phases
 
     async def logs(
@@ -393,7 +392,9 @@ class Client:
     ) -> AsyncIterator[Document]:
         """Notices with greater numbers, as they come; 0: from the first kept, -1: only new ones.
 
-        Without end. A daemon that goes away is waited for; only at the beginning that is an error.
+        Ends behind the last notice of `job`, at once where that job is over and has none; without
+        a job it has no end. A daemon that goes away is waited for; only at the beginning that is
+        an error. Raises UnknownJobError.
         """
         async for notice in self._watch(after=after, job=job, site=site):
             yield notice
@@ -417,8 +418,8 @@ class Client:
                 for notice in (told, *told.more):
                     after = notice.number
                     yield _notice(notice)
-        # A daemon does not end a watch in order; whoever waits for a job must not take it for one.
-        raise UnreachableError(f"{self.address}: the watch has ended")
+        if not job:  # only the watch of a job is ended in order
+            raise UnreachableError(f"{self.address}: the watch has ended")
 
     # --- calls ------------------------------------------------------------------------------------
 

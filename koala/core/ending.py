@@ -102,7 +102,7 @@ def admit(state: State, now: Instant) -> None:
 
 def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
     """A terminal phase: the job is over; what its claims still hold is owed a Stop in the
-    ledger.
+    ledger. `text` says what the phase's name does not.
     """
     assert isinstance(phase, TERMINAL)
     state.queues.remove(job)
@@ -115,7 +115,7 @@ def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
 
 
 def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | None = None) -> None:
-    end(state, job, Failed(at=now, reason=reason, status=status), f"failed: {reason}", now)
+    end(state, job, Failed(at=now, reason=reason, status=status), reason, now)
 
 
 def on_missed(state: State, job: Job, now: Instant) -> None:
@@ -149,7 +149,7 @@ def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
     job = state.jobs.get(event.job)
     if job is None or job.is_over:
         return
-    reason = f"cancelled by {event.by or 'somebody without a name'}"
+    reason = f"by {event.by or 'somebody without a name'}"
     end(state, job, Cancelled(at=now, reason=reason), reason, now)
 
 
@@ -256,7 +256,7 @@ def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
     reason = job.phase.reason
     if attempt.may_run and all(m.end is not None and m.end.is_well for m in _leading(job, attempt)):
         job.setbacks.pop()
-        finish(state, job, attempt, f"finished before it was stopped: {reason}", now)
+        finish(state, job, attempt, f"all had ended well before they were stopped: {reason}", now)
         return
     if attempt.may_run and job.deadline_at is not None:  # a later start is not what was asked for
         fail(state, job, f"{reason}; no try is left for its deadline", now)
@@ -284,7 +284,7 @@ def finish_if_over(state: State, job: Job, now: Instant) -> None:
         for member in running:
             stop_member(state, member)
         return
-    finish(state, job, attempt, "finished", now)
+    finish(state, job, attempt, "", now)
 
 
 def finish(state: State, job: Job, attempt: Attempt, text: str, now: Instant) -> None:

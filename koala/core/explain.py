@@ -49,8 +49,8 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
             return [f"being stopped: {reason}", *_fence(state, job)]
         case Finished():
             return [_finished(job)]
-        case Failed(reason=reason) | Cancelled(reason=reason):
-            return [reason, *_owed(state, job)]
+        case Failed() | Cancelled() as phase:
+            return [_given_up(phase), *_owed(state, job)]
 
 
 def _finished(job: Job) -> str:
@@ -65,6 +65,12 @@ def _finished(job: Job) -> str:
     if not others:
         return "finished: every component ended well"
     return f"finished: every other component ended well; {', '.join(others)}"
+
+
+def _given_up(phase: Failed | Cancelled) -> str:
+    if isinstance(phase, Failed):
+        return phase.reason
+    return f"cancelled {phase.reason.removeprefix('cancelled ')}"  # as older daemons wrote it
 
 
 def _fate(member: Member) -> str:

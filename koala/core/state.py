@@ -118,8 +118,8 @@ class State:
             self.tell(job, text, now, phase=after)
 
     def tell(self, job: Job, text: str, now: Instant, *, phase: str = "") -> None:
-        """A line of the job's story, for people."""
-        job.story.append((now, f"{phase}: {text}" if phase else text))
+        """A line of the job's story, for people; empty parts are left out."""
+        job.story.append((now, ": ".join(part for part in (phase, text) if part)))
         if len(job.story) > STORY_LINES_MAX:
             del job.story[1]  # the submission stays
         self.actions.append(Announce(at=now, text=text, job=job.id, phase=phase or job.phase_name))

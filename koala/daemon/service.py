@@ -27,7 +27,7 @@ from koala.core.events import (
 )
 from koala.core.explain import why
 from koala.core.forgetting import alone
-from koala.core.job import Cancelled
+from koala.core.job import TERMINAL, Cancelled
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import files_picture, whole_picture
 from koala.core.values import JobId, SiteName, UserName
@@ -66,6 +66,7 @@ SITE_VERBS = ("drain", "resume", "lost")
 CANCELS_MAX = 10_000
 REPORT_JOBS_MAX = 50_000  # of those that have left the state, in a report
 PAST_JOBS_MAX = 10_000  # the newest of those that have left the state, in a list
+_ENDS = tuple(phase.__name__ for phase in TERMINAL)
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Request = TypeVar("Request")
@@ -368,18 +369,26 @@ class Service(KoalaServicer):
         caller = caller_of_call()
         try:
             with self._seats.seat(caller.name):
-                if request.job:
-                    await self._require_known(request.job, caller)
-                after = self._notices.start(request.after)
-                await self._watch(request, context, caller, after)
+                after = self._notices.start(request.after)  # first: the job may end meanwhile
+                is_over = bool(request.job) and await self._look_up(request.job, caller)
+                until = self._notices.last if is_over else None
+                await self._watch(request, context, caller, after, until)
         except KoalaError as error:
             await abort(context, error)
 
     async def _watch(
-        self, request: pb.WatchRequest, context: Context, caller: Caller, after: int
+        self,
+        request: pb.WatchRequest,
+        context: Context,
+        caller: Caller,
+        after: int,
+        until: int | None,
     ) -> None:
+        """Send what is wanted; end behind notice `until`, or behind the one with the job's end."""
         # The client knows by this that from here on it misses nothing.
         await context.send_initial_metadata((("koala-after", str(after)),))
+        if until is not None and until <= after:
+            return
         try:
             async with aclosing(self._notices.since(after)) as lots:
                 async for lot in lots:
@@ -391,6 +400,10 @@ class Service(KoalaServicer):
                     for message in wanted:
                         async with asyncio.timeout(WRITE_S_MAX):
                             await context.write(message)
+                    if until is None and any(_is_end(notice, request.job) for notice in lot):
+                        return
+                    if until is not None and until <= lot[-1].number:
+                        return
         except CutError as cut:
             await context.abort(grpc.StatusCode.ABORTED, str(cut))
         except TimeoutError:
@@ -402,7 +415,7 @@ class Service(KoalaServicer):
             caller = caller_of_call()
             wanted = LogsWanted.of(request, caller.name)
             with self._seats.seat(caller.name):
-                await self._require_known(request.job, caller)
+                await self._look_up(request.job, caller)
                 if wanted.is_followed:  # the client knows by this that it may be cut, and go on
                     await context.send_initial_metadata((("koala-resumes", "1"),))
                 async with aclosing(self._logs.read(wanted)) as parts:
@@ -428,11 +441,15 @@ class Service(KoalaServicer):
         except KoalaError as error:
             await abort(context, error)
 
-    async def _require_known(self, job: str, caller: Caller) -> None:
-        """What stays asks once, and takes its turn for that as what is answered at once does.
-        Raises UnknownJobError, ExhaustedError."""
+    async def _look_up(self, job: str, caller: Caller) -> bool:
+        """Look a job up; true when it is over. A call that stays asks once, and takes its turn for
+        that as one that is answered at once does. Raises UnknownJobError, ExhaustedError."""
+
+        def is_over(turn: Turn) -> bool:
+            return turn.scheduler.jobs[_known(turn, job, caller)].is_over
+
         async with self._turnstile.turn(caller.name):
-            await self._ask_about(job, lambda turn: _known(turn, job, caller))
+            return await self._ask_about(job, is_over)
 
     async def _seen(self, caller: Caller, notices: Sequence[Notice]) -> Sequence[Notice]:
         """What is told of a site is for those who may use it, what is told of a job for who sees
@@ -478,6 +495,11 @@ def _message(notice: Notice) -> pb.Notice:
 
 def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
     return request.job in ("", notice.job) and request.site in ("", notice.site)
+
+
+def _is_end(notice: Notice, job: str) -> bool:
+    """A job's last notice; nothing is told of a job that is over."""
+    return bool(job) and notice.job == job and notice.phase in _ENDS
 
 
 def _cancel(turn: Turn, job: JobId, by: Caller) -> pb.Cancelled:

@@ -253,7 +253,7 @@ def test_a_job_whose_programs_were_done_before_the_stop_came_is_finished(script:
     script.exits("j1/1/0/1", 0)
     assert script.phase("j1") == "Finished"
     script.expect(PublishOutputs, job="j1", attempt=1)
-    assert "finished before it was stopped" in script.story("j1")
+    assert "Finished: all had ended well before they were stopped" in script.story("j1")
     assert script.job("j1").setbacks == []
 
 

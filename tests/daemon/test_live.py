@@ -140,6 +140,59 @@ async def test_a_watch_goes_on_by_itself_when_the_daemon_comes_back(tmp_path: Pa
             assert await waiting == "Cancelled"
 
 
+async def test_a_watch_of_a_job_ends_with_the_job(tmp_path: Path) -> None:
+    async with (
+        running(config_of(tmp_path)) as daemon,
+        Client(daemon.address) as client,
+        asyncio.TaskGroup() as group,
+        asyncio.timeout(90),
+    ):
+        job, other = [(await client.submit(ONE)).job for _ in range(2)]
+        live = [
+            group.create_task(whole(client, after=0, job=job)),
+            group.create_task(whole(client, after=0, job=job, site="nowhere")),
+        ]
+        while (await client.metrics())["watchers"] < len(live):
+            pass
+        await client.cancel([other, job])
+        told, told_of_site = [await one for one in live]
+        assert [notice["phase"] for notice in told] == ["Placing", "Cancelled"]
+        assert told[-1]["text"].startswith("by "), "the end is said once"
+        assert told_of_site == []
+
+        assert await whole(client, after=0, job=job) == told
+        assert await whole(client, after=told[0]["number"], job=job) == told[1:]
+        assert await whole(client, after=told[1]["number"], job=job) == []
+        assert await whole(client, after=-1, job=job) == []
+        with pytest.raises(UnknownJobError, match="no job 'j999'"):
+            await whole(client, after=0, job="j999")
+        with pytest.raises(SpecError, match="the last notice is 4"):
+            await whole(client, after=5, job=job)
+
+
+async def test_a_watch_of_a_job_that_ended_while_the_daemon_was_away_ends(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    config = msgspec.structs.replace(config_of(tmp_path), listen=address)
+    async with Client(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
+        async with running(config):
+            job = (await client.submit(ONE)).job
+            new = group.create_task(whole(client, after=-1, job=job))
+            every = group.create_task(whole(client, after=0, job=job))
+            while (await client.metrics())["watchers"] < 2:
+                pass
+        async with running(config), Client(address) as other:
+            await other.cancel(job)
+            assert [notice["phase"] for notice in await new] == ["Cancelled"]
+            assert [notice["phase"] for notice in await every] == ["Placing", "Cancelled"]
+        async with running(config):
+            assert await whole(client, after=0, job=job) == await every
+
+
+async def whole(client: Client, *, after: int, job: str, site: str = "") -> list[dict[str, Any]]:
+    """All notices of a watch that ends by itself."""
+    return [notice async for notice in client.watch(after=after, job=job, site=site)]
+
+
 async def take(client: Client, *, after: int, count: int) -> list[dict[str, Any]]:
     notices = []
     async for notice in client.watch(after=after):

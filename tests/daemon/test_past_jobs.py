@@ -80,6 +80,7 @@ async def test_a_job_that_was_forgotten_is_told_of_as_before(tmp_path: Path) -> 
     async with served(tmp_path, "[journal]\nkeep_jobs = 100000\n") as (_, client):
         jobs = await finished(client, JOBS)
         before = await client.show(jobs[3])
+        told = [notice async for notice in client.watch(after=0, job=jobs[3])]
         why, timeline = await client.why(jobs[3]), await client.timeline(jobs[3])
         costs = await client.report("job")
     async with served(tmp_path) as (_, client):
@@ -88,6 +89,9 @@ async def test_a_job_that_was_forgotten_is_told_of_as_before(tmp_path: Path) -> 
         assert jobs[3] not in memory
         assert rows(tmp_path, "job") >= JOBS
         assert await client.show(jobs[3]) == before
+        assert [notice async for notice in client.watch(after=0, job=jobs[3])] == told
+        assert [notice async for notice in client.watch(job=jobs[3])] == []
+        assert told[-1]["phase"] == "Finished"
         assert await client.why(jobs[3]) == why
         assert await client.timeline(jobs[3]) == timeline
         assert [p async for p in client.logs(jobs[3])] == []

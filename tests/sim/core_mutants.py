@@ -217,7 +217,7 @@ def finished_by_the_first() -> Patches:
     def finish(state: Any, job: Job, now: float) -> None:
         attempt = job.attempt
         if attempt is not None and any(member.end is not None for member in attempt.present):
-            ending.end(state, job, Finished(at=now), "finished", now)
+            ending.end(state, job, Finished(at=now), "", now)
 
     with replaced((losing, "finish_if_over"), by=finish):
         yield

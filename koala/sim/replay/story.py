@@ -175,8 +175,8 @@ def _lines(actions: Sequence[Action], now: Instant) -> Iterator[Line]:
     """What came of an event: first what people are told, then what went to the sites."""
     for action in actions:
         if isinstance(action, Announce):
-            phase = f"{action.phase}: " if action.phase else ""
-            yield action.job or action.site or "", f"{phase}{action.text}"
+            words = ": ".join(part for part in (action.phase, action.text) if part)
+            yield action.job or action.site or "", words
     orders = [line for action in actions if (line := _order(action, now)) is not None]
     yield from sorted(orders, key=itemgetter(0))
 
