@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import os
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.wire.v1.koala_pb2 import LogPart
 
+JOBS_NAMED_MAX = 20
+"""As many jobs that go on are named; the command that cancels them has all."""
+
 
 def wait(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
@@ -35,16 +40,18 @@ def wait(
     Exits with 0 only if all of them have Finished.
     """
 
-    async def question(client: Client) -> dict[str, str]:
-        return {job: await until_over(client, job) for job in jobs}
-
-    ends = ask(address, question)
+    leaving = Leaving(address, jobs)
+    with leaving:
+        ends = ask(address, lambda client: until_over(client, jobs, leaving=leaving))
     if json:
-        show_json([{"job": job, "phase": phase} for job, phase in ends.items()])
+        show_json([{"job": job, "phase": end.phase} for job, end in ends.items()])
     else:
-        for job, phase in ends.items():
-            print(f"{job}  {phase}")
-    if any(phase != "Finished" for phase in ends.values()):
+        for job, end in ends.items():
+            print(f"{job}  {end.phase}")
+    for job, end in ends.items():
+        if end.text:
+            say(f"koala wait: {job}: {end.text}")
+    if any(end.phase != "Finished" for end in ends.values()):
         raise typer.Exit(1)
 
 
@@ -63,21 +70,26 @@ def watch(
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Print events as they happen, until Ctrl-C.
+    """Print events as they happen, until Ctrl-C; with --job until that job is over.
 
     Each line begins with the event's number: `--after` with the last one seen goes on without gap
     or double. A daemon that restarts is waited for.
     """
     from koala.cli.render import notice_text
 
+    leaving = Leaving(address, [job] if job else [])
+
     async def question(client: Client) -> None:
+        if job:
+            leaving.look_at(await client.show(job))
         async for notice in client.watch(after=after, job=job, site=site):
             if json:
                 show_json_line(notice)
             else:
                 print(notice_text(notice, coloured=is_coloured()), flush=True)
 
-    ask(address, question)
+    with leaving:
+        ask(address, question)
 
 
 def logs(
@@ -105,9 +117,11 @@ def logs(
     if stream not in ("stdout", "stderr", "both"):
         raise SpecError(f"--stream {stream!r}: allowed are stdout, stderr, both")
     chosen = chosen_component(component)
+    leaving = Leaving(address, [job] if follow else [])
 
     async def question(client: Client) -> None:
         shown = await client.show(job)
+        leaving.look_at(shown)
         writers = _writers(shown, component=chosen, process=process)
         lines = LabelledLines(is_labelled=writers > 1, shared=_shared_names(shown))
         texts = Texts()
@@ -127,7 +141,8 @@ def logs(
                 sys.stdout.write(lines.take(writer, text))
         sys.stdout.write(lines.rest())
 
-    ask(address, question)
+    with leaving:
+        ask(address, question)
 
 
 async def newest(client: Client) -> int:
@@ -135,50 +150,136 @@ async def newest(client: Client) -> int:
     return int((await client.metrics())["notices"])
 
 
-async def until_over(
-    client: Client, job: str, *, after: int | None = None, every_event: bool = False
-) -> str:
-    """The phase in which a job ended; meanwhile its phases show on standard error.
+class End(NamedTuple):
+    """How a job ended: its last phase, and what is to be said of it beside."""
 
-    `after` is a notice before the first that should show.
+    phase: str
+    text: str
+
+
+class Leaving:
+    """A command that Ctrl-C may end before the jobs it waits for: says then that these go on, and
+    how to look at them and cancel them. Left with KeyboardInterrupt, it lets that pass."""
+
+    def __init__(self, address: str | None, jobs: Iterable[str] = ()) -> None:
+        is_found = address is None or address == os.environ.get("KOALA_ADDRESS")
+        self._at = "" if is_found else f" --address {shlex.quote(address or '')}"
+        self._jobs = list(dict.fromkeys(jobs))
+        self.before = ""
+        """To be said first; where no job is known to go on it is all."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            for line in filter(None, (self.before, self._after())):
+                say(f"koala: {line}")
+
+    def look_at(self, job: Mapping[str, Any]) -> None:
+        """Of a job that is over there is nothing to say."""
+        if job["phase"] in ENDS and job["job"] in self._jobs:
+            self._jobs.remove(job["job"])
+
+    def expect(self, job: str) -> None:
+        """This job goes on, too."""
+        self._jobs.append(job)
+
+    def _after(self) -> str:
+        if not self._jobs:
+            return ""
+        named = ", ".join(self._jobs[:JOBS_NAMED_MAX])
+        if len(self._jobs) > JOBS_NAMED_MAX:
+            named = f"{named} and {len(self._jobs) - JOBS_NAMED_MAX:,} more"
+        goes, each, it = ("goes", self._jobs[0], "it") if len(self._jobs) == 1 else _SEVERAL
+        every = " ".join(self._jobs)
+        return (
+            f"{named} {goes} on; `koala show {each}{self._at}` shows {it},"
+            f" `koala cancel {every}{self._at}` cancels {it}"
+        )
+
+
+_SEVERAL = ("go", "JOB", "them")
+
+
+async def until_over(
+    client: Client,
+    jobs: Sequence[str],
+    *,
+    leaving: Leaving,
+    after: int | None = None,
+    every_event: bool = False,
+) -> dict[str, End]:
+    """How each job ended; meanwhile the phases before that show on standard error: from now on, or
+    those of notices behind `after`.
     """
-    after = await newest(client) if after is None else after
-    picture = await client.show(job)
-    if picture["phase"] in ENDS:
-        return str(picture["phase"])
-    progress = Progress(is_live=sys.stderr.isatty() and not every_event, every_event=every_event)
-    async for notice in client.watch(after=after, job=job):
-        progress.tell(notice)
-        if notice["phase"] in ENDS:
-            break
-    progress.end()
-    return str((await client.show(job))["phase"])
+    begin = await newest(client) if after is None else after
+    pictures = {job: await client.show(job) for job in jobs}
+    ends: dict[str, End] = {}
+    with Progress(is_live=sys.stderr.isatty() and not every_event, every_event=every_event) as told:
+        for job, picture in pictures.items():
+            leaving.look_at(picture)
+            if picture["phase"] in ENDS:
+                ends[job] = End(picture["phase"], picture["reason"])
+            elif after is None:
+                told.tell({"job": job, "phase": picture["phase"], "text": picture["reason"]})
+        waited = pictures.keys() - ends.keys()
+        if not waited:
+            return ends
+        only = next(iter(waited)) if len(waited) == 1 else ""
+        async for notice in client.watch(after=begin, job=only):
+            if notice["job"] not in waited:
+                continue
+            if notice["phase"] not in ENDS:
+                told.tell(notice)
+                continue
+            leaving.look_at(notice)
+            waited.remove(notice["job"])
+            ends[notice["job"]] = End(notice["phase"], notice["text"])
+            if not waited:
+                break
+    for job in waited:  # over, and the daemon keeps no notice of it
+        picture = await client.show(job)
+        ends[job] = End(picture["phase"], picture["reason"])
+    return {job: ends[job] for job in jobs}
 
 
 class Progress:
-    """A job's phases on standard error: one changing line on a terminal, otherwise a line each."""
+    """The phases of jobs on standard error: one changing line on a terminal, which is gone at the
+    end, otherwise a line each."""
 
     def __init__(self, *, is_live: bool, every_event: bool) -> None:
         self._is_live = is_live
         self._every_event = every_event
-        self._phase = ""
+        self._phases: dict[str, str] = {}
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._is_live and self._phases:
+            sys.stderr.write("\r\x1b[2K" if kind is None else "\n")
+            sys.stderr.flush()
 
     def tell(self, notice: Mapping[str, Any]) -> None:
         """Show the notice if it says something new."""
-        from koala.cli.table import clean, cut
+        from koala.cli.table import cut
 
-        text = f"{notice['job']}  {notice['phase']:<9}  {clean(notice['text'])}".rstrip()
+        job, phase = notice["job"], notice["phase"]
+        text = progress_text(job, phase, notice["text"])
         if self._is_live:
             sys.stderr.write(f"\r\x1b[2K{cut(text, _terminal_width())}")
             sys.stderr.flush()
-        elif self._every_event or notice["phase"] != self._phase:
+        elif self._every_event or phase != self._phases.get(job):
             say(text)
-        self._phase = notice["phase"]
+        self._phases[job] = phase
 
-    def end(self) -> None:
-        """Leave the last phase standing."""
-        if self._is_live and self._phase:
-            sys.stderr.write("\n")
+
+def progress_text(job: str, phase: str, text: str) -> str:
+    """A line about a job that is waited for."""
+    from koala.cli.table import clean
+
+    return f"{job}  {phase:<9}  {clean(text)}".rstrip()
 
 
 class Writer(NamedTuple):

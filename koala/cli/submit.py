@@ -6,11 +6,13 @@ not depend on its version. The module imports nothing that only a table or a pic
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from koala.cli.connection import ask, say, show_json
+from koala.cli.follow import Leaving, newest, progress_text, until_over
 from koala.cli.inputs import (
     Address,
     Definitions,
@@ -90,10 +92,13 @@ def submit(
         print(text)
         return
 
-    async def question(client: Client) -> bool:
-        from koala.cli.follow import newest, until_over
+    leaving = Leaving(address)
+    leaving.before = "nothing was submitted"
 
+    async def question(client: Client) -> bool:
         after = await newest(client) if wait or watch else 0
+        if not dry_run:
+            leaving.before = _unanswered(key)
         try:
             submitted = await client.submit(
                 text,
@@ -106,6 +111,9 @@ def submit(
             )
         except SpecError as error:
             raise SourceError(source, error) from error
+        if submitted.job:
+            leaving.before = f"{submitted.job} was accepted"
+            leaving.expect(submitted.job)
         try:
             _tell(submitted, is_json=json, is_dry_run=dry_run)
         except OSError as error:
@@ -114,11 +122,26 @@ def submit(
             raise KoalaError(f"{accepted}standard output cannot be written: {reason}") from error
         if dry_run or not (wait or watch):
             return True
-        end = await until_over(client, submitted.job, after=after, every_event=watch)
-        return end == "Finished"
+        ends = await until_over(
+            client, [submitted.job], leaving=leaving, after=after, every_event=watch
+        )
+        end = ends[submitted.job]
+        say(progress_text(submitted.job, end.phase, end.text))
+        return end.phase == "Finished"
 
-    if not ask(address, question):
+    with leaving:
+        is_well = ask(address, question)
+    if not is_well:
         raise typer.Exit(1)
+
+
+def _unanswered(key: str | None) -> str:
+    """For who gives up on a submission before its answer."""
+    if key:
+        again = f"the same command with --key {shlex.quote(key)} gives its job, or submits it"
+    else:
+        again = "`koala list --mine` shows it if it was; with --key K a command can be repeated"
+    return f"the daemon has not answered: it is not known whether the job was accepted; {again}"
 
 
 def _chosen(source: str, components: list[str] | None) -> str:

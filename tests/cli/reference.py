@@ -20,6 +20,7 @@ Results go to standard output, everything else to standard error, so that
 | 1 | refused (by this grid, as it is now), failed, or unknown |
 | 2 | wrong usage, description or configuration: wrong on every grid |
 | 3 | the daemon is not reachable |
+| 130 | Ctrl-C; a job that was waited for goes on, and how to look at it and cancel it is said |
 
 The daemon is looked for at `--address`, else at `$KOALA_ADDRESS`, else at `127.0.0.1:7740`.
 A watch or a wait goes on when the daemon is started again. `koala --debug COMMAND` shows the

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import selectors
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import grpc
 import psutil
 import pytest
 
@@ -83,6 +88,149 @@ def test_wait_exits_with_1_when_a_job_fails(grid: Up) -> None:
     watched = grid.koala("submit", "-", "--watch", stdin=b"&(executable=/bin/false)(count=1)")
     assert watched.returncode == 1
     assert "Failed" in watched.stderr
+
+
+def test_the_end_of_a_job_is_said_once(grid: Up, finished: str) -> None:
+    job = grid.submit("&(executable=/bin/true)(count=1)")
+    waited = grid.koala("wait", job, finished)
+    assert waited.stdout == f"{job}  Finished\n{finished}  Finished\n"
+    assert "inished" not in waited.stderr
+    failed = grid.koala("submit", "-", "--wait", stdin=b"&(executable=/bin/false)(count=1)")
+    lost = failed.stdout.strip()
+    assert (failed.returncode, failed.stderr.lower().count("failed")) == (1, 1)
+    assert re.search(f"^{lost}  Failed +component 0 .*exit status 1$", failed.stderr, re.MULTILINE)
+    again = grid.koala("wait", lost, job)
+    assert (again.returncode, again.stdout) == (1, f"{lost}  Failed\n{job}  Finished\n")
+    assert re.fullmatch(f"koala wait: {lost}: component 0 .*exit status 1\n", again.stderr)
+    for name, word in ((job, "Finished"), (lost, "Failed")):
+        for command in (["show"], ["watch", "--after", "0", "--job"], ["timeline"]):
+            said = grid.koala(*command, name).stdout
+            lines = [line for line in said.splitlines() if word in line]
+            assert lines, said
+            assert all(line.lower().count(word.lower()) == 1 for line in lines), said
+    (listed,) = [j for j in json.loads(grid.koala("list", "--json").stdout) if j["job"] == lost]
+    assert listed["reason"].startswith("component 0 ")
+
+
+def test_a_wait_names_an_unknown_job_before_it_waits(grid: Up) -> None:
+    job = grid.submit(SLEEP)
+    run = grid.koala("wait", job, "j999")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "no job 'j999'" in run.stderr
+    grid.koala("cancel", job)
+
+
+def interrupted(grid: Up, *words: str, mark: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    """Ctrl-C for one command as soon as `mark` stands in what it says: its exit status, and what it
+    said on either stream."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "koala.cli", *words],
+        env=environment(KOALA_ADDRESS=grid.address),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        limit = threading.Timer(LIMIT_S, process.kill)
+        limit.start()
+        process.stdin.write(stdin)
+        process.stdin.close()
+        said = {process.stdout: b"", process.stderr: b""}
+        with selectors.DefaultSelector() as selector:
+            for stream in said:
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    stream = process.stdout if key.fileobj is process.stdout else process.stderr
+                    part = os.read(key.fd, 65_536)
+                    if not part:
+                        selector.unregister(stream)
+                    was_there = any(mark.encode() in text for text in said.values())
+                    said[stream] += part
+                    if not was_there and any(mark.encode() in text for text in said.values()):
+                        process.send_signal(signal.SIGINT)
+        process.wait(LIMIT_S)
+        limit.cancel()
+    return process.returncode, said[process.stdout].decode(), said[process.stderr].decode()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("submit", "-", "--wait"),
+        ("submit", "-", "--watch"),
+        ("wait", "JOB"),
+        ("wait", "JOB", "OVER", "OTHER"),
+        ("logs", "-f", "JOB"),
+        ("watch", "--after", "0", "--job", "JOB"),
+    ],
+)
+def test_ctrl_c_says_that_the_job_goes_on_and_how_to_look_and_cancel(
+    grid: Up, finished: str, words: tuple[str, ...]
+) -> None:
+    text = '&(executable=/bin/sh)(arguments=-c "echo Running; sleep 600")(count=1)'
+    if words[0] == "submit":
+        names, stdin = {}, text.encode()
+    else:
+        names, stdin = {"JOB": grid.submit(text), "OVER": finished}, b""
+        if "OTHER" in words:
+            names["OTHER"] = grid.submit(text)
+    status, out, error = interrupted(
+        grid, *(names.get(word, word) for word in words), mark="Running", stdin=stdin
+    )
+    jobs = [names[word] for word in ("JOB", "OTHER") if word in words] or [out.strip()]
+    every = " ".join(jobs)
+    look = jobs[0] if len(jobs) == 1 else "JOB"
+    goes = "go" if len(jobs) > 1 else "goes"
+    assert status == 130, error
+    assert f"koala: {', '.join(jobs)} {goes} on; `koala show {look}` " in error
+    assert f"`koala cancel {every}`" in error
+    assert ("was accepted" in error) == (words[0] == "submit")
+    assert "Traceback" not in error
+    phases = {job: json.loads(grid.koala("show", job, "--json").stdout)["phase"] for job in jobs}
+    assert not {"Finished", "Failed", "Cancelled"} & set(phases.values()), phases
+    assert grid.koala("cancel", *jobs).returncode == 0
+
+
+@pytest.mark.parametrize("key", ["", "K 1"])
+def test_ctrl_c_before_the_answer_says_that_nothing_is_known(key: str) -> None:
+    asked, over = threading.Event(), threading.Event()
+
+    def submit(_: bytes, __: grpc.ServicerContext) -> bytes:
+        asked.set()
+        over.wait(LIMIT_S)
+        return b""
+
+    server = grpc.server(ThreadPoolExecutor(1))  # takes a submission and does not answer
+    calls: dict[str, Any] = {"Submit": grpc.unary_unary_rpc_method_handler(submit)}
+    handler = grpc.method_handlers_generic_handler("koala.wire.v1.Koala", calls)
+    server.add_generic_rpc_handlers((handler,))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    words = ["submit", "-", "--address", address, *(["--key", key] if key else [])]
+    with subprocess.Popen(
+        [sys.executable, "-m", "koala.cli", *words],
+        env=environment(KOALA_CREDENTIALS="plain"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(SLEEP)
+        process.stdin.close()
+        process.stdin = None
+        assert asked.wait(LIMIT_S)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=LIMIT_S)
+    over.set()
+    server.stop(None)
+    assert (process.returncode, out) == (130, "")
+    assert "it is not known whether the job was accepted" in error
+    assert ("--key 'K 1' gives its job" if key else "`koala list --mine") in error
+    assert "Traceback" not in error
 
 
 def test_the_same_key_gives_the_same_job_and_another_text_is_refused(grid: Up) -> None:
@@ -327,12 +475,21 @@ def test_a_drain_is_of_one_site_or_of_all(grid: Up, words: tuple[str, ...]) -> N
     assert "allowed is a SITE, or --all" in run.stderr
 
 
-def test_a_watch_goes_on_where_another_one_ended(grid: Up, finished: str) -> None:
-    everything = watched(grid, "--after", "0", "--job", finished, until="Finished")
+def test_a_watch_of_a_job_goes_on_where_another_one_ended_and_ends(grid: Up, finished: str) -> None:
+    def watch(*words: str) -> list[dict[str, Any]]:
+        run = grid.koala("watch", "--json", "--job", finished, *words)
+        assert run.returncode == 0, run.stderr
+        return [json.loads(line) for line in run.stdout.splitlines()]
+
+    everything = watch("--after", "0")
     numbers = [notice["number"] for notice in everything]
     assert numbers == sorted(set(numbers))
-    rest = watched(grid, "--after", str(numbers[1]), "--job", finished, until="Finished")
-    assert rest == everything[2:]
+    assert everything[-1]["phase"] == "Finished"
+    assert watch("--after", str(numbers[1])) == everything[2:]
+    assert watch() == []
+    unknown = grid.koala("watch", "--job", "j999")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert "no job 'j999'" in unknown.stderr
 
 
 def watched(grid: Up, *words: str, until: str) -> list[dict[str, Any]]:
