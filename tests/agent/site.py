@@ -194,11 +194,13 @@ async def a_site(
     keep_s: float = float("inf"),
     scratch: Path | None = None,
     python: Path | None = None,
+    kind: str = "",
     input_path: Callable[[Hold], str] = no_input,
     room_bytes: Callable[[], float] = lambda: math.inf,
 ) -> AsyncIterator[Site]:
     """A site in a folder; a second one in the same folder is the agent started again. With
-    `scratch` starters see nothing of the agent's and work there."""
+    `scratch` starters see nothing of the agent's and work there; they take the local manager for
+    one of this kind."""
     daemon = daemon or Daemon()
     leases = leases or Leases(kill_s=1.0)
     told: list[Callable[[Listed | Idle], None]] = []
@@ -217,6 +219,7 @@ async def a_site(
             shared=scratch is None,
             scratch="" if scratch is None else str(scratch),
             python=None if python is None else str(python),
+            manager=kind,
         ),
         ports=Ports(
             tell=daemon.hear,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -94,6 +96,26 @@ async def test_no_daemon_escapes_from_a_batch_job(
             assert await client.wait(name) == "Cancelled"
     await until(lambda: not alive(ear))
     assert {site["errors"] for site in await client.sites()} == {0}
+
+
+async def test_what_a_killed_starter_ran_is_gone_before_its_batch_job(
+    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path
+) -> None:
+    """It has dropped its environment and left its session, and no batch system here looks for it;
+    the next attempt begins when it has ended."""
+    ear, starters, again = tmp_path / "ear", tmp_path / "starters", tmp_path / "again"
+    escape = ESCAPE.format(ear=ear).replace("(setsid", "(env -i setsid")
+    program = (
+        f"test -e {again} && exit 0; echo $PPID >> {starters}; {escape}; "
+        f"while :; do sleep 0.1; done"
+    )
+    name = await running(grid, client, shell(program, *systems))
+    await until(lambda: len(alive(ear)) == 3)
+    again.touch()
+    for starter in alive(starters):
+        os.kill(starter, signal.SIGKILL)
+    assert await client.wait(name) == "Finished", await client.show(name)
+    assert not alive(ear)
 
 
 @pytest.mark.parametrize("status", [99, 100])

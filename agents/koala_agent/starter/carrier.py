@@ -34,6 +34,7 @@ from koala_agent.starter.events import (
     WriteEnd,
 )
 from koala_agent.starter.ground import Driver, Ground, errand
+from koala_agent.starter.keeper import keep_for
 from koala_agent.starter.line import Line, Watch
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_number, to_object
@@ -43,6 +44,7 @@ from koala_agent.starter.trees import MARK, wear_brand
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.keeper import Keeper
     from koala_agent.starter.nodes import Nodes
     from koala_agent.starter.paths import Paths
 
@@ -50,7 +52,9 @@ if TYPE_CHECKING:
 class Carrier:
     """The world around the machine: carries its actions out and tells it what comes of them."""
 
-    def __init__(self, spec: dict[str, object], nonce: str) -> None:
+    def __init__(
+        self, spec: dict[str, object], nonce: str, *, keeper: Keeper | None = None
+    ) -> None:
         now = boot_now()
         self._nonce = nonce
         self._claim = str(spec["claim"])
@@ -66,7 +70,7 @@ class Carrier:
         self._line = Line(addresses, self.watch, identity=identity)
         self._program.environment[MARK] = nonce
         carried = errand(spec, self._program, nonce, own=(LOG_FILE,))
-        self._ground = Ground(self._program, nonce, self.watch, errand=carried)
+        self._ground = Ground(self._program, nonce, self.watch, errand=carried, keeper=keeper)
         self._nodes: Nodes | None = None
         if len(self._program.layout) > 1:
             from koala_agent.starter.nodes import Nodes  # noqa: PLC0415 - late: few have any
@@ -302,7 +306,8 @@ def main(arguments: list[str]) -> int:
     wear_brand()
     with open(arguments[1], "rb") as file:
         spec = json.load(file)
-    Carrier(spec, os.urandom(12).hex()).run()
+    keeper = keep_for(str(spec["manager"]))
+    Carrier(spec, os.urandom(12).hex(), keeper=keeper).run()
     return 0
 
 
@@ -319,7 +324,8 @@ def unpacked(given: dict[str, object], folder: str) -> int:
     spec["folder"] = folder
     with open(os.path.join(state, "spec.json"), "w", encoding="utf-8") as file:
         json.dump(spec, file)
-    carrier = Carrier({**spec, "carried": given}, os.urandom(12).hex())
+    keeper = keep_for(str(spec["manager"]))
+    carrier = Carrier({**spec, "carried": given}, os.urandom(12).hex(), keeper=keeper)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     log_file = os.open(os.path.join(folder, LOG_FILE), flags, 0o600)
     for descriptor in (1, 2):

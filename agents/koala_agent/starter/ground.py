@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from koala_agent.starter.courier import Courier, Errand
     from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.keeper import Keeper
     from koala_agent.starter.program import Program
 
     class Machine(Protocol):
@@ -147,6 +148,7 @@ class Ground:
         watch: Watch,
         *,
         errand: Errand | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self.program = program
         self.processes = Processes(program, nonce)
@@ -155,6 +157,7 @@ class Ground:
         self._nonce = nonce
         self._watch = watch
         self._errand = errand
+        self._keeper = keeper
         self._courier: Courier | None = None
         self._is_forked = False
         self._is_fetched = errand is None
@@ -262,6 +265,8 @@ class Ground:
 
     def fork(self) -> list[Event]:
         """Forks what is missing."""
+        if self._keeper is not None:
+            self._keeper.confirm()
         try:
             if self.exchange is None:
                 self.exchange = Exchange(self.program.state_folder, self._nonce, self._watch)

@@ -27,6 +27,7 @@ from koala_agent.starter.events import (
     Woken,
 )
 from koala_agent.starter.ground import Driver, Ground, errand
+from koala_agent.starter.keeper import keep
 from koala_agent.starter.line import Line, Watch
 from koala_agent.starter.node_machine import NodeMachine
 from koala_agent.starter.plain import boot_now, log, to_count, to_list, to_object, to_texts
@@ -37,6 +38,7 @@ from koala_agent.starter.trees import MARK
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.keeper import Keeper
 
 OWN_VARIABLES = ("SLURM_", "SLURMD_", "PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
 """What the batch system says of this machine, and not of the starter's."""
@@ -45,7 +47,9 @@ OWN_VARIABLES = ("SLURM_", "SLURMD_", "PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME",
 class NodeCarrier:
     """The world around the helper's machine."""
 
-    def __init__(self, given: dict[str, object], folder: str = "") -> None:
+    def __init__(
+        self, given: dict[str, object], folder: str = "", *, keeper: Keeper | None = None
+    ) -> None:
         machine = to_count(given["machine"])
         if machine < 0:
             machine = _own_number(to_texts(given["hosts"]))
@@ -61,6 +65,7 @@ class NodeCarrier:
         )
         self._claim_secret = str(given["claim_secret"])
         self._folder = folder
+        self._keeper = keeper
         self._ground: Ground | None = None
 
     def run(self) -> None:
@@ -142,7 +147,7 @@ class NodeCarrier:
             environment={**given, **own, MARK: mark},
         )
         carried = errand(spec, program, str(order["nonce"]))
-        self._ground = Ground(program, mark, self.watch, errand=carried)
+        self._ground = Ground(program, mark, self.watch, errand=carried, keeper=self._keeper)
         if self._folder:
             self._ground.write("spec.json", spec)
         self._ground.catch_signals()
@@ -160,7 +165,7 @@ def _own_number(hosts: list[str]) -> int:
 
 def main(given: dict[str, object], folder: str = "") -> int:
     """The helper, from what it was given; `folder` is its own where there is no shared one."""
-    NodeCarrier(given, folder).run()
+    NodeCarrier(given, folder, keeper=keep()).run()
     return 0
 
 

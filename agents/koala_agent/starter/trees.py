@@ -121,6 +121,14 @@ def used_by(pids: Iterable[int]) -> tuple[float, dict[int, int]]:
     return ticks / os.sysconf("SC_CLK_TCK"), groups
 
 
+def groups_elsewhere(pids: Iterable[int]) -> list[int]:
+    """The process groups of these that are in sessions other than ours: who is in one of them came
+    from those who made the session."""
+    own = os.getsid(0)
+    found = [_fields(pid) for pid in pids]
+    return sorted({int(fields[2]) for fields in found if fields and int(fields[3]) != own})
+
+
 def started_at(pid: int) -> int:
     """What tells a process from another that has its number later; 0 when there is none."""
     fields = _fields(pid)
