@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from koala.core.values import ClaimId, Instant, Seconds, SiteName
 
@@ -35,13 +36,23 @@ class Setback:
     sites: tuple[SiteName, ...]
 
 
+class Trouble(StrEnum):
+    """Of a job with a site."""
+
+    REFUSED = "refused it"
+    ERRED = "erred with it"
+    UNSENT = "did not send its input file"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A site would not have a job, which leaves it alone for `pause_s` from then on."""
+    """A site would not have a job, or erred with it: the job leaves it alone for `pause_s` from
+    then on."""
 
     at: Instant
     pause_s: Seconds
     reason: str
+    trouble: Trouble = Trouble.REFUSED
 
     @property
     def again_at(self) -> Instant:

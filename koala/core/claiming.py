@@ -36,7 +36,7 @@ from koala.core.job import (
     Starting,
     StartType,
 )
-from koala.core.refusals import has_refused
+from koala.core.refusals import forgive, has_refused
 from koala.core.sites import is_usable, note_ask, widen
 from koala.core.slots import (
     ClaimPlan,
@@ -81,7 +81,7 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
         return
     limit = state.parameters.claiming_tries_max
     if limit and job.claiming_tries >= limit:
-        refusals = [f"; {site} refused it: {one.reason}" for site, one in job.refusals.items()]
+        refusals = [f"; {site} {one.trouble}: {one.reason}" for site, one in job.refusals.items()]
         fail(state, job, f"not claimed in {limit} claiming tries{''.join(refusals)}", now)
         return
     job.claiming_tries += 1
@@ -424,7 +424,7 @@ def start_if_held(state: State, job: Job, now: Instant) -> bool:
     if not all(is_held(state, member) for member in job.attempt.present):
         return False
     job.attempt.granted_at = now
-    job.refusals.clear()
+    forgive(job)
     state.enter(job, Starting(), "all components claimed", now)
     advance_start(state, job, now)
     return True

@@ -47,6 +47,7 @@ from koala.core.timers import Bell
 from koala.core.tries import missed_at, tries_left
 from koala.core.values import (
     Instant,
+    JobId,
     SiteName,
     TransferId,
 )
@@ -344,8 +345,16 @@ def settle_hold(state: State, claim: Claim, now: Instant) -> None:
     state.site_budgets[claim.site].settle(claim.id, held_s)
 
 
-def count_error(state: State, site: Site, reason: str, now: Instant) -> None:
-    if erred(site, state.parameters, now):
+def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant) -> None:
+    """An error that a site made with a job."""
+    if site.erring:  # those that are over and gone cannot err again
+        owing = {claim.job for claim in state.ledger.values()} | {job}
+        site.erring = {
+            one: times
+            for one, times in site.erring.items()
+            if one in owing or (one in state.jobs and not state.jobs[one].is_over)
+        }
+    if erred(site, job, state.parameters, now):
         text = f"unusable after {site.errors} consecutive errors; the last: {reason}"
         state.tell_site(site, text, now)
         assert site.unusable_until is not None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from koala.core.charges import Refusal, Trouble
 from koala.core.facts import is_held, picture_of
-from koala.core.grid import Unplaceable
+from koala.core.grid import Site, Unplaceable
 from koala.core.job import (
     Attempt,
     Cancelled,
@@ -22,11 +23,11 @@ from koala.core.job import (
 )
 from koala.core.placing import whole_request
 from koala.core.preflight import untried_members
-from koala.core.refusals import closed_to, open_to
+from koala.core.refusals import closed_to, left_alone, open_to
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.tries import tries_left
-from koala.core.values import Instant, JobId
+from koala.core.values import Instant, JobId, SiteName
 
 
 def why(state: State, job_id: JobId, now: Instant) -> list[str]:
@@ -105,19 +106,44 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     if state.is_paced and state.timers.next_at is not None:
         lines[-1] += f"; next scan in {_span(state.parameters.scan_interval_s)} at the latest"
     away = [
-        f"{s.name} ({_trouble(state, s.name, now)})"
+        f"{s.name} ({_trouble(s, job, now)})"
         for s in state.sites.values()
         if not is_usable(s) and s.facts.admits(job.spec.owner)
     ]
+    lines += _holders(state, job)
     if away:
         lines.append(f"sites not usable: {', '.join(away)}")
-    lines += [
-        f"not tried at {site} for {_span(refusal.again_at - now)}: it refused the job"
-        f" ({refusal.reason})"
-        for site, refusal in closed.items()
-    ]
+    lines += [_left(site, one, now) for site, one in left_alone(state, job, now).items()]
     last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
     return [*lines, last] if last else lines
+
+
+def _holders(state: State, job: Job) -> list[str]:
+    """Where its input file is, when no site there can give it now."""
+    file = job.spec.input_file
+    replica = None if file is None else state.files.replicas.get(file.name)
+    if file is None or replica is None:
+        return []
+    known = [state.sites[name] for name in replica.sites if name in state.sites]
+    shown = [site for site in known if site.facts.admits(job.spec.owner)]
+    if any(is_usable(site) for site in shown):
+        return []
+    if not shown:
+        return [f"no site that its owner may use holds {file.name}"]
+    names = " and ".join(site.name for site in shown)
+    return [f"{file.name} is at {names} only; the job waits until one of them can be used again"]
+
+
+def _left(site: SiteName, one: Refusal, now: Instant) -> str:
+    """A site that the job leaves alone for a while."""
+    span = _span(one.again_at - now)
+    match one.trouble:
+        case Trouble.REFUSED:
+            return f"not tried at {site} for {span}: it refused the job ({one.reason})"
+        case Trouble.ERRED:
+            return f"not tried at {site} for {span}: it erred with the job ({one.reason})"
+        case Trouble.UNSENT:
+            return f"no file is copied from {site} for {span}: {one.reason}"
 
 
 def _pause(job: Job, now: Instant) -> str:
@@ -156,17 +182,27 @@ def _deadline(state: State, job: Job, now: Instant) -> list[str]:
     return [f"{text}; next try in {_span(left[0] - now)}{more}{last}"]
 
 
-def _trouble(state: State, name: str, now: Instant) -> str:
-    site = next(site for site in state.sites.values() if site.name == name)
+def _trouble(site: Site, job: Job, now: Instant) -> str:
+    """Why a site is not usable, since when, and how it comes back."""
+    resumed = f"until an administrator resumes it (koala resume {site.name})"
     if not site.is_connected:
-        return "disconnected, and drained" if site.is_drained else "disconnected"
+        also = ", and drained" if site.is_drained else ""
+        return f"disconnected{_since(site.disconnected_at, now)}{also}, until its agent connects"
     if site.is_drained:
-        return "drained"
+        return f"drained{_since(site.drained_at, now)}, {resumed}"
     rest_s = (site.unusable_until or now) - now
-    until = (
-        "until an administrator resumes it" if rest_s == float("inf") else f"for {_span(rest_s)}"
+    until = resumed if rest_s == float("inf") else f"until a probe in {_span(rest_s)}"
+    own = site.erring.get(job.id, 0)
+    whose = f", {own} of them with this job" if own > 1 else ""
+    return (
+        f"unusable{_since(site.unusable_since, now)} after {site.errors} consecutive errors"
+        f"{whose}, {until}"
     )
-    return f"unusable {until} after {site.errors} errors"
+
+
+def _since(at: Instant, now: Instant) -> str:
+    """For how long something has been so; nothing where nobody knows."""
+    return f" for {_span(now - at)}" if at else ""
 
 
 def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) -> list[str]:
@@ -250,4 +286,6 @@ def _span(seconds: float) -> str:
         return f"{max(0.0, seconds) * 1000:.0f} ms"
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

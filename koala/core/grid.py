@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from koala.core.values import ClaimId, FileName, Instant, Seconds, SiteName, UserName
+from koala.core.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
 
 MIPS_DEFAULT = 1000.0
 """The speed of a processor of which nobody says how fast it is."""
@@ -72,6 +72,7 @@ class Site:
     disconnected_at: Instant = 0.0
     renewed_at: Instant = 0.0  # registered or resumed: what it refused before it may take now
     is_drained: bool = False
+    drained_at: Instant = 0.0  # 0: nobody knows
     reported_idle: int = 0
     reported_local: int = 0  # processors of local jobs that run
     rtt_s: Seconds = 0.0
@@ -80,7 +81,9 @@ class Site:
         default_factory=dict
     )  # ask number, processors
     errors: int = 0  # consecutive
+    erring: dict[JobId, int] = field(default_factory=dict)  # how many each live job has of these
     unusable_until: Instant | None = None  # None: usable
+    unusable_since: Instant = 0.0  # 0: nobody knows
     is_probing: bool = False
     no_preempt_until: Instant = 0.0
     window: float = 8.0  # unanswered claims with which it takes another job (facts)
@@ -207,6 +210,7 @@ class GridView:
         "_idle",
         "_idle_max",
         "_idle_sum",
+        "_mute",
         "_near",
         "_probing",
         "_refused",
@@ -232,6 +236,7 @@ class GridView:
         self._idle_sum: int | None = None
         self._guarded = {s.name: s for s in self.sites if s.owner is not None or s.users}
         self._refused: set[Hashable] = set()
+        self._mute: frozenset[SiteName] = frozenset()
         self._probing = {site.name: True for site in self.sites if site.is_probing}
         self._replicas = replicas
         self._bandwidth = bandwidth
@@ -277,6 +282,10 @@ class GridView:
         """The sites with a replica of a file, usable ones or not."""
         replica = None if file is None else self._replicas.get(file)
         return () if replica is None else replica.sites
+
+    def gives(self, source: SiteName) -> bool:
+        """Others may copy files from this site."""
+        return source in self._idle and source not in self._mute
 
     def bandwidth(self, link: Link) -> float:
         """The estimate of a link between two sites, in bytes a second."""
@@ -328,6 +337,12 @@ class GridView:
                 self._idle[site] = 0
                 self._change()
 
+    def mute(self, sites: Iterable[SiteName]) -> None:
+        """Nothing is copied from these; what is placed there reads its own files."""
+        self._mute |= frozenset(sites)
+        self._near = {}
+        self._change()
+
     def close_probed(self, sites: Iterable[SiteName]) -> None:
         """A job was placed on these: where it is a probe, no other job may join it."""
         for site in sites:
@@ -369,7 +384,7 @@ class GridView:
         best: tuple[float, SiteName | None] = (float("inf"), None)
         for source in replica.sites:
             cost = 1.0 / self._bandwidth.get((source, target), self._bandwidth_default)
-            if source in sites and cost < best[0]:
+            if source in sites and source not in self._mute and cost < best[0]:
                 best = (cost, source)
         return best
 

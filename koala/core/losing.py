@@ -42,7 +42,7 @@ from koala.core.job import (
     Stopping,
 )
 from koala.core.pacing import let_go
-from koala.core.refusals import is_for_good, note_refusal
+from koala.core.refusals import is_for_good, note_error, note_refusal
 from koala.core.sites import narrow
 from koala.core.starting import advance_start, run_if_passed
 from koala.core.state import State
@@ -120,7 +120,9 @@ def judge_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Insta
     # A lease ends for the daemon's own absence too, which is no error of a site.
     is_ours = end.kind is EndKind.LEASE and now - state.started_at < state.parameters.run_lease_s
     if end.kind in SITE_FAULTS and not is_ours:
-        count_error(state, site, end.describe(), now)
+        reason = end.describe()
+        note_error(state, state.jobs[claim.job], site.name, reason, now, since=claim.asked_at)
+        count_error(state, site, claim.job, reason, now)
     elif claim.is_preempting and claim.granted_at is None and is_refusal(claim, end, now):
         site.no_preempt_until = now + state.parameters.preempt_rest_s
 

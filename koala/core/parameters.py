@@ -64,6 +64,7 @@ class Parameters:
     progress_cycle_s: Seconds = 0.25  # between two reports of a component's progress
     # faults (KOALA 3.4)
     consecutive_errors_max: int = 3
+    errors_counted: str = "jobs"  # of distinct jobs; or "all", the paper's: whatever their job
     probe_after_s: Seconds = 600.0  # inf: only by an administrator's word
 
     def __post_init__(self) -> None:
@@ -155,8 +156,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "scan": ("change", "interval"),
     "preempt": ("complete", "component", "none"),
     "at_deadline": ("fail", "kill"),
+    "errors_counted": ("jobs", "all"),
 }
 NAMES = tuple(f.name for f in fields(Parameters))
+BEFORE: dict[str, str] = {"errors_counted": "all"}
+"""What was in force where a parameter was not known yet: in journals and saved states without it,
+a replay of which gives the same state as it did then."""
 SYMBOLS: dict[str, str] = {
     "queueing.S": "high_scans_per_low",
     "claiming.L": "claim_fraction",
@@ -176,8 +181,9 @@ PAPER = Parameters(
     claiming_tries_max=0,
     claims_open_max=0,
     preempt="component",
+    errors_counted="all",
     probe_after_s=FOREVER,
 )
 """KOALA's experiment (KOALA 4): fixed scan interval, 100 queued jobs, no limits of tries, no
-probes, no ageing.
+probes, no ageing, each error of a site counted.
 """

@@ -4,8 +4,8 @@ Whatever is reached from the state is saved by its shape: dataclasses and classe
 `koala.core` by the names of their fields; what is empty, as is its field's default, is left out.
 An object that is reached twice is saved once, and both see the same one again. The form is lists of
 JSON, in which the first entry says what a list is. So a field that a later version adds has its
-default in what an older one saved; a field that it took away is an error, and needs a new number of
-CORE and a step here.
+default in what an older one saved, or what `parameters.BEFORE` says; a field that it took away is
+an error, and needs a new number of CORE and a step here.
 
 What is not saved is the recorder, the actions of the event at hand, and the policies, which are
 the configuration's.
@@ -34,7 +34,7 @@ from koala.core import (
     timers,
     values,
 )
-from koala.core.parameters import Parameters
+from koala.core.parameters import BEFORE, Parameters
 from koala.core.queueing import ROUNDS, SCANS, TURNS
 from koala.core.rounds import Rounds
 from koala.core.scheduler import Scheduler
@@ -177,6 +177,8 @@ class _Reader:
         for name, default in zip(shape.names, shape.defaults, strict=True):
             if name in kept:
                 value = self.value(kept[name])
+            elif name in shape.before:
+                value = shape.before[name]
             elif default is _NO_DEFAULT:
                 raise NotSavedError(f"{tag} was saved without {name!r}")
             else:
@@ -195,9 +197,10 @@ _set = object.__setattr__
 
 class _Shape:
     """What is saved of objects of one class: the names of fields in order, their defaults, how to
-    have all values at once. Of one that is `is_shared`, no other is as good."""
+    have all values at once; `before`: what was true before a field was known, where that is not its
+    default. Of one that is `is_shared`, no other is as good."""
 
-    __slots__ = ("defaults", "is_shared", "known", "names", "tag", "values_of")
+    __slots__ = ("before", "defaults", "is_shared", "known", "names", "tag", "values_of")
 
     def __init__(self, cls: type) -> None:
         fields = _fields(cls)
@@ -205,6 +208,7 @@ class _Shape:
         self.names = tuple(fields)
         self.known = frozenset(fields)
         self.defaults = tuple(fields.values())
+        self.before = BEFORE if cls is Parameters else {}
         self.is_shared = getattr(cls, "__hash__", None) is object.__hash__
         self.values_of: Callable[[object], tuple[object, ...]] = (
             attrgetter(*self.names)

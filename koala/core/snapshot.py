@@ -309,6 +309,7 @@ def digest(state: State) -> str:
         for job in state.jobs.values()
         if job.refusals and not job.is_over
     }
+    counts_jobs = state.parameters.errors_counted == "jobs"  # older journals count none
     whole = {
         **({"refusals": refusals} if refusals else {}),
         "epoch": state.epoch,
@@ -339,6 +340,7 @@ def digest(state: State) -> str:
                 site.asks,
                 site.unreported,
                 site.window,
+                *([site.erring] if site.erring and counts_jobs else []),
             ]
             for site in state.sites.values()
         ],

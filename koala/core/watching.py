@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from koala.core import events as ev
 from koala.core.actions import CancelTransfer
+from koala.core.charges import Trouble
 from koala.core.ending import count_error, set_back
 from koala.core.grid import (
     Site,
@@ -18,6 +19,7 @@ from koala.core.job import (
     Starting,
 )
 from koala.core.losing import on_gone
+from koala.core.refusals import note_error
 from koala.core.sites import note_report
 from koala.core.starting import advance_start
 from koala.core.state import State
@@ -65,7 +67,12 @@ def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> 
     text = f"transfer of {transfer.file} {route} failed: {event.reason}"
     site = state.sites.get(event.at) if event.at is not None else None
     if site is not None:
-        count_error(state, site, text, now)
+        trouble = Trouble.UNSENT if site.name == transfer.source else Trouble.ERRED
+        note_error(
+            state, state.jobs[transfer.job], site.name, text, now,
+            since=transfer.started_at, trouble=trouble,
+        )  # fmt: skip
+        count_error(state, site, transfer.job, text, now)
     job = state.placed.get(transfer.job)
     if job is not None and isinstance(job.phase, Claiming | Starting):
         set_back(state, job, text, now)
@@ -128,6 +135,7 @@ def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:
     site = state.sites.get(event.site)
     if site is not None and not site.is_drained:
         site.is_drained = True
+        site.drained_at = now
         state.tell_site(site, f"drained by {event.by or 'an operator'}", now)
 
 

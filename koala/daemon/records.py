@@ -19,6 +19,7 @@ import msgspec
 
 from koala.core.events import EVENTS, Event, ParametersChanged
 from koala.core.forgetting import Forgotten
+from koala.core.parameters import BEFORE
 from koala.core.values import Instant
 from koala.errors import ConfigError, DamagedError, JournalError
 
@@ -127,6 +128,7 @@ def decode_event(kind: str, body: str) -> Event:
         for name, value in plain["parameters"].items():
             if value == _INFINITY:
                 plain["parameters"][name] = math.inf
+        plain["parameters"] = {**BEFORE, **plain["parameters"]}
         return msgspec.convert(plain, ParametersChanged)
     except (*UNREADABLE, ConfigError, KeyError, AttributeError) as error:
         raise JournalError(f"a {kind} that cannot be read: {error}") from error

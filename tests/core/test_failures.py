@@ -15,6 +15,7 @@ from koala.core.actions import (
     StopClaim,
 )
 from koala.core.events import JobCancelRequested, SiteDrained, SiteResumed, TransferFailed
+from koala.core.explain import why
 from koala.core.grid import Site
 from koala.core.job import EndKind
 from koala.core.values import JobId, SiteName, TransferId, UserName
@@ -152,6 +153,128 @@ def fail_at(script: Script, name: str, times: int) -> None:
         script.tell(a_job(job, a_component(1, name)))
         assert script.phase(job) == "Claiming", script.story(job)
         script.gone(script.claimed(job)[0], EndKind.FAILED).cancel(job)
+
+
+def keep_failing(script: Script, job: str, times: int) -> None:
+    """The job is claimed so often, and each time its claim fails."""
+    for _ in range(times):
+        while not script.kinds():
+            wake_at = script.scheduler.wake_at
+            assert wake_at is not None, script.story(job)
+            script.at(wake_at)
+        for claim in script.claimed(job):
+            script.gone(claim, EndKind.FAILED)
+
+
+def test_a_job_that_fails_everywhere_takes_no_site_from_others(script: Script) -> None:
+    """It is at fault itself, as far as anybody can tell: its errors count once at each site."""
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("ill", 4))
+    keep_failing(script, "ill", 12)
+    assert [(one.errors, one.unusable_until) for one in script.scheduler.sites.values()] == [
+        (1, None),
+        (1, None),
+    ]
+    script.tell(a_job("j1", 4))
+    assert script.claimed("j1") == ["j1/1/0/1"]
+
+
+def test_several_components_that_fail_at_a_site_are_one_job(script: Script) -> None:
+    script.tell(a_site("a", 8), a_job("j1", *(a_component(2, "a") for _ in range(4))))
+    for claim in script.running("j1"):
+        script.gone(claim, EndKind.VANISHED).drop()
+    assert site(script, "a").errors == 1
+
+
+def test_errors_of_other_jobs_count_whoever_erred_between(script: Script) -> None:
+    script.tell(a_site("a", 4))
+    fail_at(script, "a", 1)
+    script.tell(a_job("ill", 4))
+    keep_failing(script, "ill", 3)
+    assert site(script, "a").unusable_until is None
+    script.cancel("ill")
+    fail_at(script, "a", 1)
+    assert site(script, "a").errors == 3
+    assert site(script, "a").unusable_until is not None
+
+
+def test_a_component_that_ends_well_clears_what_a_job_did_before(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("ill", 4))
+    keep_failing(script, "ill", 1)
+    script.ignore(PublishOutputs).tell(a_job("well", 4)).exits(script.running("well")[0])
+    assert site(script, "a").errors == 0
+    keep_failing(script, "ill", 1)
+    assert site(script, "a").errors == 1
+
+
+def test_a_job_that_erred_at_a_site_goes_elsewhere_and_comes_back_more_and_more_seldom(
+    script: Script,
+) -> None:
+    """Else one with a single site would use up its tries in a minute and a half."""
+    script.tell(a_site("a", 4), a_job("ill", 4))
+    instants = []
+    for _ in range(6):
+        keep_failing(script, "ill", 1)
+        instants.append(script.now)
+    assert instants == [0.0, 2.0, 6.0, 14.0, 30.0, 62.0]
+    said = why(script.scheduler, JobId("ill"), script.now)
+    assert "not tried at a for 64 s: it erred with the job (failed)" in said
+    script.tell(a_site("b", 4)).at(63.0)
+    assert script.claimed("ill") == ["ill/7/0/1"]
+
+
+def test_a_probe_by_a_job_that_had_erred_there_says_nothing_new(script: Script) -> None:
+    """It may not keep the site from the next one for another rest."""
+    script.tell(a_site("a", 4), a_job("ill", 4))
+    keep_failing(script, "ill", 1)
+    fail_at(script, "a", 2)
+    assert site(script, "a").unusable_until is not None
+    keep_failing(script, "ill", 1)
+    assert script.now >= 600
+    script.tell(a_job("j1", 4))
+    assert script.claimed("j1") == ["j1/1/0/1"]
+    assert site(script, "a").is_probing
+
+
+def test_as_the_paper_has_it_each_error_counts(begin: Begin) -> None:
+    script = begin(errors_counted="all").tell(a_site("a", 4), a_job("ill", 4))
+    keep_failing(script, "ill", 3)
+    assert script.now < 10
+    assert (site(script, "a").errors, site(script, "a").unusable_until) == (3, script.now + 600)
+    (told,) = [line for line in why(script.scheduler, JobId("ill"), script.now) if "not u" in line]
+    assert told == (
+        "sites not usable: a (unusable for 0 ms after 3 consecutive errors, 3 of them with this"
+        " job, until a probe in 10 min)"
+    )
+
+
+def test_a_file_is_copied_from_elsewhere_when_its_source_errs(begin: Begin) -> None:
+    """One job's errors do not close the source, and the job would else ask for it for ever."""
+    script = begin(bandwidth_default_bps=10.0).ignore(CancelTransfer)
+    script.tell(a_site("a", 4), a_site("home", 1), a_site("next", 1))
+    script.replica("data", "home").replica("data", "next").tell(a_job("j1", 4, file="data"))
+    copy = script.expect(StartTransfer, source=SiteName("home"))
+    script.tell(TransferFailed(transfer=copy.transfer, at=SiteName("home"), reason="unreadable"))
+    script.at(1.5)
+    copy = script.expect(StartTransfer, source=SiteName("next"))
+    script.tell(TransferFailed(transfer=copy.transfer, at=SiteName("next"), reason="unreadable"))
+    script.at(3.0).expect(StartTransfer, source=SiteName("home"))
+    assert (site(script, "home").errors, site(script, "next").errors) == (1, 1)
+    script.drop()
+
+
+def test_it_is_told_where_a_file_is_that_nobody_can_give_and_how_that_ends(begin: Begin) -> None:
+    script = begin(probe_after_s=float("inf")).tell(a_site("a", 8), a_site("b"), a_site("c"))
+    script.replica("data", "b").replica("data", "c").at(10.0)
+    fail_at(script, "b", 3)
+    script.disconnect("c").at(3700.0).tell(a_job("j1", 4, file="data"))
+    said = why(script.scheduler, JobId("j1"), script.now)
+    assert said[1].startswith("component 0 (4 processors): no usable site holds its input file")
+    assert said[2:] == [
+        "data is at b and c only; the job waits until one of them can be used again",
+        "sites not usable: b (unusable for 62 min after 3 consecutive errors, until an"
+        " administrator resumes it (koala resume b)), c (disconnected for 62 min, until its agent"
+        " connects)",
+    ]
 
 
 def test_at_the_threshold_a_site_is_unusable(script: Script) -> None:

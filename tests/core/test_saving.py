@@ -56,6 +56,12 @@ def test_a_field_that_came_later_has_its_default(busy: Script) -> None:
     assert not next(iter(again.sites.values())).facts.may_kill_local
 
 
+def test_what_was_in_force_before_a_parameter_was_known_still_is(busy: Script) -> None:
+    """Else the events that follow would come to another state than they did."""
+    text = json.dumps(save(busy.scheduler)).replace('"errors_counted": "jobs", ', "")
+    assert load(json.loads(text), NO_POLICIES).parameters.errors_counted == "all"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -61,6 +61,14 @@ def test_infinite_parameters_read_back() -> None:
     assert decode_event("ParametersChanged", text) == event
 
 
+def test_parameters_of_older_journals_are_what_was_in_force_then() -> None:
+    """Else a replay would come to another state than it did."""
+    plain = json.loads(encode_event(ParametersChanged(parameters=Parameters())))
+    del plain["parameters"]["errors_counted"]
+    event = decode_event("ParametersChanged", json.dumps(plain))
+    assert event == ParametersChanged(parameters=Parameters(errors_counted="all"))
+
+
 @pytest.mark.parametrize("kind", ["SiteDrained", "ParametersChanged"])
 def test_what_is_nested_too_deep_is_refused_as_any_other_nonsense(kind: str) -> None:
     deep = "[" * 100_000

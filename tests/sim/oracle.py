@@ -103,7 +103,7 @@ class Oracle:
         self.given_up: set[ClaimId] = set()  # while its site was away
         self.drained: dict[SiteName, bool] = {}
         self.notices: dict[int, Notice] = {}  # that watchers were told
-        self.errors = Errors()
+        self.errors = Errors(parameters.errors_counted)
         self._hash = hashlib.sha256()
 
     @property

@@ -117,7 +117,9 @@ def draw(seed: int) -> Scenario:
     )
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
-    return focused(seed, _paced(seed, _kept_together(seed, drawn)))
+    drawn = focused(seed, _paced(seed, _kept_together(seed, drawn)))
+    counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
+    return replace(drawn, parameters=replace(drawn.parameters, errors_counted=counted))
 
 
 def _kept_together(seed: int, drawn: Scenario) -> Scenario:

@@ -10,15 +10,16 @@ from tests.sim.breach import require
 
 
 class Errors:
-    """Consecutive errors of each site, counted anew from the events (KOALA 3.4). A lost lease may
-    be the daemon's own fault, and a transfer may be known as failed already, so these count in
-    `most` only, and not in `least`.
+    """Consecutive errors of each site, counted anew from the events (KOALA 3.4): each of them, or
+    jobs that have any. A lost lease may be the daemon's own fault, and a transfer may be known as
+    failed already, so these count in `most` only, and not in `least`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counted: str) -> None:
+        self.counted = counted
         self.asked: dict[ClaimId, SiteName] = {}
-        self.most: dict[SiteName, int] = {}
-        self.least: dict[SiteName, int] = {}
+        self.most: dict[SiteName, list[str]] = {}  # the job of each error
+        self.least: dict[SiteName, list[str]] = {}
         self._rests: dict[SiteName, bool] = {}
         self._gone: set[ClaimId] = set()
         self._durable: list[Event] = []
@@ -42,10 +43,10 @@ class Errors:
                 self._ended(claim, end)
             case ClaimFenced(claim=claim):
                 self._ended(claim, ClaimEnd(kind=EndKind.FENCED))
-            case TransferFailed(at=site) if site is not None:
-                self.most[site] = self.most.get(site, 0) + 1
+            case TransferFailed(at=site, transfer=transfer) if site is not None:
+                self.most.setdefault(site, []).append(transfer.partition("/")[0])
             case SiteResumed(site=site):
-                self.most[site] = self.least[site] = 0
+                self._well(site)
             case _:
                 pass
 
@@ -54,19 +55,28 @@ class Errors:
         if site is None or claim in self._gone:
             return
         self._gone.add(claim)
+        job = claim.partition("/")[0]
         if end.is_well:
-            self.most[site] = self.least[site] = 0
+            self._well(site)
         elif end.kind in SITE_FAULTS:
-            self.most[site] = self.most.get(site, 0) + 1
-            self.least[site] = self.least.get(site, 0) + (end.kind is not EndKind.LEASE)
+            self.most.setdefault(site, []).append(job)
+            if end.kind is not EndKind.LEASE:
+                self.least.setdefault(site, []).append(job)
+
+    def _well(self, site: SiteName) -> None:
+        self.most.pop(site, None)
+        self.least.pop(site, None)
+
+    def _count(self, jobs: list[str]) -> int:
+        return len(set(jobs)) if self.counted == "jobs" else len(jobs)
 
     def require_rests(self, scheduler: Scheduler, threshold: int) -> None:
         """Promise 7: a site becomes unusable after so many consecutive errors, and only then."""
         for name, site in scheduler.sites.items() if self.is_known else ():
             is_unusable = site.unusable_until is not None
             if is_unusable and not self._rests.get(name):
-                found = self.most.get(name, 0)
+                found = self._count(self.most.get(name, []))
                 require(found >= threshold, 7, f"{name} rests after {found} errors in a row")
-            least = self.least.get(name, 0)
+            least = self._count(self.least.get(name, []))
             require(is_unusable or least < threshold, 7, f"{name} is usable after {least} errors")
             self._rests[name] = is_unusable

@@ -155,7 +155,7 @@ class _Grid:
         """Where a site gets a file from: itself, or the usable holder with the widest link."""
         if site in holders:
             return site
-        usable = [holder for holder in holders if holder in self.idle]
+        usable = [one for one in holders if one in self.idle and self.view.gives(one)]
         return max(usable, key=lambda holder: self.bandwidth((holder, site)), default=None)
 
 

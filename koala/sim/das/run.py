@@ -34,7 +34,8 @@ DRAWN_S = 1400 * 60.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A run: figures by name (`placement_s.72x8.high`, `utilization.arrivals.busy`), jobs, and
-    usage over time. Instants count from the beginning of the experiment."""
+    usage over time; of the first unfinished jobs, why they wait. Instants count from the beginning
+    of the experiment."""
 
     seed: int
     values: dict[str, float]
@@ -42,6 +43,7 @@ class Measured:
     spans: tuple[Span, ...]
     unfinished: int
     ended_at: Instant
+    waiting: tuple[str, ...] = ()
 
 
 def world(setting: Setting, seed: int, *, watch: Watch | None = None) -> World:
@@ -109,6 +111,7 @@ def measured(setting: Setting, seed: int, report: Report) -> Measured:
         spans=spans,
         unfinished=report.unfinished,
         ended_at=ended_at,
+        waiting=report.waiting,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from koala.core.actions import (
     AcknowledgeClaim,
@@ -33,6 +34,7 @@ from koala.core.events import (
     SiteResumed,
     Woken,
 )
+from koala.core.explain import why
 from koala.core.job import TERMINAL
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
@@ -53,6 +55,8 @@ from koala.sim.experiment.usage import Span, Usage
 from koala.sim.metrics import JobRecord, record_of
 
 OPERATOR = UserName("operator")
+WAITING_MAX = 3
+"""Jobs of which is told why they had not ended."""
 OVER = tuple(phase.__name__ for phase in TERMINAL)
 Watch = Callable[[Scheduler, Event, Sequence[Action], Instant], None]
 """Told of every event that was handled, and what came of it."""
@@ -60,7 +64,8 @@ Watch = Callable[[Scheduler, Event, Sequence[Action], Instant], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of a run. `unfinished` jobs had not ended when it was broken off at `ended_at`."""
+    """What came of a run. `unfinished` jobs had not ended when it was broken off at `ended_at`;
+    `waiting` tells of the first of them what `koala why` would say."""
 
     jobs: tuple[JobRecord, ...]
     unfinished: int
@@ -71,6 +76,7 @@ class Report:
     held_s: float
     running_s: float
     users: dict[SiteName, LocalUsers]
+    waiting: tuple[str, ...] = ()
 
 
 class Grid:
@@ -294,4 +300,14 @@ class World:
             held_s=held_s,
             running_s=running_s,
             users={name: site.users for name, site in self.grid.sites.items()},
+            waiting=self._waiting(),
+        )
+
+    def _waiting(self) -> tuple[str, ...]:
+        """Why the first jobs that have not ended wait."""
+        now = self.engine.now
+        jobs = (job for job in self.scheduler.jobs.values() if not job.is_over)
+        return tuple(
+            f"{job.id} is {job.phase_name}: {'; '.join(why(self.scheduler, job.id, now))}"
+            for job in islice(jobs, WAITING_MAX)
         )

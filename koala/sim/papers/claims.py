@@ -44,7 +44,10 @@ RULES = f"""\
    those near saturation and not at all below; it *fails* when it fails at a level near saturation;
    else it is *undecided*. The papers speak of charts near saturation, so what happens at lower
    levels alone neither makes a claim hold nor fail.
-5. Close, little: within {share(LITTLE)}. Much, significantly: by at least {share(MUCH)}.
+5. A comparison of every run (*all jobs*, *none*, *never*) asks of each run by itself, since an
+   interval of a mean says nothing of all: it *holds* when each of two runs or more is as the claim
+   says, and one that is not refutes it. It fails then, and the claim with it, at whatever level.
+6. Close, little: within {share(LITTLE)}. Much, significantly: by at least {share(MUCH)}.
    Slightly: by less than that. These shares were fixed before anything was run."""
 
 
@@ -78,6 +81,8 @@ class Comparison:
     contrast: Callable[..., float]
     where: str = ""
     """What its quantities have in common, and their names leave out."""
+    is_of_every_run: bool = False
+    """One run in which the contrast is not positive refutes it."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}" if self.where else self.text
@@ -115,6 +120,8 @@ class Finding:
     difference: Interval
     """Positive as the paper says, negative against it."""
     verdict: Verdict
+    refuted_by: tuple[int, ...] = ()
+    """The seeds of the runs that are not as the claim says of every run."""
 
     @property
     def is_by_saturation(self) -> bool:
@@ -138,6 +145,11 @@ class LevelFinding:
     def count(self, verdict: Verdict) -> int:
         """How many comparisons have this verdict."""
         return sum(finding.verdict is verdict for finding in self.findings if not finding.is_void)
+
+    @property
+    def is_refuted(self) -> bool:
+        """A run is not as the claim says of every run."""
+        return any(finding.refuted_by for finding in self.findings)
 
     @property
     def is_void(self) -> bool:
@@ -181,7 +193,9 @@ def _judge_levels(
 
 def over_levels(found: Sequence[LevelFinding]) -> Verdict:
     """Rule 4: near saturation decides; lower levels say whether it holds only there. A level at
-    which nothing could be compared has no say."""
+    which nothing could be compared has no say. A counterexample is one at any level (rule 5)."""
+    if any(level.is_refuted for level in found):
+        return Verdict.FAILS
     found = [level for level in found if not level.is_void]
     near = [level.verdict for level in found if level.level.is_near]
     if Verdict.FAILS in near:
@@ -214,6 +228,14 @@ def sign(difference: Interval, *, among: int = 1) -> Verdict:
     return Verdict.UNDECIDED
 
 
+def of_every_run(values: Sequence[float]) -> Verdict:
+    """Rule 5; a value that is none (nothing of the kind happened) decides nothing."""
+    if any(value <= 0 for value in values):
+        return Verdict.FAILS
+    is_enough = len(values) > 1 and all(value > 0 for value in values)
+    return Verdict.HOLDS if is_enough else Verdict.UNDECIDED
+
+
 def _widened(difference: Interval, among: int) -> float:
     """The half-width at the confidence 1 - 5 %/among."""
     if among == 1 or difference.values < 2 or not difference.ci95:
@@ -235,11 +257,19 @@ def _judge_level(
 
 def _judge_comparison(comparison: Comparison, among: int, results: Results) -> Finding:
     difference = results.contrast(comparison.of, comparison.contrast)
+    refuted_by: tuple[int, ...] = ()
+    if comparison.is_of_every_run:
+        runs = results.runs(comparison.of, comparison.contrast)
+        refuted_by = tuple(seed for seed, value in runs.items() if value <= 0)
+        verdict = of_every_run(list(runs.values()))
+    else:
+        verdict = sign(difference, among=among)
     return Finding(
         comparison=comparison,
         means=tuple(results.interval(quantity) for quantity in comparison.of),
         difference=difference,
-        verdict=sign(difference, among=among),
+        verdict=verdict,
+        refuted_by=refuted_by,
     )
 
 

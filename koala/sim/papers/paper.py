@@ -52,6 +52,8 @@ class Outcome:
 
     values: Mapping[str, float]
     is_saturated: bool = False
+    notes: tuple[str, ...] = ()
+    """What numbers do not say: why jobs had not ended."""
 
 
 def most_are_saturated(outcomes: Sequence[Outcome]) -> bool:

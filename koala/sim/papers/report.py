@@ -100,6 +100,7 @@ def as_markdown(found: Report) -> str:
     parts = (
         _head(found),
         _claims(found),
+        _counterexamples(found),
         _readings(found),
         _untestable(found),
         _figures(found),
@@ -166,6 +167,28 @@ def _claims(found: Report) -> Iterator[str]:
         yield "| --- | --- | --- |"
         for one in claims:
             yield _row(one)
+    yield ""
+
+
+def _counterexamples(found: Report) -> Iterator[str]:
+    """The runs that are not as claims say of every run, and why they are not."""
+    runs: dict[tuple[str, tuple[str, ...]], dict[str, dict[str, None]]] = {}
+    for one in found.claims:
+        for level in one.levels:
+            for finding in level.findings:
+                for seed in finding.refuted_by:
+                    run = f"{level.level}, seed {seed}"
+                    notes = found.results.notes(finding.comparison.of, seed)
+                    said = runs.setdefault((run, notes), {})
+                    said.setdefault(str(finding.comparison), {})[one.claim.id] = None
+    if not runs:
+        return
+    yield "### Counterexamples"
+    yield ""
+    for (run, notes), said in runs.items():
+        told = "; ".join(f"not *{text}* ({', '.join(claims)})" for text, claims in said.items())
+        yield f"- {run}: {told}"
+        yield from (f"  - {note}" for note in notes)
     yield ""
 
 
@@ -255,6 +278,8 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def _support(finding: Finding) -> float:
     difference = finding.difference
+    if finding.refuted_by:
+        return -inf
     if finding.is_by_saturation:
         return difference.mean
     if not isfinite(difference.mean):
@@ -268,6 +293,11 @@ def _told(finding: Finding) -> str:
     if len(finding.means) > 2:
         pairs = zip(finding.comparison.of, finding.means, strict=True)
         means = ", ".join(f"{quantity} {_mean(mean)}" for quantity, mean in pairs)
+    if finding.comparison.is_of_every_run:
+        seeds = ", ".join(map(str, finding.refuted_by))
+        runs = finding.difference.values
+        told = f"not with {'seed' if len(finding.refuted_by) == 1 else 'seeds'} {seeds}"
+        return f"{finding.comparison}: {means}; {told if seeds else 'in each'} of {runs} runs"
     by = "saturation" if finding.is_by_saturation else f"difference {_mean(finding.difference)}"
     return f"{finding.comparison}: {means}; {by}"
 
@@ -420,6 +450,10 @@ def _finding_document(finding: Finding, results: Results) -> dict[str, Any]:
         "verdict": str(finding.verdict),
         "difference": finding.difference.document(),
         "by_saturation": finding.is_by_saturation,
+        "counterexamples": [
+            {"seed": seed, "notes": list(results.notes(finding.comparison.of, seed))}
+            for seed in finding.refuted_by
+        ],
         "quantities": [
             {**_quantity_document(quantity, results), **mean.document()}
             for quantity, mean in zip(finding.comparison.of, finding.means, strict=True)

@@ -57,12 +57,19 @@ class Results:
             common = len(self._seeds(of))
             width = 0.0 if common > 1 else inf
             return Interval(mean=function(*values), ci95=width, values=common)
-        return interval(
-            [
-                function(*(self._outcomes[one.setting][seed].values[one.metric] for one in of))
-                for seed in self._seeds(of)
-            ]
-        )
+        return interval(list(self.runs(of, function).values()))
+
+    def runs(self, of: tuple[Quantity, ...], function: Callable[..., float]) -> dict[int, float]:
+        """`function` of these quantities by the seeds that all their settings have finished."""
+        return {
+            seed: function(*(self._outcomes[one.setting][seed].values[one.metric] for one in of))
+            for seed in self._seeds(of)
+        }
+
+    def notes(self, of: tuple[Quantity, ...], seed: int) -> tuple[str, ...]:
+        """What the runs of these quantities with this seed told in words."""
+        settings = dict.fromkeys(one.setting for one in of)
+        return tuple(note for one in settings for note in self._outcomes[one][seed].notes)
 
     def _seeds(self, of: tuple[Quantity, ...]) -> list[int]:
         seeds = [set(self._outcomes.get(quantity.setting, {})) for quantity in of]

@@ -1,6 +1,7 @@
 """How a sentence of a paper gets its verdict."""
 
-from math import inf, isclose
+from dataclasses import replace
+from math import inf, isclose, nan
 
 import pytest
 
@@ -179,6 +180,40 @@ def test_comparisons_make_the_verdict_of_a_level(
 )
 def test_levels_make_the_verdict_of_a_claim(low: Verdict, high: Verdict, expected: Verdict) -> None:
     assert over_levels([_level(LOW, low), _level(HIGH, high)]) is expected
+
+
+ALWAYS_ONE = Comparison(
+    text="a = 1", of=(A,), contrast=lambda value: 1e-9 - abs(value - 1), is_of_every_run=True
+)
+"""A comparison of every run."""
+
+
+def test_what_is_said_of_every_run_fails_by_one() -> None:
+    """Whatever the mean of many, and its interval, which is wide by the one."""
+    found = results(a=[1.0] * 6 + [0.998], b=[])
+    assert verdict(ALWAYS_ONE, found) is FAILS
+    assert verdict(replace(ALWAYS_ONE, is_of_every_run=False), found) is UNDECIDED
+    claim = Claim(id="1", section="1", text="", test=lambda _: (ALWAYS_ONE,))
+    assert judge(claim, (HIGH,), found).levels[0].findings[0].refuted_by == (6,)
+    assert verdict(ALWAYS_ONE, results(a=[1.0] * 7, b=[])) is HOLDS
+
+
+def test_what_is_said_of_every_run_holds_by_no_run_alone_and_falls_by_one_alone() -> None:
+    assert verdict(ALWAYS_ONE, results(a=[], b=[])) is UNDECIDED
+    assert verdict(ALWAYS_ONE, results(a=[1.0], b=[])) is UNDECIDED
+    assert verdict(ALWAYS_ONE, results(a=[0.9], b=[])) is FAILS
+    assert verdict(ALWAYS_ONE, results(a=[1.0, nan], b=[])) is UNDECIDED
+
+
+def test_a_counterexample_far_from_saturation_is_one() -> None:
+    """All other sentences are about charts near saturation."""
+    found = results(a=[1.0, 1.0], b=[1.0, 0.5])
+    other = replace(ALWAYS_ONE, of=(B,))
+    claim = Claim(
+        id="1", section="1", text="", test=lambda at: (other if at is LOW else ALWAYS_ONE,)
+    )
+    assert judge(claim, (LOW, HIGH), found).verdict is FAILS
+    assert judge(claim, (HIGH,), found).verdict is HOLDS
 
 
 def test_a_claim_that_was_tested_at_no_level_near_saturation_is_undecided() -> None:

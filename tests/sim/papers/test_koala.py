@@ -189,3 +189,34 @@ def test_jobs_larger_than_any_site_run_on_several() -> None:
     assert found["finished_percent"] == 100.0
     assert found["coallocated_percent.all"] == 100.0
     assert SHAPES[0] == (36, 3)
+
+
+def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -> None:
+    """Its own failures counted a good site out for ever, and the other copy of its file is at the
+    lost site; that is how the experiment counts errors, and not how the daemon does."""
+    wanted = {"1-7", "5.2-3"}
+    effort = Effort(name="one", replications=1, length=500, levels=(LIGHT,))
+    claims = tuple(claim for claim in PAPER.claims if claim.id in wanted)
+    found = report.report(sweep(plan(replace(PAPER, figures=(), claims=claims), effort, seed=2)))
+    assert {one.claim.id: one.verdict for one in found.claims} == dict.fromkeys(
+        wanted, Verdict.FAILS
+    )
+    lines = report.as_markdown(found).splitlines()
+    start = lines.index("### Counterexamples")
+    assert lines[start + 2] == "- regular load 20 %, seed 2: not *finished, % = 100* (1-7, 5.2-3)"
+    assert lines[start + 3].startswith("  - j438 is Placing: ")
+    for text in (
+        "no usable site holds its input file input438",
+        "input438 is at site1 and site4 only",
+        "site1 (unusable for 58.5 days after 8 consecutive errors, 8 of them with this job, until"
+        " an administrator resumes it",
+    ):
+        assert text in lines[start + 3]
+    (claim, _) = report.document(found)["claims"]
+    (comparison,) = claim["levels"][0]["comparisons"]
+    (example,) = comparison["counterexamples"]
+    assert example["seed"] == 2
+    assert example["notes"] == [lines[start + 3].removeprefix("  - ")]
+    distinct = replace(LIGHT.setting.parameters, errors_counted="jobs")
+    made = run(Run(setting=replace(LIGHT.setting, parameters=distinct), seed=2, effort=effort))
+    assert made.values["finished_percent"] == 100

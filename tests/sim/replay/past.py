@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from koala.core.actions import Action
 from koala.core.events import Event, Woken
@@ -109,6 +110,7 @@ class Grid:
     run_s: Mapping[str, Seconds] = field(default_factory=dict)  # by job; 10 else
     starts_after_stop: bool = False
     chances: Chances = field(default_factory=Chances)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         facts = {
@@ -117,7 +119,7 @@ class Grid:
         }
         self.world = World(
             tuple(Setting(name=SiteName(name), facts=fact) for name, fact in facts.items()),
-            parameters=Parameters(bandwidth_default_bps=BANDWIDTH_BPS),
+            parameters=Parameters(bandwidth_default_bps=BANDWIDTH_BPS, **self.parameters),
             policies=chosen(),
             plan=FaultPlan(1, chances=self.chances, kinds=(), quiet_at=1e9),
             onlooker=Blind(),

@@ -99,7 +99,8 @@ def test_other_users_are_where_they_were() -> None:
 
 def test_a_site_whose_manager_erred_errs_again() -> None:
     """All claims fail; a threshold that is never reached shows that they go on failing."""
-    grid = Grid(sites={"delft": 8}, chances=Chances(manager_error=1.0))
+    every = {"errors_counted": "all"}
+    grid = Grid(sites={"delft": 8}, chances=Chances(manager_error=1.0), parameters=every)
     grid.submit("j1", a_spec(4), at=10.0)
     comparison = grid.told(400.0).compare(consecutive_errors_max=50)
     figures = comparison.document()["figures"]

@@ -155,7 +155,7 @@ def run(wanted: Run) -> Outcome:
 
 def _outcome(found: Measured, seen: Mapping[str, float] | None = None) -> Outcome:
     values = {**found.values, **_beyond(found), **(seen or {})}
-    return Outcome(values=values, is_saturated=found.unfinished > 0)
+    return Outcome(values=values, is_saturated=found.unfinished > 0, notes=found.waiting)
 
 
 @dataclass(slots=True)

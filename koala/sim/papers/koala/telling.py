@@ -103,4 +103,19 @@ def above(one: Quantity, bound: float, unit: str = "") -> Comparison:
 
 def equal(one: Quantity, number: float) -> Comparison:
     """One is a number, in every run."""
-    return shown(f"{one} = {number:g}", lambda value: 1e-9 - abs(value - number), one)
+    return Comparison(
+        text=f"{one} = {number:g}",
+        of=(one,),
+        contrast=lambda value: 1e-9 - abs(value - number),
+        is_of_every_run=True,
+    )
+
+
+def same(one: Quantity, other: Quantity) -> Comparison:
+    """One is as much as the other, in every run."""
+    return Comparison(
+        text=f"{one} = {other}",
+        of=(one, other),
+        contrast=lambda value, another: 1e-9 - abs(value - another),
+        is_of_every_run=True,
+    )
