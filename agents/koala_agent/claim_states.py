@@ -26,11 +26,11 @@ from koala_agent.values import (
 )
 
 
-class _State(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A state is stored with its name. `due_at` is when the machine does something by itself."""
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    """A state is stored with its tag. `due_at` is when the machine does something by itself."""
 
 
-class Asked(_State, frozen=True):
+class Asked(_State, frozen=True, tag="Asked"):
     """Submitted to the local manager, or about to be; no starter has checked in. `submit_at` is
     when a submission that failed for a while is tried again; None while one is under way."""
 
@@ -39,34 +39,34 @@ class Asked(_State, frozen=True):
     trouble: str = ""
 
 
-class Withdrawing(_State, frozen=True):
+class Withdrawing(_State, frozen=True, tag="Withdrawing"):
     """Never bound and never will be; the local manager has not confirmed that nothing is left."""
 
     end: End
     due_at: float
 
 
-class Granted(_State, frozen=True):
+class Granted(_State, frozen=True, tag="Granted"):
     """Bound to the starter with this nonce, which holds at the barrier."""
 
     nonce: str
 
 
-class Armed(_State, frozen=True):
+class Armed(_State, frozen=True, tag="Armed"):
     """Its starter has promised not to abort before D of this Arm."""
 
     nonce: str
     number: ArmNumber
 
 
-class Passed(_State, frozen=True):
+class Passed(_State, frozen=True, tag="Passed"):
     """Its starter has passed the barrier, at `passed_at` in the daemon's time."""
 
     nonce: str
     passed_at: float
 
 
-class Stopping(_State, frozen=True):
+class Stopping(_State, frozen=True, tag="Stopping"):
     """To be ended by a Stop or by the site; the starter was told. With `fence_at` the batch system
     counts it as over and cannot know: then its starter's word, or this instant, ends it."""
 
@@ -77,7 +77,7 @@ class Stopping(_State, frozen=True):
     fence_at: float | None = None
 
 
-class Ended(_State, frozen=True):
+class Ended(_State, frozen=True, tag="Ended"):
     """Its starter told how it ended; the batch job is about to be over."""
 
     nonce: str
@@ -87,7 +87,7 @@ class Ended(_State, frozen=True):
     collects: bool
 
 
-class Collecting(_State, frozen=True):
+class Collecting(_State, frozen=True, tag="Collecting"):
     """Nothing of it runs; its output files and logs are on their way."""
 
     nonce: str
@@ -96,7 +96,7 @@ class Collecting(_State, frozen=True):
     due_at: float
 
 
-class Gone(_State, frozen=True):
+class Gone(_State, frozen=True, tag="Gone"):
     """No process, no batch job; the daemon has not acknowledged."""
 
     end: End

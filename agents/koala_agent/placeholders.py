@@ -22,6 +22,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from koala.formats import STARTER
 from koala_agent import values
 from koala_agent.bodies import archive, body
 from koala_agent.claim_states import Claim
@@ -244,7 +245,7 @@ def specification(
         job_type=program.job_type,
     )
     return {
-        "version": 1,
+        "version": STARTER.newest,
         "claim": claim.id,
         "secret": claim.secret,
         "agents": [[address, port] for address in place.agents],

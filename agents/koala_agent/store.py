@@ -25,6 +25,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from koala.errors import ConfigError, DiskError, JournalError
+from koala.formats import CLAIMS
 from koala_agent.claim_events import Forget, Record
 from koala_agent.claim_states import Claim
 from koala_agent.claims import FORGOTTEN_MAX
@@ -34,10 +35,6 @@ from koala_agent.values import ClaimId, Leases, is_claim_id
 
 Run: TypeAlias = Callable[..., sqlite3.Cursor]
 Fact = TypeVar("Fact")
-
-FORMAT = 2
-"""Of the tables and of the JSON in them; a store of another format is refused."""
-_FORMATS = (1, 2)  # 1 has no seal, and gets it when it is opened
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS claim (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
@@ -105,17 +102,16 @@ class Store:
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
         (found,) = run("PRAGMA user_version").fetchone()
-        if found not in (0, *_FORMATS):
-            known = " and ".join(map(str, _FORMATS))
-            raise JournalError(f"{self._path}: format {found}: this agent reads {known}")
+        if found and (reason := CLAIMS.refusal(found)):
+            raise JournalError(f"{self._path}: {reason}")
         if found == 0:
             self._connection.executescript(_TABLES)
         if self._seal is not None:
             with self._connection:
                 run("BEGIN IMMEDIATE")
-                self._seal.check(is_sealed=found == FORMAT)
-        if found != FORMAT:
-            run(f"PRAGMA user_version = {FORMAT}")
+                self._seal.check(is_sealed=found == CLAIMS.newest)
+        if found != CLAIMS.newest:
+            run(f"PRAGMA user_version = {CLAIMS.newest}")
 
     def close(self) -> None:
         """Gives the folder back."""

@@ -15,7 +15,7 @@ WINDOW_S = 86_400.0
 
 
 @dataclass(slots=True)
-class _Charge:
+class BudgetCharge:
     at: Instant
     processor_s: float
 
@@ -26,7 +26,7 @@ class Budget:
     __slots__ = ("_charges", "_order", "spent_s")
 
     def __init__(self) -> None:
-        self._charges: dict[ClaimId, _Charge] = {}
+        self._charges: dict[ClaimId, BudgetCharge] = {}
         self._order: deque[tuple[Instant, float]] = deque()
         self.spent_s = 0.0
 
@@ -42,7 +42,7 @@ class Budget:
     def charge(self, claim: ClaimId, processor_s: float, now: Instant) -> None:
         """A claim is made: all that it may hold is charged."""
         self._forget(now)
-        self._charges[claim] = _Charge(now, processor_s)
+        self._charges[claim] = BudgetCharge(now, processor_s)
         self.spent_s += processor_s
 
     def settle(self, claim: ClaimId, used_s: float) -> None:

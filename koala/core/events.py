@@ -257,30 +257,29 @@ Event: TypeAlias = (
     | Woken
 )
 EVENTS: dict[str, type[Event]] = {
-    cls.__name__: cls
-    for cls in (
-        DaemonStarted,
-        ParametersChanged,
-        JobSubmitted,
-        JobCancelRequested,
-        SiteRegistered,
-        SiteDisconnected,
-        SiteReported,
-        SiteDrained,
-        SiteResumed,
-        SiteDeclaredLost,
-        ReplicaAdded,
-        ReplicaRemoved,
-        ClaimGranted,
-        PathsTried,
-        ProgressReported,
-        ClaimArmed,
-        ClaimPassed,
-        ClaimGone,
-        ClaimFenced,
-        TransferFinished,
-        TransferFailed,
-        Woken,
-    )
+    "DaemonStarted": DaemonStarted,
+    "ParametersChanged": ParametersChanged,
+    "JobSubmitted": JobSubmitted,
+    "JobCancelRequested": JobCancelRequested,
+    "SiteRegistered": SiteRegistered,
+    "SiteDisconnected": SiteDisconnected,
+    "SiteReported": SiteReported,
+    "SiteDrained": SiteDrained,
+    "SiteResumed": SiteResumed,
+    "SiteDeclaredLost": SiteDeclaredLost,
+    "ReplicaAdded": ReplicaAdded,
+    "ReplicaRemoved": ReplicaRemoved,
+    "ClaimGranted": ClaimGranted,
+    "PathsTried": PathsTried,
+    "ProgressReported": ProgressReported,
+    "ClaimArmed": ClaimArmed,
+    "ClaimPassed": ClaimPassed,
+    "ClaimGone": ClaimGone,
+    "ClaimFenced": ClaimFenced,
+    "TransferFinished": TransferFinished,
+    "TransferFailed": TransferFailed,
+    "Woken": Woken,
 }
-"""The journal's kinds of record by name."""
+"""The journal's kinds of record, by the tags that are written: one that gets another name keeps its
+tag."""
+KINDS: dict[type[Event], str] = {cls: kind for kind, cls in EVENTS.items()}

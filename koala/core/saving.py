@@ -1,11 +1,12 @@
 """The whole state as plain data and back, so that a daemon can begin without all its past.
 
 Whatever is reached from the state is saved by its shape: dataclasses and classes with slots of
-`koala.core` by the names of their fields; what is empty, as is its field's default, is left out.
+`koala.core` under their tag (`TAGS`), by the names of their fields; what is empty, as is its
+field's default, is left out.
 An object that is reached twice is saved once, and both see the same one again. The form is lists of
 JSON, in which the first entry says what a list is. So a field that a later version adds has its
 default in what an older one saved, or what `parameters.BEFORE` says; a field that it took away is
-an error, and needs a new number of CORE and a step here.
+an error, and needs a new number of `koala.formats.CORE` and a step here.
 
 What is not saved is the recorder, the actions of the event at hand, and the policies, which are
 the configuration's.
@@ -41,19 +42,71 @@ from koala.core.scheduler import Scheduler
 from koala.core.slots import Policies
 from koala.core.state import State
 
-CORE = 1
-"""The version of the core's decisions: raised when a replay of older events gives another state, or
-the same state another digest. A journal of another version begins at a snapshot."""
-
 Plain: TypeAlias = Any
 """What JSON can say."""
 
-_MODULES = {
-    module.__name__: module
-    for module in (budget, charges, files, grid, job, parameters, progress, queues, timers, values)
+TAGS: dict[str, type] = {
+    "budget._Charge": budget.BudgetCharge,
+    "budget.Budget": budget.Budget,
+    "charges.Charge": charges.Charge,
+    "charges.Setback": charges.Setback,
+    "charges.Refusal": charges.Refusal,
+    "files.Transfer": files.Transfer,
+    "files.Files": files.Files,
+    "grid.SiteFacts": grid.SiteFacts,
+    "grid.Replica": grid.Replica,
+    "grid.Site": grid.Site,
+    "grid.SiteView": grid.SiteView,
+    "grid.Part": grid.Part,
+    "grid.Demand": grid.Demand,
+    "grid.PlacementRequest": grid.PlacementRequest,
+    "grid.Assignment": grid.Assignment,
+    "grid.Placement": grid.Placement,
+    "grid.Unplaceable": grid.Unplaceable,
+    "grid.GridView": grid.GridView,
+    "job.JobType": job.JobType,
+    "job.StartType": job.StartType,
+    "job.InputMode": job.InputMode,
+    "job.InputFile": job.InputFile,
+    "job.Deadline": job.Deadline,
+    "job.Hint": job.Hint,
+    "job.ComponentSpec": job.ComponentSpec,
+    "job.JobSpec": job.JobSpec,
+    "job.Delayed": job.Delayed,
+    "job.Placing": job.Placing,
+    "job.Claiming": job.Claiming,
+    "job.Starting": job.Starting,
+    "job.Releasing": job.Releasing,
+    "job.Running": job.Running,
+    "job.Stopping": job.Stopping,
+    "job.Finished": job.Finished,
+    "job.Failed": job.Failed,
+    "job.Cancelled": job.Cancelled,
+    "job.ClaimPhase": job.ClaimPhase,
+    "job.EndKind": job.EndKind,
+    "job.ClaimEnd": job.ClaimEnd,
+    "job.Claim": job.Claim,
+    "job.Member": job.Member,
+    "job.ArmNumber": job.ArmNumber,
+    "job.Arming": job.Arming,
+    "job.Attempt": job.Attempt,
+    "job.Job": job.Job,
+    "parameters.Parameters": parameters.Parameters,
+    "progress.MemberProgress": progress.MemberProgress,
+    "progress.ProgressQuestion": progress.ProgressQuestion,
+    "progress.Correction": progress.Correction,
+    "progress.MemberReport": progress.MemberReport,
+    "progress.Course": progress.Course,
+    "queues.Queues": queues.Queues,
+    "timers.Bell": timers.Bell,
+    "timers.Timer": timers.Timer,
+    "timers.Timers": timers.Timers,
+    "values.Priority": values.Priority,
+    "values.TcpPath": values.TcpPath,
 }
-"""Where the classes are of which a state is made."""
-_PACKAGE = "koala.core."
+"""The classes of which a state is made, by the names under which they are saved. A class that moves
+or gets another name keeps the tag that it has here; one that goes needs a new CORE."""
+_TAG_OF = {cls: tag for tag, cls in TAGS.items()}
 _NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "turns"})
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
@@ -245,9 +298,10 @@ def _default(field: dataclasses.Field[Any]) -> object:
 
 
 def _tag(cls: type) -> str:
-    if cls.__module__ not in _MODULES:
+    tag = _TAG_OF.get(cls)
+    if tag is None:
         raise NotSavedError(f"{cls.__module__}.{cls.__name__} is no part of the state")
-    return f"{cls.__module__.removeprefix(_PACKAGE)}.{cls.__name__}"
+    return tag
 
 
 @cache
@@ -255,10 +309,7 @@ def _enum(tag: str, value: str) -> object:
     return _class(tag)(value)
 
 
-@cache
 def _class(tag: str) -> Any:  # noqa: ANN401 - a class of the core
-    module, _, name = tag.rpartition(".")
-    found = getattr(_MODULES.get(_PACKAGE + module), name, None)
-    if not isinstance(found, type) or found.__module__ != _PACKAGE + module:
+    if tag not in TAGS:
         raise NotSavedError(f"there is no {tag!r}")
-    return found
+    return TAGS[tag]

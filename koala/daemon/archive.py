@@ -21,10 +21,11 @@ import msgspec
 
 from koala.core.forgetting import Forgotten
 from koala.core.job import Job
-from koala.core.saving import CORE, NotSavedError, load_object, save_object
+from koala.core.saving import NotSavedError, load_object, save_object
 from koala.core.values import Instant, JobId
 from koala.daemon.records import UNREADABLE, Mark, Snapshot, damaged
 from koala.errors import JournalError
+from koala.formats import CORE
 
 TABLES = """
 CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, at REAL NOT NULL, chain BLOB NOT NULL,

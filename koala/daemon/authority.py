@@ -33,6 +33,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from koala.daemon.clock import wall_s
 from koala.errors import ConfigError, SpecError
+from koala.formats import ROTATION
 from koala.wire.private import private_folder, read_private, write_private
 from koala.wire.tls import (
     DAEMON_HOST,
@@ -89,17 +90,21 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     old: str
     new: str
+    format: int = 1
 
 
 def read_rotation(folder: Path) -> Rotation | None:
     """The one under way. Raises ConfigError."""
     path = folder / ROTATION_FILE
     try:
-        return msgspec.json.decode(read_private(path), type=Rotation)
+        found = msgspec.json.decode(read_private(path), type=Rotation)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
+    if reason := ROTATION.refusal(found.format):
+        raise ConfigError(f"{path}: {reason}")
+    return found
 
 
 class Authority:

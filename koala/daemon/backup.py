@@ -40,12 +40,11 @@ from koala.daemon.past import Past, connect, open_past, replay
 from koala.daemon.records import ADVICE, Mark, mark_text
 from koala.disk import BALLAST
 from koala.errors import ConfigError, DamagedError, JournalError
+from koala.formats import BACKUP
 
 MANIFEST = "backup.json"
 SPOOL = "spool"
 ENDPOINT = "endpoint"
-VERSION = 2
-"""1 has no checksums; it is put back all the same."""
 TAR = (".tar", ".tar.gz", ".tgz")
 _JOURNAL = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, SALVAGED}
 _MADE_ANEW = {*_JOURNAL, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
@@ -196,7 +195,7 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
     past = open_past(folder, source=state_dir / FILE)
     _read_back(past)  # a backup that cannot be read back is none
     manifest = {
-        "koala-backup": VERSION,
+        "koala-backup": BACKUP.newest,
         "events": mark.seq,
         "chain": mark.chain.hex(),
         "last_at": past.last_at,
@@ -360,9 +359,8 @@ def _read(folder: Path, backup: Path) -> Backup:
     try:
         text = (folder / MANIFEST).read_bytes()
         version = msgspec.json.decode(text, type=_Version).version
-        if not 1 <= version <= VERSION:
-            allowed = f"allowed are 1 to {VERSION}"
-            raise ConfigError(f"{backup}: a backup of version {version}: {allowed}")
+        if reason := BACKUP.refusal(version):
+            raise ConfigError(f"{backup}: {reason}")
         manifest = msgspec.json.decode(text, type=_Manifest)
         chain = bytes.fromhex(manifest.chain)
     except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:

@@ -34,6 +34,7 @@ from koala.errors import (
     UnauthenticatedError,
     UnknownNameError,
 )
+from koala.formats import ENROLMENTS
 from koala.wire.private import read_private, write_private
 from koala.wire.tls import Kind
 
@@ -172,9 +173,8 @@ class Enrolments:
             self._file = _File()
         except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise ConfigError(f"{self._path}: cannot be read: {error}") from error
-        if self._file.format != 1:
-            found = self._file.format
-            raise ConfigError(f"{self._path} has format {found}: this version knows 1")
+        if reason := ENROLMENTS.refusal(self._file.format):
+            raise ConfigError(f"{self._path}: {reason}")
         self._by_token = {u.token_id: u.name for u in self._file.users.values() if u.token_id}
 
     # --- sites ------------------------------------------------------------------------------------

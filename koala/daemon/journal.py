@@ -44,9 +44,8 @@ from koala.daemon.records import (
     rows_of,
 )
 from koala.errors import DiskError, JournalError
+from koala.formats import CORE, JOURNAL
 
-FORMAT = 3
-_FORMATS = (2, 3)  # 2 has neither snapshots nor an archive, and gets them when it is opened
 NOTICES_MAX = 100_000
 _NOTICES_SPARE = 1_000  # removed in lots, not one by one
 
@@ -60,6 +59,8 @@ CREATE TABLE digest (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
 SNAPSHOTS_KEPT = 2  # the older one is for when the newer cannot be read
 REMOVED_MAX = 1_000  # rows a commit, so that none waits for it
 CORE_FACT = "core"
+SINCE_FACT = "core_since"
+"""After which event this core took over from another one; missing: it wrote all of them."""
 
 # --- the journal of a running daemon --------------------------------------------------------------
 
@@ -94,16 +95,13 @@ class Journal:
         self._looking: sqlite3.Connection | None = None  # of the event loop's
         self._look = look or (lambda: connection)
 
-    def ready(self, core: int, *, accept_loss: bool) -> list[int]:
-        """From here on this version of the core writes, and snapshots that are damaged are gone:
-        after which events those were taken. With `accept_loss` so are the digests that were
-        recorded, which nothing vouches for. Raises JournalError."""
+    def ready(self, *, accept_loss: bool) -> list[int]:
+        """From here on snapshots that are damaged are gone: after which events those were taken.
+        With `accept_loss` so are the digests that were recorded, which nothing vouches for. Raises
+        JournalError."""
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO fact VALUES (?, ?)", (CORE_FACT, str(core))
-                )
                 if accept_loss:
                     self._connection.execute("DELETE FROM digest")
                 return archive.drop_spoilt_snapshots(self._connection)
@@ -161,14 +159,23 @@ class Journal:
         return self._connection.execute("SELECT max(seq) FROM event").fetchone()[0] or 0
 
     def core(self) -> int:
-        """The version of the core that wrote last."""
+        """The version of the core that wrote last. Raises JournalError."""
+        return written_by(self._connection, self.path)[0]
+
+    def notices_since(self, at: Instant) -> list[Notice]:
+        """All kept notices from an instant on. Raises JournalError."""
         try:
-            row = self._connection.execute(
-                "SELECT value FROM fact WHERE name = ?", (CORE_FACT,)
-            ).fetchone()
-            return 1 if row is None else int(row[0])
-        except (sqlite3.Error, UnicodeError, ValueError) as error:
-            raise damaged(self.path, f"who wrote it cannot be read: {error}") from error
+            rows = self._connection.execute(
+                "SELECT number, at, job, site, phase, text FROM notice WHERE at >= ?"
+                " ORDER BY number",
+                (at,),
+            )
+            return [
+                Notice(number=number, at=at, job=job, site=site, phase=phase, text=text)
+                for number, at, job, site, phase, text in rows
+            ]
+        except (sqlite3.Error, UnicodeError) as error:
+            raise damaged(self.path, f"the notices cannot be read: {error}") from error
 
     def records(
         self, after: Mark | None = None, *, last_at: Instant = 0.0, accept_loss: bool = False
@@ -286,6 +293,8 @@ class Journal:
                 self._connection.execute(
                     "INSERT OR REPLACE INTO digest VALUES (?, ?)", (mark.seq, batch.digest)
                 )
+            if batch.core is not None:
+                self._adopt(batch.core, mark.seq if batch.is_takeover else 0)
             archive.write_jobs(self._connection, batch.forgotten)
             if batch.snapshot is not None:
                 at = batch.records[-1].at if batch.records else self.last_at
@@ -298,13 +307,23 @@ class Journal:
         if batch.notices:
             self.notice_number = batch.notices[-1].number
 
+    def _adopt(self, core: int, since: int) -> None:
+        """From here on this version of the core writes, `since` an event if another one did before:
+        of digests that this recorded ours can say nothing. Part of a transaction."""
+        facts = [(CORE_FACT, str(core))]
+        if since:
+            facts.append((SINCE_FACT, str(since)))
+            self._connection.execute("DELETE FROM digest WHERE seq < ?", (since,))
+        self._connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
+
     def _forget_snapshots(self, now: Instant) -> None:
         """A new one is there: the oldest goes, and with it what only it could be followed by."""
         kept = self._connection.execute(
             "SELECT seq FROM snapshot ORDER BY seq DESC LIMIT ?", (SNAPSHOTS_KEPT,)
         ).fetchall()
         (oldest,) = kept[-1]
-        self._connection.execute("DELETE FROM snapshot WHERE seq < ?", (oldest,))
+        _, since = written_by(self._connection, self.path)  # where a replay of all has to begin
+        self._connection.execute("DELETE FROM snapshot WHERE seq < ? AND seq != ?", (oldest, since))
         archive.remove_jobs(self._connection, before=now - self.keep_jobs_s)
         if len(kept) == SNAPSHOTS_KEPT and self.keep_s < FOREVER:
             # Its own event stays: a start at a snapshot looks whether the journal is still its own.
@@ -329,7 +348,7 @@ class Journal:
         if self.first_event > self._remove_to:
             return self.first_event
         last = min(self._remove_to, self.first_event + REMOVED_MAX - 1)
-        for table in ("event", "digest"):
+        for table in ("event", "digest", "snapshot"):
             self._connection.execute(f"DELETE FROM {table} WHERE seq <= ?", (last,))
         return last + 1
 
@@ -444,11 +463,12 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
         if not (is_new and found == 0):
             check_format(connection, path)
-        if found != FORMAT:
-            tables = archive.TABLES if found else _TABLES + archive.TABLES
+        if found != JOURNAL.newest:
+            own = f"INSERT INTO fact VALUES ('{CORE_FACT}', '{CORE}');"
+            tables = archive.TABLES if found else _TABLES + archive.TABLES + own
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(
-                f"BEGIN IMMEDIATE; {tables} PRAGMA user_version = {FORMAT}; COMMIT;"
+                f"BEGIN IMMEDIATE; {tables} PRAGMA user_version = {JOURNAL.newest}; COMMIT;"
             )
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -463,7 +483,7 @@ def check_whole(connection: sqlite3.Connection, path: Path) -> None:
     JournalError."""
     try:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        has_archive = connection.execute("PRAGMA user_version").fetchone()[0] == FORMAT
+        has_archive = connection.execute("PRAGMA user_version").fetchone()[0] == JOURNAL.newest
     except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"unreadable: {error}") from error
     if found != "ok":
@@ -487,17 +507,21 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
     except (sqlite3.Error, UnicodeError) as error:
         raise damaged(path, f"unreadable, or no journal: {error}") from error
-    if found not in _FORMATS:
-        known = " and ".join(map(str, _FORMATS))
-        older = (
-            f": it is of a release without queue disciplines ({found} < {_FORMATS[0]}), whose past"
-            " cannot be replayed. Let that release finish its jobs, then begin with an empty state"
-            " directory"
-            if 0 < found < _FORMATS[0]
-            else ""
-        )
-        reason = f"{path}: journal format {found}; this version knows format {known}{older}"
-        raise JournalError(reason)
+    if reason := JOURNAL.refusal(found):
+        raise JournalError(f"{path}: {reason}")
+
+
+def written_by(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
+    """The version of the core that wrote last, and after which event it began to (0: the first).
+    Raises JournalError."""
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] < JOURNAL.newest:
+            return 1, 0
+        rows = connection.execute("SELECT name, value FROM fact WHERE name LIKE 'core%'")
+        facts = {name: int(value) for name, value in rows}
+        return facts.get(CORE_FACT, 1), facts.get(SINCE_FACT, 0)
+    except (sqlite3.Error, UnicodeError, ValueError) as error:
+        raise damaged(path, f"who wrote it cannot be read: {error}") from error
 
 
 def _first_event(connection: sqlite3.Connection, path: Path) -> int:

@@ -4,7 +4,8 @@ Nothing is written and no lock is taken. The events are those that were committe
 opened; each is checked against the chain, their number against the mark where that lies beside,
 and each recorded digest against the state that the replay has then. What differs is a JournalError,
 before anything was told: a journal is never half read. Of one whose first events are not kept any
-longer the reading begins at the oldest snapshot, and says so.
+longer, or are of a release with another core (`takeover`), the reading begins at the oldest
+snapshot that ours can go on from, and says so.
 """
 
 from __future__ import annotations
@@ -24,15 +25,13 @@ from koala.core.snapshot import digest
 from koala.core.values import FOREVER, Instant
 from koala.daemon.archive import Kept, read_snapshots
 from koala.daemon.folder import FILE, MARK
-from koala.daemon.journal import check_format, cut_short, read_events
+from koala.daemon.journal import check_format, cut_short, read_events, written_by
 from koala.daemon.records import ADVICE, Mark, Record, damaged, read_mark
+from koala.daemon.takeover import REMEDY, later
 from koala.errors import JournalError
+from koala.formats import CORE, JOURNAL
 
 ROWS = 4096  # read at once: a reader that is slow must not keep the writer's log from being folded
-
-_OTHER_VERSION = (
-    "Start the version that wrote it once more, end it with TERM, and start this one then"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +47,7 @@ class Past:
     first_at: Instant
     last_at: Instant
     mark: Mark | None  # of an event that had been committed
+    core: int  # the version of the core that wrote last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,10 @@ def open_past(path: Path, *, source: Path | None = None) -> Past:
             ).fetchone()
         except (sqlite3.Error, UnicodeError) as error:
             raise damaged(told, f"{error}") from error
-        begin = _begin(connection, told, first or 1)
+        core, since = written_by(connection, told)
+        if core > CORE:
+            raise later(told, core)
+        begin = _begin(connection, told, first or 1, core=core, since=since)
         events = max(last or 0, 0 if begin is None else begin.mark.seq)
     if mark is not None and mark.seq > events:
         raise cut_short(told, told.parent / MARK, events, mark.seq)
@@ -85,6 +88,7 @@ def open_past(path: Path, *, source: Path | None = None) -> Past:
         first_at=(first_at or 0.0) if begin is None else begin.at,
         last_at=last_at or (0.0 if begin is None else begin.at),
         mark=mark,
+        core=core,
     )
 
 
@@ -132,18 +136,23 @@ def _scheduler(past: Past) -> Scheduler:
         raise JournalError(f"{past.source}: {reason}") from error
 
 
-def _begin(connection: sqlite3.Connection, path: Path, first: int) -> Kept | None:
-    """The oldest snapshot whose following events are there; None when all are. Raises
-    JournalError."""
-    if first == 1:
+def _begin(
+    connection: sqlite3.Connection, path: Path, first: int, *, core: int, since: int
+) -> Kept | None:
+    """The oldest snapshot from which our core can replay and whose following events are there: of
+    another core's the newest. None: the first event. Raises JournalError."""
+    if first == 1 and core == CORE and since == 0:
         return None
     found = None
-    for kept in read_snapshots(connection, path):
+    is_old = connection.execute("PRAGMA user_version").fetchone()[0] < JOURNAL.newest
+    for kept in () if is_old else read_snapshots(connection, path):
         if isinstance(kept, JournalError):
             if found is None:
                 raise kept
-        elif kept.mark.seq >= first - 1:
+        elif kept.mark.seq >= max(first - 1, since) and (core == CORE or found is None):
             found = kept
+    if found is None and first == 1 and core != CORE:
+        return None
     if found is None:
         raise damaged(path, f"events before {first} and all snapshots are missing")
     return found
@@ -157,7 +166,7 @@ def repeat(path: Path, scheduler: Scheduler, record: Record) -> list[Action]:
         kind = type(record.event).__name__
         raise JournalError(
             f"{path}: event {record.seq} ({kind}) cannot be replayed: {error!r}: this"
-            f" version of Koala decides otherwise than the one that wrote it. {_OTHER_VERSION}"
+            f" version of Koala decides otherwise than the one that wrote it. {REMEDY}"
         ) from error
 
 
@@ -169,11 +178,14 @@ def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) ->
             f"{path}: the replay up to event {seq} gives another state than the one that"
             f" was recorded (digest {found[:16]}, recorded {expected[:16]}): this version of Koala"
             f" decides otherwise than the one that wrote it, or the journal was changed."
-            f" {_OTHER_VERSION}; where no version was changed: {ADVICE}"
+            f" Both have core {CORE}, so this should not be: please report it. {ADVICE}"
         )
 
 
 def _digests(past: Past) -> dict[int, str]:
+    """Those that our core recorded, by their events."""
+    if past.core != CORE:
+        return {}
     with closing(connect(past.path)) as connection:
         try:
             return dict(connection.execute("SELECT seq, digest FROM digest"))

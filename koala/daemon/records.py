@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.events import EVENTS, Event, ParametersChanged
+from koala.core.events import EVENTS, KINDS, Event, ParametersChanged
 from koala.core.forgetting import Forgotten
 from koala.core.parameters import BEFORE
 from koala.core.values import Instant
@@ -72,6 +72,8 @@ class Batch:
     digest: str | None = None
     forgotten: Sequence[Forgotten] = ()
     snapshot: Snapshot | None = None
+    core: int | None = None  # from here on this version of the core writes
+    is_takeover: bool = False  # until here another one did
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def decode_event(kind: str, body: str) -> Event:
     if decoder is None:
         raise JournalError(f"unknown kind of event {kind!r}: known are {', '.join(_DECODERS)}")
     try:
-        if kind != ParametersChanged.__name__:
+        if kind != KINDS[ParametersChanged]:
             event: Event = decoder.decode(body)
             return event
         plain = msgspec.json.decode(body, type=dict[str, Any])
@@ -145,7 +147,7 @@ def rows_of(records: Iterable[Record], mark: Mark) -> tuple[list[Row], Mark]:
         seq += 1
         assert record.seq == seq, f"event {record.seq} after {seq - 1}"
         answers = _ENCODER.encode(record.answers).decode() if record.answers else ""
-        kind = type(record.event).__name__
+        kind = KINDS[type(record.event)]
         body = encode_event(record.event)
         chain = _chained(chain, seq, record.at, kind, body, answers)
         rows.append((seq, record.at, kind, body, answers, chain))

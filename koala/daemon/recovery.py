@@ -20,9 +20,9 @@ from typing import Protocol
 import structlog
 
 from koala.core.actions import Announce
-from koala.core.events import DaemonStarted, Event, JobSubmitted, ParametersChanged
+from koala.core.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
 from koala.core.parameters import Parameters
-from koala.core.saving import CORE, NotSavedError, load
+from koala.core.saving import NotSavedError, load, save
 from koala.core.scheduler import Scheduler
 from koala.core.slots import Policies
 from koala.core.snapshot import digest
@@ -40,12 +40,15 @@ from koala.daemon.records import (
     Mark,
     Notice,
     Record,
+    Snapshot,
     damaged,
     decode_event,
     encode_event,
 )
 from koala.daemon.salvage import finish, salvage
+from koala.daemon.takeover import Comparison, later, refused, require_sound
 from koala.errors import DamagedError, JournalError
+from koala.formats import CORE
 from koala.wire.private import private_folder, read_private, write_private
 
 PUBLISHED_MAX = 10_000  # of the newest jobs that are over, looked at again after a start
@@ -189,13 +192,16 @@ def recover(
     last_at = 0.0 if start is None else start.at
     if begun.seq:
         journal.check_history(begun, accept_loss=accept_loss)
-    _require_core(journal, begun.seq)
-    recorded = None if accept_loss else journal.last_digest()
-    for record in journal.records(begun, last_at=last_at, accept_loss=accept_loss):
-        repeat(journal.path, scheduler, record)
-        past.note(record.event)
-        if recorded is not None and record.seq == recorded[0]:
-            require_digest(journal.path, scheduler, *recorded)
+    is_taken_over = journal.last_event() > 0 and journal.core() != CORE
+    if is_taken_over:
+        _replay_of_other(journal, scheduler, past, begun, last_at, accept_loss=accept_loss)
+    else:
+        recorded = None if accept_loss else journal.last_digest()
+        for record in journal.records(begun, last_at=last_at, accept_loss=accept_loss):
+            repeat(journal.path, scheduler, record)
+            past.note(record.event)
+            if recorded is not None and record.seq == recorded[0]:
+                require_digest(journal.path, scheduler, *recorded)
     replayed = journal.seq - begun.seq
     clock = make_clock(journal.last_at)
     changed = ParametersChanged(
@@ -209,9 +215,14 @@ def recover(
     if past.settings != changed:
         events.insert(0, changed)
     last = journal.seq
-    for seq in journal.ready(CORE, accept_loss=accept_loss):
+    for seq in journal.ready(accept_loss=accept_loss):
         log.warning("snapshot.dropped", after_event=seq, reason="it is not as it was written")
-    _begin(journal, scheduler, events, clock.now())
+    settings = encode_event(changed)
+    wrote = journal.core()
+    saved = partial(_snapshot, jobs=past.jobs, settings=settings) if is_taken_over else None
+    _begin(journal, scheduler, events, clock.now(), saved)
+    if is_taken_over:
+        log.warning("journal.taken_over", core=CORE, wrote=wrote, replayed=replayed)
     if accept_loss:
         log.warning("journal.loss_accepted", last_event=last, epoch=scheduler.epoch)
     log.info(
@@ -227,8 +238,8 @@ def recover(
         clock=clock,
         jobs=past.jobs + (LOST_JOBS_MAX if accept_loss else 0),
         over=tuple(scheduler.ended)[-PUBLISHED_MAX:],
-        replayed=replayed,
-        settings=encode_event(changed),
+        replayed=0 if is_taken_over else replayed,
+        settings=settings,
     )
 
 
@@ -239,14 +250,18 @@ def _start(journal: Journal, config: Settings) -> tuple[Kept | None, Scheduler]:
         if isinstance(kept, JournalError):
             problems.append(kept)
             continue
+        if kept.core > CORE:
+            raise later(journal.path, kept.core)
         try:
             scheduler = load(kept.snapshot.plain, config.policies)
-        except NotSavedError as error:
+            if kept.core == CORE:
+                require_digest(journal.path, scheduler, kept.mark.seq, kept.snapshot.digest)
+            else:
+                require_sound(scheduler, kept.at)
+        except (NotSavedError, AssertionError) as error:
             reason = f"{journal.path}: the snapshot after event {kept.mark.seq}: {error}"
             problems.append(JournalError(reason))
             continue
-        if kept.core == CORE:
-            require_digest(journal.path, scheduler, kept.mark.seq, kept.snapshot.digest)
         for problem in problems:
             log.warning("snapshot.passed_over", reason=str(problem))
         return kept, scheduler
@@ -257,28 +272,45 @@ def _start(journal: Journal, config: Settings) -> tuple[Kept | None, Scheduler]:
     return None, Scheduler(Parameters(), config.policies)
 
 
-def _require_core(journal: Journal, begun: int) -> None:
-    """A core of another version can go on only from a snapshot: its replay would decide otherwise.
-    Raises JournalError."""
+def _replay_of_other(
+    journal: Journal,
+    scheduler: Scheduler,
+    past: _Past,
+    begun: Mark,
+    begun_at: Instant,
+    *,
+    accept_loss: bool,
+) -> None:
+    """Replay what another core wrote after its last saved state (see `takeover`). Raises
+    JournalError."""
     wrote, last = journal.core(), journal.last_event()
-    if wrote == CORE or last == 0:
-        return
-    replayed = max(0, last - begun)
     if wrote > CORE:
-        raise JournalError(
-            f"{journal.path}: written by a later release (core {wrote}, this one has {CORE}): go on"
-            " with that release"
-        )
-    if replayed:
-        raise JournalError(
-            f"{journal.path}: its last {replayed} events were written by an earlier release (core"
-            f" {wrote}, this one has {CORE}), which did not end in order. Start that release once"
-            " more, end it with TERM, and start this one then"
-        )
+        raise later(journal.path, wrote)
+    comparison = Comparison.begin(scheduler, begun_at)
+    why = ""
+    for record in journal.records(begun, last_at=begun_at, accept_loss=accept_loss):
+        try:
+            actions = repeat(journal.path, scheduler, record)
+        except JournalError as error:
+            raise refused(journal.path, wrote, last - begun.seq, str(error.__cause__)) from error
+        comparison.note(record.at, actions)
+        past.note(record.event)
+    if journal.seq > begun.seq:
+        why = comparison.difference(journal.notices_since, is_cut=accept_loss)
+        try:
+            require_sound(scheduler, journal.last_at)
+        except AssertionError as error:
+            why = why or str(error)
+    if why:
+        raise refused(journal.path, wrote, last - begun.seq, why)
+
+
+def _snapshot(scheduler: Scheduler, found: str, *, jobs: int, settings: str) -> Snapshot:
+    return Snapshot(plain=save(scheduler), jobs=jobs, settings=settings, digest=found)
 
 
 def _settings(text: str) -> Event | None:
-    return None if not text else decode_event(ParametersChanged.__name__, text)
+    return None if not text else decode_event(KINDS[ParametersChanged], text)
 
 
 def read_secret(state_dir: Path) -> bytes:
@@ -304,8 +336,15 @@ def read_secret(state_dir: Path) -> bytes:
     return bytes.fromhex(text.decode())
 
 
-def _begin(journal: Journal, scheduler: Scheduler, events: list[Event], now: Instant) -> None:
-    """The first events of this life, and a digest of the state that it begins with."""
+def _begin(
+    journal: Journal,
+    scheduler: Scheduler,
+    events: list[Event],
+    now: Instant,
+    saved: Callable[[Scheduler, str], Snapshot] | None = None,
+) -> None:
+    """Write the first events of this life and a digest of the state that it begins with, which is
+    `saved` where another core wrote until now."""
     records: list[Record] = []
     notices: list[Notice] = []
     for number, event in enumerate(events, journal.seq + 1):
@@ -322,4 +361,15 @@ def _begin(journal: Journal, scheduler: Scheduler, events: list[Event], now: Ins
                     )
                 )
         records.append(Record(seq=number, at=now, event=event, answers=scheduler.answers))
-    journal.append(Batch(records=records, notices=notices, digest=digest(scheduler)))
+    found = digest(scheduler)
+    snapshot = None if saved is None else saved(scheduler, found)
+    journal.append(
+        Batch(
+            records=records,
+            notices=notices,
+            digest=found,
+            snapshot=snapshot,
+            core=CORE,
+            is_takeover=saved is not None,
+        )
+    )

@@ -25,10 +25,11 @@ import structlog
 
 from koala.daemon.archive import Kept, is_good, read_snapshots
 from koala.daemon.folder import DAMAGED, FILE, MARK, RESTORED, SALVAGED, take_lock
-from koala.daemon.journal import prepare
+from koala.daemon.journal import CORE_FACT, prepare, written_by
 from koala.daemon.reader import connect_reader
 from koala.daemon.records import Mark, Row, read_mark, read_rows
 from koala.errors import JournalError
+from koala.formats import CORE
 from koala.wire.private import sync_folder, write_private
 
 _EVENTS = "SELECT seq, at, kind, body, answers, chain FROM event WHERE seq > ? ORDER BY seq"
@@ -160,8 +161,8 @@ def _write(path: Path, source: sqlite3.Connection, kept: Kept | None, rows: list
         if kept is not None:
             found = source.execute("SELECT * FROM snapshot WHERE seq = ?", (kept.mark.seq,))
             target.execute("INSERT INTO snapshot VALUES (?, ?, ?, ?, ?, ?)", found.fetchone())
-            core = ("core", str(kept.core))
-            target.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", core)
+        core = _core(source, path) if kept is None else kept.core
+        target.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (CORE_FACT, str(core)))
         for table, columns in (("job", 8), ("notice", 6)):
             marks = ", ".join("?" * columns)
             with suppress(sqlite3.IntegrityError):  # a row that is read as what was never written
@@ -171,6 +172,13 @@ def _write(path: Path, source: sqlite3.Connection, kept: Kept | None, rows: list
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for more in _BESIDE:
         path.with_name(path.name + more).unlink(missing_ok=True)
+
+
+def _core(source: sqlite3.Connection, path: Path) -> int:
+    """The version of the core that wrote last; ours where that cannot be read any more."""
+    with suppress(JournalError):
+        return written_by(source, path)[0]
+    return CORE
 
 
 def _readable(source: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:

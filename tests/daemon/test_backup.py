@@ -168,7 +168,7 @@ async def test_what_is_no_backup_and_what_is_damaged_is_refused(tmp_path: Path) 
     with pytest.raises(JournalError, match="name other events"):
         restore(backup, target)
     (backup / MANIFEST).write_text(json.dumps({**manifest, "koala-backup": 9}))
-    with pytest.raises(ConfigError, match="a backup of version 9: allowed are 1 to 2"):
+    with pytest.raises(ConfigError, match=r"backup version 9: this release reads 1 to 2\. A later"):
         restore(backup, target)
     for wrong in ({"chain": "no hex"}, {"chain": 7}, {"files": None}, {"spool": [["a"]]}):
         (backup / MANIFEST).write_text(json.dumps({**manifest, **wrong}))

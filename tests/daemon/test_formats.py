@@ -1,9 +1,9 @@
 """State of older releases, and of later ones: loaded, or refused with a clear text.
 
 `old/formatN.sql` are journals as releases wrote them: j1 Finished, j2 with its claims granted, j3
-waits, j4 was cancelled. In that of format 2 the agents of j1 arm in time, and chain and digests are
-as if they always had: they had armed too late, and said that j1 had ended well without a Release,
-which no core believes any more (decision 209).
+waits, j4 was cancelled. In that of format 2 the agents of j1 arm in time, and chain, digests and
+notices are as if they always had: they had armed too late, and said that j1 had ended well without
+a Release, which no core believes any more (decision 209).
 """
 
 import sqlite3
@@ -14,21 +14,26 @@ from pathlib import Path
 
 import pytest
 
+import koala.daemon.archive
+import koala.daemon.past
 import koala.daemon.recovery
+import koala.daemon.takeover
 from koala.core.events import Event, SiteDrained
 from koala.core.snapshot import digest
 from koala.core.values import FOREVER, SiteName, UserName
 from koala.daemon.archive import read_snapshots
 from koala.daemon.folder import FILE, MARK
-from koala.daemon.journal import FORMAT, Journal
+from koala.daemon.journal import Journal
 from koala.daemon.past import open_past, replay
 from koala.daemon.pump import Pump
 from koala.daemon.records import Mark, mark_text
 from koala.daemon.recovery import Recovered, recover
 from koala.daemon.turns import Turn, Upkeep
 from koala.errors import JournalError
+from koala.formats import CORE, JOURNAL
 from tests.daemon.running import config_of
 
+TOLD = (koala.daemon.archive, koala.daemon.past, koala.daemon.recovery, koala.daemon.takeover)
 OLD = Path(__file__).parent / "old"
 UPKEEP = Upkeep(keep_jobs=1000, keep_jobs_s=1e9, snapshot_events=10)
 
@@ -89,13 +94,13 @@ def test_a_journal_of_format_2_goes_on(tmp_path: Path) -> None:
     assert {job.id: job.phase_name for job in found.scheduler.jobs.values()} == phases
     assert (found.scheduler.epoch, found.jobs) == (2, 4)
     with closing(sqlite3.connect(state / FILE)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (JOURNAL.newest,)
     assert life(tmp_path).scheduler.epoch == 3
 
 
 def test_a_journal_of_format_1_is_refused_with_what_to_do(tmp_path: Path) -> None:
     state = old_state(tmp_path, 1)
-    with pytest.raises(JournalError, match=r"journal format 1; .*Let that release finish its jobs"):
+    with pytest.raises(JournalError, match=r"journal format 1: .*Let that release finish its jobs"):
         life(tmp_path)
     with pytest.raises(JournalError, match="journal format 1"):
         open_past(state)
@@ -116,7 +121,7 @@ async def test_a_snapshot_that_cannot_be_used_is_passed_over_for_the_older_one(
     old_state(tmp_path, 2)
     await lived(tmp_path, 5)
     await lived(tmp_path, 5)
-    newest, older = kept(tmp_path)
+    newest, older, _ = kept(tmp_path)
     with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
         connection.execute("UPDATE snapshot SET body = zeroblob(99) WHERE seq = ?", (newest,))
     journal = Journal.open(tmp_path / "state")
@@ -146,17 +151,28 @@ async def test_the_older_snapshot_can_be_used_where_older_events_are_not_kept(
     assert life(tmp_path).replayed == newest - older
 
 
-async def test_another_core_goes_on_from_a_snapshot_and_from_nothing_else(
+async def test_another_core_goes_on_and_begins_at_a_state_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`test_old_states` has journals that real releases wrote."""
     old_state(tmp_path, 2)
     await lived(tmp_path, 5)
-    monkeypatch.setattr(koala.daemon.recovery, "CORE", 2)
-    assert life(tmp_path).replayed == 0
-    life(tmp_path)  # what follows was written by the new core
-    monkeypatch.setattr(koala.daemon.recovery, "CORE", 3)
-    with pytest.raises(JournalError, match=r"core 2, this one has 3\), which did not end in order"):
-        life(tmp_path)
-    monkeypatch.setattr(koala.daemon.recovery, "CORE", 1)
-    with pytest.raises(JournalError, match=r"written by a later release \(core 2"):
+    taken_over = 0
+    for core in (CORE + 1, CORE + 2):
+        for module in TOLD:
+            monkeypatch.setattr(module, "CORE", core)
+        newest = max(kept(tmp_path), default=0)
+        assert life(tmp_path).replayed == 0
+        taken_over, *_ = kept(tmp_path)
+        assert taken_over > newest
+        begin = open_past(tmp_path / "state").begin
+        assert begin is not None
+        assert begin.mark.seq == taken_over, "no later replay needs events of another core"
+        assert life(tmp_path).scheduler.epoch > core - CORE
+    for _ in range(3):
+        await lived(tmp_path, 15)
+    assert taken_over in kept(tmp_path), "the story begins there as long as its events are kept"
+    for module in TOLD:
+        monkeypatch.setattr(module, "CORE", CORE)
+    with pytest.raises(JournalError, match=rf"core {CORE + 2}: this release has core {CORE}"):
         life(tmp_path)

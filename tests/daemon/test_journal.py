@@ -179,7 +179,7 @@ def test_another_format_is_refused_with_both_numbers(tmp_path: Path) -> None:
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(JournalError, match="format 99; this version knows format 2"):
+    with pytest.raises(JournalError, match="format 99: this release reads 2 to 3"):
         Journal.open(tmp_path)
     with pytest.raises(JournalError, match="format 99"):
         read(tmp_path)

@@ -11,6 +11,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "koala.errors",
         "koala.disk",
+        "koala.formats",
         "koala.logstream",
         "koala.paths",
         "koala.standard_streams",

@@ -12,7 +12,7 @@ from itertools import chain
 from tests.tidy.sources import Module, dotted, imports, is_within, top_level
 
 PURE = ("koala.core", "koala.policies", "koala_agent.lrm.model")
-PURE_MAY_IMPORT = ("koala.core", "koala.policies", "koala.errors")
+PURE_MAY_IMPORT = ("koala.core", "koala.policies", "koala.errors", "koala.formats")
 
 STANDARD = {
     "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal",

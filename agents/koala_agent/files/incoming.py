@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from koala.formats import COPIES
 from koala_agent.files.folders import Descriptor
 from koala_agent.files.names import escape
 from koala_agent.files.orders import FetchOrder
@@ -164,12 +165,14 @@ def _read_record(path: Path) -> dict[str, object]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):  # half written in a crash: as if it were not there
         return {}
-    return record if isinstance(record, dict) else {}
+    if not isinstance(record, dict) or COPIES.refusal(int(record.get("format", 1))):
+        return {}  # of a release that writes it otherwise: the copy begins anew
+    return record
 
 
 def _write_record(path: Path, record: dict[str, object]) -> None:
     fresh = _fresh(path)
-    fresh.write_text(json.dumps(record), encoding="utf-8")
+    fresh.write_text(json.dumps({"format": COPIES.newest, **record}), encoding="utf-8")
     fresh.rename(path)
 
 

@@ -19,32 +19,31 @@ from typing import Generic, TypeVar
 import msgspec
 
 from koala.errors import DamagedError, DiskError, LocalManagerError
+from koala.formats import LOCAL_JOBS
 from koala_agent.lrm.port import EndCause, Ended, Listed, Placeholder, Queued, Running
 from koala_agent.lrm.processes import Identity
 from koala_agent.sealed import Seal
 
-_FORMAT = 2
-_FORMATS = (1, 2)  # 1 has no seal, and gets it when it is opened
 _COLUMNS = {"job": ("rowid", "claim", "body"), "site": ("boot", "scope")}
 FILE_NAME = "jobs.sqlite3"
 
 
-class Waiting(msgspec.Struct, frozen=True, tag=True):
+class Waiting(msgspec.Struct, frozen=True, tag="Waiting"):
     """In the queue."""
 
 
-class Starting(msgspec.Struct, frozen=True, tag=True):
+class Starting(msgspec.Struct, frozen=True, tag="Starting"):
     """Has its processors; a process may or may not exist."""
 
 
-class Alive(msgspec.Struct, frozen=True, tag=True):
+class Alive(msgspec.Struct, frozen=True, tag="Alive"):
     """Its first process was started at `started_at`."""
 
     leader: Identity
     started_at: float
 
 
-class Leaving(msgspec.Struct, frozen=True, tag=True):
+class Leaving(msgspec.Struct, frozen=True, tag="Leaving"):
     """Ended, but processes of it may be left; `exit_status` is that of the first, once known."""
 
     cause: EndCause
@@ -54,7 +53,7 @@ class Leaving(msgspec.Struct, frozen=True, tag=True):
     """Its first process, if there was one."""
 
 
-class Over(msgspec.Struct, frozen=True, tag=True):
+class Over(msgspec.Struct, frozen=True, tag="Over"):
     """Ended, and nothing of it is left."""
 
     cause: EndCause
@@ -141,10 +140,8 @@ class JobTable(Generic[Row]):
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = NORMAL")
         (found,) = execute("PRAGMA user_version").fetchone()
-        if found not in (0, *_FORMATS):
-            known = " and ".join(map(str, _FORMATS))
-            message = f"{self._path} has format {found}; this version reads format {known}"
-            raise LocalManagerError(message)
+        if found and (reason := LOCAL_JOBS.refusal(found)):
+            raise LocalManagerError(f"{self._path}: {reason}")
         execute("BEGIN IMMEDIATE")
         execute("CREATE TABLE IF NOT EXISTS job(claim TEXT PRIMARY KEY, body BLOB NOT NULL)")
         execute("CREATE TABLE IF NOT EXISTS site(boot TEXT NOT NULL, scope TEXT NOT NULL)")
@@ -155,9 +152,9 @@ class JobTable(Generic[Row]):
         earlier_boot, self.scope = row
         self._boot = boot
         self.is_of_this_boot = earlier_boot == boot
-        self._seal.check(is_sealed=found == _FORMAT)
-        if found != _FORMAT:
-            execute(f"PRAGMA user_version = {_FORMAT}")
+        self._seal.check(is_sealed=found == LOCAL_JOBS.newest)
+        if found != LOCAL_JOBS.newest:
+            execute(f"PRAGMA user_version = {LOCAL_JOBS.newest}")
         execute("COMMIT")
         self._seal.keep(is_marked=self.is_of_this_boot)
 
