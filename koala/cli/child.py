@@ -7,22 +7,17 @@ prctl(2)). Elsewhere, and where the call fails, the module runs all the same.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import runpy
 import signal
 import sys
 
-PR_SET_PDEATHSIG = 1
+from koala.lifeline import end_with
 
 
 def main() -> None:
     """Become the module, under its own arguments."""
     parent, module, *words = sys.argv[1:]
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(parent):
-        sys.exit("the command that started this process is gone")
+    end_with(int(parent), signal.SIGTERM)
     sys.argv = [module, *words]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -67,6 +67,9 @@ DEBUG_VARIABLE = "KOALA_DEBUG"
 LASTING = ("demo", "up", "daemon")
 """Commands that end as any program does; the others end at once, see `main`."""
 
+WORKING = ("simulate", "reproduce")
+"""Commands with workers and half-written files, which they take down when a signal ends them."""
+
 YOUNG_MAX = 100_000
 """New objects before garbage is looked for: those of imports stay, and looking at them again and
 again would be a fifteenth of a short command's time."""
@@ -80,10 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    is_lasting = next((word for word in words if word in COMMANDS), "") in LASTING
+    named = next((word for word in words if word in COMMANDS), "")
+    is_lasting = named in LASTING
     if arguments is None and not is_lasting:
         gc.set_threshold(YOUNG_MAX)
-    status = _run(words)
+    with _in_order() if arguments is None and named in WORKING else contextlib.nullcontext():
+        status = _run(words)
     if arguments is None and not is_lasting:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
@@ -93,6 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = status or FAILED  # what was to be shown was not
         os._exit(status)
     return status
+
+
+def _in_order() -> contextlib.AbstractContextManager[None]:
+    from koala.lifeline import ended_in_order
+
+    return ended_in_order()
 
 
 def _run(words: Sequence[str]) -> int:

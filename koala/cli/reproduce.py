@@ -60,10 +60,10 @@ def reproduce(
 
     Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, and
     report.md with a verdict for each claim of the text: holds, holds only near saturation,
-    undecided, fails. Ctrl-C writes what the finished runs tell. --quick and --full set the number
-    and the length of the runs; --reps and --length change them.
+    undecided, fails. Ctrl-C writes what the finished runs tell, without pictures. --quick and
+    --full set the number and the length of the runs; --reps and --length change them.
     """
-    from koala.sim.papers.report import document, report, summary, write
+    from koala.sim.papers.report import document, draw, report, summary, write
     from koala.sim.papers.sweep import plan, sweep
 
     if full and quick:
@@ -81,8 +81,14 @@ def reproduce(
     text = f"{summary(told)}\n{folder / 'report.md'}"
     shared.show(document(told), as_json=as_json, text=lambda: text)
     if swept.is_interrupted:
-        print(f"interrupted: {swept.finished} of {runs} runs", file=sys.stderr)
+        print(f"interrupted: {swept.finished} of {runs} runs; no figure is drawn", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+    try:
+        with progress(f"{len(told.plan.figures)} figures", len(told.plan.figures)) as tell:
+            draw(told, folder, progress=tell)
+    except KeyboardInterrupt:
+        print("interrupted: not all figures are drawn", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _paper(name: str) -> Paper:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from koala.errors import KoalaError
+from koala.lifeline import interrupts_held, serve
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -50,21 +53,32 @@ def replicate(
         return _here(run, items, progress)
     done: dict[int, Result] = {}
     # Forked, a worker starts in milliseconds with all modules. Beside threads that could leave it
-    # with a lock that nobody opens, so there it is forked by a process without any.
+    # with a lock that nobody opens. Either way it is a child of this very process and thread, with
+    # whose end the kernel ends it.
     is_alone = threading.active_count() == 1
-    context = multiprocessing.get_context("fork" if is_alone else "forkserver")
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_leave_interrupts_to_parent)
+    context = multiprocessing.get_context("fork" if is_alone else "spawn")
+    pool = ProcessPoolExecutor(
+        count, mp_context=context, initializer=serve, initargs=(os.getpid(),)
+    )
     is_interrupted = False
+    futures: dict[Future[Result], int] = {}
     try:
-        futures: dict[Future[Result], int] = {
-            pool.submit(run, item): index for index, item in enumerate(items)
-        }
+        with interrupts_held():  # workers are made here
+            for index, item in enumerate(items[:count]):
+                futures[pool.submit(run, item)] = index
+        for index, item in enumerate(items[count:], start=count):
+            futures[pool.submit(run, item)] = index
         for future in as_completed(futures):
             done[futures[future]] = future.result()
             if progress is not None:
                 progress(len(done))
     except KeyboardInterrupt:
         is_interrupted = True
+    except BrokenProcessPool as error:
+        raise KoalaError(
+            f"a worker was killed from outside, or for want of memory, after {len(done)} of"
+            f" {len(items)} runs; fewer workers at once (--workers) need less memory"
+        ) from error
     finally:
         _end(pool, is_complete=len(done) == len(items))
     finished = tuple((item, done[index]) for index, item in enumerate(items) if index in done)
@@ -90,13 +104,9 @@ def _here(
     return Replications(finished=tuple(finished))
 
 
-def _leave_interrupts_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def _end(pool: ProcessPoolExecutor, *, is_complete: bool) -> None:
     """Without delay also when runs are under way: their results are not wanted any more."""
     if not is_complete:
         for worker in list((pool._processes or {}).values()):  # noqa: SLF001 - no public way before 3.14
-            worker.terminate()
+            worker.kill()
     pool.shutdown(wait=True, cancel_futures=True)

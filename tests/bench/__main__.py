@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from koala.lifeline import ended_in_order
 from tests.bench import core, identity, live, multiqueue, references, traces
 from tests.bench.figures import Figure, Measurement, document, machine, table
 
@@ -62,4 +63,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with ended_in_order():
+        sys.exit(main())

@@ -32,6 +32,7 @@ from koala.wire.v1 import link_pb2
 from koala_agent.joining import identity_path
 from tests.bench.figures import percentile
 from tests.daemon.fake_agent import FakeAgent
+from tests.harness.children import module_command
 
 END_S = 120.0  # for a process to end, on a busy machine
 LIMIT_BYTES = 64 * 1024 * 1024  # a line of figures
@@ -319,7 +320,7 @@ class Crowd:
 async def a_crowd(kind: str, **settings: Any) -> AsyncIterator[Crowd]:
     """One that is ready; it ends with the block."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.bench.crowd"),
+        *module_command("tests.bench.crowd"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=LIMIT_BYTES,

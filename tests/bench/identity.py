@@ -21,6 +21,7 @@ from koala.credentials import PLAIN, Credentials, read_credentials
 from koala.wire.tls import Identity
 from koala_agent.keys import make_request
 from tests.bench.figures import Figure, median
+from tests.harness.children import module_command
 
 IN_FLIGHT = 32
 ROUNDS = 3
@@ -122,7 +123,7 @@ def _daemon(folder: Path, *, is_plain: bool) -> Iterator[tuple[str, int, Credent
     )
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "koala.daemon.main", str(config)],
+            module_command("koala.daemon.main", str(config)),
             stderr=log,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )

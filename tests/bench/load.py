@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 import psutil
 
 from koala.client import Client, Submitted
+from koala.lifeline import ended_in_order
 from tests.bench.crowd import Crowd, a_crowd, pause
 from tests.bench.figures import Figure, document, machine, percentile, table
 from tests.bench.live import PATIENT, TRUE, a_queued_job, submit, timed
@@ -516,4 +517,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with ended_in_order():
+        sys.exit(main())

@@ -16,6 +16,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from time import process_time
 
 from tests.bench.figures import Figure
+from tests.harness.children import module_command
 
 LEAST_JOBS_PER_S = 20_000.0
 PLAIN = "jobs of a plain loop"
@@ -52,10 +53,7 @@ def jobs_per_s(policy: str, jobs: int) -> float:
     before = cpu_s()
     subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "koala.cli",
-            *words.split(),
+            *module_command("koala.cli", *words.split()),
             "--jobs",
             str(jobs),
             "--warmup",

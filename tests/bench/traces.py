@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.figures import Figure
+from tests.harness.children import module_command
 
 RATIO_MAX = 5.0
 """How many times the plain loop's processor time a replay may take; it reads strictly, streams, and
@@ -42,7 +43,7 @@ def replays(folder: Path, log: Path, policy: str) -> list[Figure]:
     ours, plain = folder / "ours.csv", folder / "plain.csv"
     words = ("simulate", "trace", str(log), "--policy", policy, "--jobs-out", str(ours))
     took_s = least_cpu_s(command(*words))
-    script = [sys.executable, "-m", "tests.bench.plain_trace", str(log), policy, str(plain)]
+    script = module_command("tests.bench.plain_trace", str(log), policy, str(plain))
     plain_s = least_cpu_s(script)
     assert sorted(ours.read_text("ascii").splitlines()[1:]) == sorted(
         plain.read_text("ascii").splitlines()
@@ -68,7 +69,11 @@ def least_cpu_s(words: list[str]) -> float:
     times = []
     for _ in range(3):
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=environment())
-        _, status, usage = os.wait4(process.pid, 0)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.terminate()
+            raise
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0, words
         times.append(usage.ru_utime + usage.ru_stime)
@@ -92,7 +97,7 @@ def largest_mb(*words: str) -> float:
 
 def command(*words: str) -> list[str]:
     """`koala` of this source tree."""
-    return [sys.executable, "-m", "koala.cli", *words]
+    return module_command("koala.cli", *words)
 
 
 def environment() -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import resource
 import secrets
 import signal
@@ -23,6 +24,7 @@ from time import process_time
 
 import structlog
 
+from koala.lifeline import serve
 from tests.fuzz import (
     arguments,
     batches,
@@ -95,8 +97,10 @@ def limited(lot: Lot) -> Lot:
     return run(lot, limit_s=LIMIT_S)
 
 
-def begin() -> None:
-    """In each process: what takes too long is an error, and so is what takes too much."""
+def begin(parent: int) -> None:
+    """In each process, which ends with its parent: what takes too long is an error, and so is what
+    takes too much."""
+    serve(parent)
 
     def too_long(_number: int, _frame: object) -> None:
         raise TimeoutError(f"more than {LIMIT_S:g} s of processor time")
@@ -145,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
     done: dict[str, int] = dict.fromkeys(names, 0)
     slowest: dict[str, float] = dict.fromkeys(names, 0.0)
     memory = 0
-    with get_context("spawn").Pool(options.jobs, begin) as pool:
+    with get_context("spawn").Pool(options.jobs, begin, (os.getpid(),)) as pool:
         for lot in pool.imap_unordered(limited, lots(names, seed, options.first, options.cases)):
             done[lot.target] += lot.count
             slowest[lot.target] = max(slowest[lot.target], lot.slowest_s)

@@ -190,10 +190,15 @@ class Grid:
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         module = "koala.daemon.main" if name == "daemon" else "koala_agent.main"
         config = str(self.config(name))
-        start = f"from {module} import main; raise SystemExit(main())"
+        lines = (
+            "import signal; from koala.lifeline import end_with",
+            f"end_with({os.getpid()}, signal.SIGTERM)",
+            self.releases.get(name, ""),
+            f"from {module} import main; raise SystemExit(main())",
+        )
         with self.log_path(name).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", f"{self.releases.get(name, '')}\n{start}", config],
+                [sys.executable, "-c", "\n".join(lines), config],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import secrets
 import sys
 import traceback
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
 
+from koala.lifeline import serve
 from tests.sim.run import Run
 from tests.sim.scenario import draw
 
@@ -55,13 +57,19 @@ def spare_collections() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
+def begin(parent: int) -> None:
+    """Make this process one that runs seeds, for as long as its parent lives."""
+    serve(parent)
+    spare_collections()
+
+
 def verdicts(seeds: range, jobs: int) -> Iterator[Verdict]:
     """Of every seed; in no order when there are several processes."""
     if jobs == 1:
         spare_collections()
         yield from map(attempt, seeds)
         return
-    with get_context("spawn").Pool(jobs, initializer=spare_collections) as pool:
+    with get_context("spawn").Pool(jobs, begin, (os.getpid(),)) as pool:
         yield from pool.imap_unordered(attempt, seeds, chunksize=20)
 
 

@@ -10,6 +10,7 @@ crash while the first one is recovered from. Every promise is checked as in the 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from koala.core.parameters import Parameters
 from koala.core.values import FileName, JobId, Priority, SiteName, UserName
 from tests.sim.run import Run
 from tests.sim.scenario import BANDWIDTH_BPS, Scenario
-from tests.sim.swarm import spare_collections
+from tests.sim.swarm import begin
 from tests.sim.system.daemons import Custody
 from tests.sim.system.faults import Chances, Fault
 from tests.sim.system.world import Pace, Setting
@@ -140,7 +141,7 @@ def tellings(lots: Sequence[Sequence[Fault]], jobs: int) -> Iterator[Told]:
     if jobs == 1:
         yield from map(tell, lots)
         return
-    with get_context("spawn").Pool(jobs, initializer=spare_collections) as pool:
+    with get_context("spawn").Pool(jobs, begin, (os.getpid(),)) as pool:
         yield from pool.imap(tell, lots, chunksize=10)
 
 

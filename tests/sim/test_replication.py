@@ -1,12 +1,20 @@
 """Runs in many processes give what they give in one, in the order of the items."""
 
 import os
+import select
 import signal
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import count
 
 import pytest
 
+from koala.errors import KoalaError
 from koala.sim.replication import replicate
+from tests.cli.command import environment
 
 
 def _square(item: int) -> int:
@@ -46,3 +54,80 @@ def test_an_interrupt_keeps_what_is_finished() -> None:
     assert found.is_interrupted
     assert 1 not in found.results
     assert len(found.results) < 4
+
+
+def _compute_for_ever(item: int) -> int:
+    """Never wait for anything, so that nothing but the kernel can end it."""
+    os.write(1, f"{os.getpid()}\n".encode())
+    return sum(item for _ in count())
+
+
+def _play(how: str) -> None:
+    """The command in the tests below; `beside`: a thread runs, so that workers are not forked."""
+    if how == "beside":
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    replicate(_compute_for_ever, [1, 1], workers=2)
+
+
+def _gone(descriptors: list[int], limit_s: float) -> int:
+    """How many of these processes have ended, or do so in time."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    gone = 0
+    while gone < len(descriptors) and (ready := poll.poll(1_000 * limit_s)):
+        for descriptor, _ in ready:
+            poll.unregister(descriptor)
+            gone += 1
+    return gone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["alone", "beside"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_workers_end_with_the_process_that_made_them(
+    how: str, number: signal.Signals, is_stopped: bool
+) -> None:
+    """The signal reaches that process alone; its workers compute, or are stopped."""
+    with (
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                f"from tests.sim import test_replication as t; t._play({how!r})",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        ) as process,
+        ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
+        assert process.stdout is not None
+        workers = [int(process.stdout.readline()) for _ in range(2)]
+        descriptors = [os.pidfd_open(worker) for worker in workers]
+        for descriptor in descriptors:
+            stack.callback(os.close, descriptor)
+            stack.callback(_kill, descriptor)
+        for worker in workers if is_stopped else ():
+            os.kill(worker, signal.SIGSTOP)
+        process.send_signal(number)
+        assert _gone(descriptors, limit_s=30.0) == 2
+        assert process.wait(30.0) == -number
+
+
+def _kill(descriptor: int) -> None:
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+
+
+def _end_badly(item: int) -> int:
+    if item:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def test_a_worker_that_is_killed_is_an_error_that_says_so() -> None:
+    with pytest.raises(KoalaError, match=r"killed .* of 4 runs"):
+        replicate(_end_badly, [0, 1, 1, 1], workers=2)

@@ -12,6 +12,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "koala.errors",
         "koala.disk",
         "koala.formats",
+        "koala.lifeline",
         "koala.logstream",
         "koala.paths",
         "koala.standard_streams",

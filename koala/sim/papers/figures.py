@@ -37,12 +37,11 @@ DENSE = 30
 """A line with more points than this gets a band instead of bars for its intervals."""
 
 
-def write(figure: Figure, results: Results, folder: Path) -> tuple[Path, ...]:
-    """figure-NN.csv, .svg and .png in the folder."""
-    stem = folder / f"figure-{figure.number:02d}"
-    table = stem.with_suffix(".csv")
+def tabulate(figure: Figure, results: Results, folder: Path) -> Path:
+    """Write figure-NN.csv in the folder."""
+    table = _stem(figure, folder).with_suffix(".csv")
     table.write_text(as_csv(figure, results), encoding="utf-8")
-    return table, *draw(figure, results, stem)
+    return table
 
 
 def as_csv(figure: Figure, results: Results) -> str:
@@ -68,8 +67,9 @@ def as_csv(figure: Figure, results: Results) -> str:
     return text.getvalue()
 
 
-def draw(figure: Figure, results: Results, stem: Path) -> tuple[Path, Path]:
-    """The figure as SVG and PNG."""
+def draw(figure: Figure, results: Results, folder: Path) -> tuple[Path, Path]:
+    """Write figure-NN.svg and .png in the folder."""
+    stem = _stem(figure, folder)
     vector, bitmap = stem.with_suffix(".svg"), stem.with_suffix(".png")
     picture(figure.panels, f"Figure {figure.number}. {figure.title}", results, (vector, bitmap))
     return vector, bitmap
@@ -100,6 +100,10 @@ def save(drawing: Drawing, path: Path) -> None:
     dates = {".svg": {"Date": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
     with rc_context({"svg.hashsalt": "koala"}):  # ids of an SVG are random without it
         drawing.savefig(path, dpi=150, metadata=dates.get(path.suffix))
+
+
+def _stem(figure: Figure, folder: Path) -> Path:
+    return folder / f"figure-{figure.number:02d}"
 
 
 def _add_legend(drawing: Drawing) -> None:

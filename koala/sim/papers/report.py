@@ -28,6 +28,7 @@ from koala.sim.papers.claims import (
 from koala.sim.papers.paper import Panel, Paper, Quantity
 from koala.sim.papers.results import Results
 from koala.sim.papers.sweep import Plan, Swept
+from koala.sim.replication import Progress
 from koala.sim.statistics import Interval
 
 COLUMNS = (
@@ -73,11 +74,20 @@ def report(swept: Swept) -> Report:
 
 
 def write(found: Report, folder: Path) -> None:
-    """report.md, claims.csv and all figures."""
+    """Write report.md and all numbers."""
     for figure in found.plan.figures:
-        figures.write(figure, found.results, folder)
+        figures.tabulate(figure, found.results, folder)
     (folder / "claims.csv").write_text(as_csv(found), encoding="utf-8")
     (folder / "report.md").write_text(as_markdown(found), encoding="utf-8")
+
+
+def draw(found: Report, folder: Path, *, progress: Progress) -> None:
+    """Draw all figures of runs that were all made: a second or more each, for which whoever
+    interrupted the runs does not wait."""
+    assert not found.is_interrupted
+    for number, figure in enumerate(found.plan.figures, start=1):
+        figures.draw(figure, found.results, folder)
+        progress(number)
 
 
 def summary(found: Report) -> str:
@@ -122,7 +132,10 @@ def _head(found: Report) -> Iterator[str]:
     )
     if found.is_interrupted:
         yield ""
-        yield f"**Interrupted** after {found.finished} of {found.wanted} runs; the rest is missing."
+        yield (
+            f"**Interrupted** after {found.finished} of {found.wanted} runs; the rest is missing,"
+            " and no figure is drawn: its numbers are in its CSV."
+        )
     yield ""
     yield _counts(found)
     yield ""
@@ -327,10 +340,12 @@ def _figures(found: Report) -> Iterator[str]:
     for figure in found.plan.figures:
         stem = f"figure-{figure.number:02d}"
         yield ""
-        yield f"![Figure {figure.number}. {figure.title}]({stem}.svg)"
-        yield ""
+        if not found.is_interrupted:
+            yield f"![Figure {figure.number}. {figure.title}]({stem}.svg)"
+            yield ""
         note = f" {figure.note}" if figure.note else ""
-        links = f"[PNG]({stem}.png), [CSV]({stem}.csv)"
+        drawn = "" if found.is_interrupted else f"[PNG]({stem}.png), "
+        links = f"{drawn}[CSV]({stem}.csv)"
         yield f"*Figure {figure.number}. {figure.title}.*{note} ({links})"
         for panel in figure.panels:
             if len(panel.x) <= ROWS_MAX:

@@ -85,6 +85,7 @@ def test_a_figure_is_the_same_byte_for_byte(made: report.Report, tmp_path: Path)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         report.write(made, tmp_path / name)
+        report.draw(made, tmp_path / name, progress=lambda _done: None)
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert names == [
         "claims.csv",
@@ -98,7 +99,7 @@ def test_a_figure_is_the_same_byte_for_byte(made: report.Report, tmp_path: Path)
 def test_a_drawing_marks_what_is_saturated_and_names_its_series(
     made: report.Report, tmp_path: Path
 ) -> None:
-    vector, _ = figures.draw(PAPER.figures[0], made.results, tmp_path / "figure-01")
+    vector, _ = figures.draw(PAPER.figures[0], made.results, tmp_path)
     words = [text.strip() for text in ET.parse(vector).getroot().itertext()]
     assert "SAT" in words
     assert {"slow", "quick", "worst", "0.5", "0.9"} <= set(words)
@@ -130,6 +131,7 @@ def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
     )
     text = report.as_markdown(partial)
     assert "**Interrupted** after 9 of 36 runs" in text
+    assert ".svg" not in text, "no figure is drawn"
     assert text.count("| 1-3. ") == 1
 
 
@@ -150,6 +152,7 @@ def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
     empty = Swept(plan=WHOLE, results=Results(()), finished=0, is_interrupted=True)
     made = report.report(empty)
     report.write(made, tmp_path)
+    assert not list(tmp_path.glob("*.svg")), "whoever interrupts does not wait for drawings"
     assert {found.verdict for found in made.claims} == {Verdict.UNDECIDED}
 
 
