@@ -26,6 +26,7 @@ from koala.daemon.enrolments import Enrolments, SiteRecord
 from koala.daemon.gate import Gate
 from koala.daemon.limits import Turnstile
 from koala.errors import ConfigError
+from koala.wire.floods import FloodGuard
 from koala.wire.private import check_private, write_private
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
@@ -47,6 +48,7 @@ class Doors:
         self.enrolments: Enrolments | None = None
         self.audit = Audit(config.state_dir)
         self.turnstile = Turnstile(most=config.limits.calls_per_user)
+        self.guard = FloodGuard(is_open=False)
         self._config = config
         self._identity: IdentityFile | None = None
         self._enrolling: Enrolling | None = None
@@ -83,17 +85,17 @@ class Doors:
     def open(self, server: grpc.aio.Server) -> int:
         """Open the ports; the number of that for clients. Raises ConfigError."""
         if self._identity is None or self._enrolling is None:
-            return _open("daemon.listen", self._config.listen, server.add_insecure_port)
+            return self._open("daemon.listen", self._config.listen, server.add_insecure_port)
         read = self._identity.read
         add_EnrolmentServicer_to_server(self._enrolling, server)
         for_clients = server_credentials(read, is_mutual=False)
         for_certified = server_credentials(read, is_mutual=True)
-        self._enrolling.port = _open(
+        self._enrolling.port = self._open(
             "daemon.agents",
             self._config.agents,
             lambda address: server.add_secure_port(address, for_certified),
         )
-        return _open(
+        return self._open(
             "daemon.listen",
             self._config.listen,
             lambda address: server.add_secure_port(address, for_clients),
@@ -101,7 +103,7 @@ class Doors:
 
     def gate(self) -> Gate:
         """What every call passes."""
-        return Gate(self.enrolments, self.audit, self.turnstile)
+        return Gate(self.enrolments, self.audit, self.turnstile, self.guard)
 
     def tell(self, address: str) -> None:
         """The daemon serves here: the first administrator's credentials say so, and our own
@@ -123,6 +125,11 @@ class Doors:
         if self._told is not None:
             self._told.unlink(missing_ok=True)
         self.audit.close()
+
+    def _open(self, key: str, address: str, add: Callable[[str], int]) -> int:
+        port = _open(key, address, add)
+        self.guard.watch(port)
+        return port
 
     def _write_administrator(self, address: str) -> Path:
         """Credentials of the account that runs the daemon. Without the file they are made anew, and

@@ -7,7 +7,7 @@ that answers the call; the methods behind it only ask that. Errors are made stat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -29,6 +29,7 @@ from koala.errors import (
     UnauthenticatedError,
 )
 from koala.wire import PROTOCOL, PROTOCOL_MIN
+from koala.wire.floods import FloodGuard
 from koala.wire.handlers import Context, Handler, behaviour_of, handler_of
 from koala.wire.status import (
     MESSAGE_MAX,
@@ -51,10 +52,17 @@ class Gate(grpc.aio.ServerInterceptor):
     """Lets a call through, or refuses it before anything of it is read. Without `enrolments` plain
     text is spoken: callers are who they say they are, and may everything."""
 
-    def __init__(self, enrolments: Enrolments | None, audit: Audit, turnstile: Turnstile) -> None:
+    def __init__(
+        self,
+        enrolments: Enrolments | None,
+        audit: Audit,
+        turnstile: Turnstile,
+        guard: FloodGuard,
+    ) -> None:
         self._enrolments = enrolments
         self._audit = audit
         self._turnstile = turnstile
+        self._guard = guard
         self._streams: dict[asyncio.Timeout, Callable[[], None]] = {}
         if enrolments is not None:
             enrolments.changed = self._look_again
@@ -77,19 +85,13 @@ class Gate(grpc.aio.ServerInterceptor):
         behaviour = behaviour_of(handler)
         is_clients = call.startswith(_CLIENTS)
 
-        async def guarded(request: Any, context: Context) -> Any:  # noqa: ANN401 - any call
-            caller = replace(NOBODY, peer=str(context.peer()))
+        async def guarded(messages: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401
             rule = RULES.get(call)
-            try:
-                if is_clients:
-                    _check_protocol(metadata)
-                caller = self._identify(metadata, context, rule)
-                _check(rule, caller, call)
-            except KoalaError as error:
-                self._refuse(call, caller, error)
-                await abort(context, error)
-            set_caller(caller)
+            caller = await self._admit(call, rule, metadata, context)
             assert rule is not None
+            request: Any = messages
+            if not handler.request_streaming:
+                request = await _only(messages, context)
             what = (call, rule, caller)
             if not is_clients:
                 return await self._answer(behaviour, request, context, what)
@@ -106,7 +108,25 @@ class Gate(grpc.aio.ServerInterceptor):
             except ExhaustedError as error:
                 await abort(context, error)
 
-        return handler_of(handler, guarded)
+        return handler_of(handler, guarded, is_streaming=True)
+
+    async def _admit(
+        self, call: str, rule: Rule | None, metadata: Mapping[str, str], context: Context
+    ) -> Caller:
+        """Who calls, if it may; the call ends here if not."""
+        caller = replace(NOBODY, peer=str(context.peer()))
+        try:
+            if call.startswith(_CLIENTS):
+                _check_protocol(metadata)
+            caller = self._identify(metadata, context, rule)
+            _check(rule, caller, call)
+        except KoalaError as error:
+            self._refuse(call, caller, error)
+            await abort(context, error)
+        if caller.kind is not None:
+            self._guard.believe(caller.peer)
+        set_caller(caller)
+        return caller
 
     async def _answer(
         self,
@@ -265,6 +285,14 @@ def _check(rule: Rule | None, caller: Caller, call: str) -> None:
         raise DeniedError(
             f"{caller.name} has the role {caller.role}: {call.rpartition('/')[2]} needs {needed}"
         )
+
+
+async def _only(messages: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401 - any call
+    """The message of a call that has one; it is read after its caller was let through."""
+    message = await anext(messages, None)
+    if message is None:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no message")
+    return message
 
 
 async def abort(context: Context, error: KoalaError) -> None:

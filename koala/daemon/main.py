@@ -95,6 +95,9 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
+    # Of a request that nobody reads yet, 64 kB come and no more, however fast the line: until then
+    # its caller is a stranger, who may send little (`floods`).
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_send_message_length", -1),
     ("grpc.so_reuseport", 0),  # a second daemon on the port must fail, not share it
@@ -329,6 +332,7 @@ class Daemon:
                 group.create_task(desk.run()),
                 group.create_task(self._disk.run()),
                 group.create_task(doors.run()),
+                group.create_task(doors.guard.run()),
                 group.create_task(keep_aside(lambda: pump.jobs)),
                 group.create_task(publisher.run()),
             ]
@@ -513,7 +517,7 @@ def software_version() -> str:
 def _server(doors: Doors, streams: Streams, service: Service) -> tuple[grpc.aio.Server, int]:
     server = grpc.aio.server(
         options=SERVER_OPTIONS + strangers.options(doors.ports),
-        interceptors=(Readable(), doors.gate()),
+        interceptors=(Readable(doors.guard), doors.gate()),
     )
     link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)

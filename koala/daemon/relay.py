@@ -33,6 +33,7 @@ from grpc import aio
 from koala.daemon.spool import Purpose, Spool, is_token
 from koala.errors import SpecError, UnreachableError
 from koala.wire import strangers
+from koala.wire.floods import FloodGuard
 from koala.wire.handlers import Readable
 from koala.wire.stopping import to_the_end
 from koala.wire.tls import IdentityFile, server_credentials
@@ -453,9 +454,9 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     """Runs the relay until cancelled; tells its port once it answers."""
     spool = Spool(Path(settings.spool))
     await in_thread(spool.sweep)
-    relay = RelayServer(settings, spool)
+    relay, guard = RelayServer(settings, spool), FloodGuard(is_open=True)
     server = aio.server(
-        options=SERVER_OPTIONS + strangers.options(ports=1), interceptors=(Readable(),)
+        options=SERVER_OPTIONS + strangers.options(ports=1), interceptors=(Readable(guard),)
     )
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
@@ -464,10 +465,11 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
         port = server.add_secure_port(settings.listen, credentials)
     else:
         port = server.add_insecure_port(settings.listen)
+    guard.watch(port)
     await server.start()
     try:
         on_listening(port)
-        await server.wait_for_termination()
+        await guard.run()
     finally:
         await server.stop(None)
 

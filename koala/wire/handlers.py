@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
+from koala.wire.floods import FloodGuard
+
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Behaviour: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
@@ -28,11 +30,16 @@ def behaviour_of(handler: Handler) -> Behaviour:
 
 
 def handler_of(
-    handler: Handler, behaviour: Behaviour, read: Callable[[bytes], Any] | None = None
+    handler: Handler,
+    behaviour: Behaviour,
+    read: Callable[[bytes], Any] | None = None,
+    *,
+    is_streaming: bool | None = None,
 ) -> Handler:
-    """The same call, answered by this, its messages read by `read`."""
+    """The same call, answered by this, its messages read by `read`. With `is_streaming` the answer
+    begins before the request has come, and gets a stream of messages, whatever the client sends."""
     make: Callable[..., Handler]
-    if handler.request_streaming:
+    if handler.request_streaming if is_streaming is None else is_streaming:
         make = (
             grpc.stream_stream_rpc_method_handler
             if handler.response_streaming
@@ -59,7 +66,11 @@ class _Garbled:
 
 
 class Readable(grpc.aio.ServerInterceptor):
-    """Refuses bytes that are no message; in the midst of a stream they are a DecodeError."""
+    """Refuses bytes that are no message; in the midst of a stream they are a DecodeError. Tells the
+    guard of each call and message."""
+
+    def __init__(self, guard: FloodGuard) -> None:
+        self._guard = guard
 
     async def intercept_service(
         self,
@@ -71,7 +82,7 @@ class Readable(grpc.aio.ServerInterceptor):
         if handler is None or handler.request_deserializer is None:
             return handler
         behaviour, deserialize = behaviour_of(handler), handler.request_deserializer
-        is_stream = handler.request_streaming
+        is_stream, guard = handler.request_streaming, self._guard
 
         def read(data: bytes) -> Any:
             try:
@@ -82,16 +93,21 @@ class Readable(grpc.aio.ServerInterceptor):
         async def answer(request: Any, context: Context) -> Any:
             if isinstance(request, _Garbled):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(request.reason))
+            peer = str(context.peer())
+            if is_stream:
+                request = _messages(request, lambda: guard.heard(peer))
             try:
-                return await behaviour(_messages(request) if is_stream else request, context)
+                with guard.call(peer):
+                    return await behaviour(request, context)
             except DecodeError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(str(error)))
 
         return handler_of(handler, answer, read)
 
 
-async def _messages(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _messages(requests: AsyncIterator[Any], heard: Callable[[], None]) -> AsyncIterator[Any]:
     async for request in requests:
+        heard()
         if isinstance(request, _Garbled):
             raise DecodeError(request.reason)
         yield request

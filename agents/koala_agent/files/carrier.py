@@ -19,6 +19,7 @@ from grpc import aio
 
 from koala.errors import ConfigError
 from koala.wire import strangers
+from koala.wire.floods import FloodGuard
 from koala.wire.handlers import Readable
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2_grpc
@@ -98,6 +99,7 @@ class Files:
         self._held: dict[str, FileFound] = {}
         self._group: asyncio.TaskGroup | None = None
         self._scan_wanted = asyncio.Event()
+        self._guard = FloodGuard(is_open=True)
         self._uploads = asyncio.Semaphore(settings.uploads_max)
         self._serving = ServePlace(
             site=settings.site,
@@ -128,6 +130,7 @@ class Files:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 if server is not None:
+                    group.create_task(self._guard.run())
                     await server.start()
                 for transfer, fetch in self._fetches.items():
                     group.create_task(self._run(transfer, fetch))
@@ -217,7 +220,8 @@ class Files:
         if address is None:
             return None
         server = aio.server(
-            options=SERVER_OPTIONS + strangers.options(ports=1), interceptors=(Readable(),)
+            options=SERVER_OPTIONS + strangers.options(ports=1),
+            interceptors=(Readable(self._guard),),
         )
         files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
         kept = self._kept_address(address)
@@ -230,6 +234,7 @@ class Files:
             log.warning("files.port_taken", site=self._settings.site, address=kept)
             self._port_file.unlink(missing_ok=True)
             return self._server()
+        self._guard.watch(self.port)
         self._port_file.write_text(f"{self.port}\n", encoding="ascii")
         return server
 
