@@ -67,7 +67,8 @@ JOURNAL = Format(
     oldest=2,  # 2 has neither saved states nor an archive, and gets them when it is opened
     earlier=(
         "It is of a release without queue disciplines, whose past cannot be replayed. Let that"
-        " release finish its jobs, then begin with an empty state directory"
+        " release finish its jobs, then begin with an empty state directory: koala daemon"
+        " CONFIG --init"
     ),
 )
 BACKUP = Format(name="backup version", newest=2)  # 1 has no checksums

@@ -129,8 +129,10 @@ def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
 def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridFolder:
     """Write the daemon's configuration and check all; with `address` the daemon listens there.
 
-    Raises ConfigError, and OSError when `state` cannot be written.
+    Raises ConfigError, JournalError, and OSError when `state` cannot be written.
     """
+    from koala.daemon.beginning import require_begun
+
     folder = GridFolder(grid=grid, state=state.resolve())
     table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")
     listen = address or str(table.get("listen", default_address()))
@@ -142,6 +144,7 @@ def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridF
     for path in (folder.temporary, folder.log("daemon").parent):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.daemon.write_text(text, encoding="utf-8")
+    require_begun(checked.state_dir)  # before anything in it is made anew
     if not checked.is_plain:
         _give_certificates(folder, checked)
     return folder

@@ -23,11 +23,19 @@ def daemon(
             " a second time.",
         ),
     ] = False,
+    init: Annotated[
+        bool,
+        typer.Option(
+            "--init",
+            help="Begin a new state directory though it looks as if there had been one, or as if"
+            " its disk were not mounted.",
+        ),
+    ] = False,
 ) -> None:
     """Run the daemon in the foreground."""
     from koala.daemon.main import run
 
-    raise typer.Exit(run(config, accept_loss=accept_loss))
+    raise typer.Exit(run(config, accept_loss=accept_loss, may_begin=init))
 
 
 def up(

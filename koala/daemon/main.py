@@ -36,6 +36,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import digest
 from koala.core.values import JobId
 from koala.daemon.audit import note
+from koala.daemon.beginning import INIT, leave_witness, require_begun
 from koala.daemon.config import Config, read_config
 from koala.daemon.desk import Desk
 from koala.daemon.doors import Doors, check_state
@@ -107,10 +108,12 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 log = structlog.get_logger()
 
 
-def run(config_path: Path, *, accept_loss: bool = False) -> int:
-    """Run a daemon until TERM or INT; the exit status. Raises KoalaError."""
+def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False) -> int:
+    """Run a daemon until TERM or INT; the exit status. It begins a new state directory where
+    nothing speaks against it, or where it is told that it may. Raises KoalaError."""
     config = read_config(config_path)
     os.umask(0o077)  # all that it makes is for its account alone, whatever it was started with
+    require_begun(config.state_dir, may_begin=may_begin)
     configure_logging(config.log_level)
     strangers.raise_limit()
 
@@ -343,6 +346,7 @@ class Daemon:
                 doors.tell(self.address)  # who finds the daemon must find what it wants shown
                 await server.start()
                 self._write_endpoint()
+                leave_witness(config.state_dir)
                 log.info("daemon.started", address=self.address, epoch=scheduler.epoch)
                 self.started.set()
                 self._manager.ready(f"serving at {self.address}, epoch {scheduler.epoch}")
@@ -542,13 +546,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The process's own command line."""
     open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    accept_loss = ACCEPT_LOSS in words
-    paths = [word for word in words if word != ACCEPT_LOSS]
+    paths = [word for word in words if word not in (ACCEPT_LOSS, INIT)]
     if len(paths) != 1:
-        sys.stderr.write(f"usage: python -m koala.daemon.main CONFIG.toml [{ACCEPT_LOSS}]\n")
+        usage = f"python -m koala.daemon.main CONFIG.toml [{ACCEPT_LOSS}] [{INIT}]"
+        sys.stderr.write(f"usage: {usage}\n")
         return 2
     try:
-        return run(Path(paths[0]), accept_loss=accept_loss)
+        return run(Path(paths[0]), accept_loss=ACCEPT_LOSS in words, may_begin=INIT in words)
     except KoalaError as error:
         log_stream(sys.stderr).write(f"koala daemon: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
