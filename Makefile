@@ -1,5 +1,6 @@
 # Everything works in a fresh clone: each target first makes .venv when it is missing or older than
 # pyproject.toml. Needed: Python 3.11 or newer with venv, make, and a package index for the first run.
+# The demos install no more than what their jobs need; all else comes with the first other target.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -7,7 +8,8 @@ SHELL := /bin/bash
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+STAMP  := $(VENV)/.has-dev
+EXAMPLES := $(VENV)/.has-examples
 SEEDS  ?= 10000
 FLIPS  ?= 2000
 CUTS   ?= 500
@@ -31,26 +33,10 @@ help:  ## Show the targets
 setup: $(STAMP)  ## Make .venv with Koala and its tools (the other targets do it by themselves)
 
 $(STAMP): pyproject.toml
-	@python="$(PYTHON)"; \
-	if [ -z "$$python" ]; then \
-	  echo "koala: found no Python 3.11 or newer on PATH; install one (Debian, Ubuntu: apt install python3 python3-venv)" >&2; \
-	  echo "koala: or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; \
-	fi; \
-	if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
-	  echo "koala: $$python is not Python 3.11 or newer: $$("$$python" --version 2>&1)" >&2; exit 1; \
-	fi; \
-	if ! $(BIN)/python -c 'import pip' >/dev/null 2>&1; then \
-	  if ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
-	    version=$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
-	    echo "koala: $$python cannot make virtual environments: ensurepip is missing" >&2; \
-	    echo "koala: install it (Debian, Ubuntu: apt install python$$version-venv) and try again" >&2; exit 1; \
-	  fi; \
-	  echo "koala: making $(VENV) with $$("$$python" --version 2>&1)" >&2; \
-	  "$$python" -m venv --clear $(VENV); \
-	fi; \
-	echo "koala: installing Koala and its tools into $(VENV) (about a minute)" >&2; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'; \
-	touch $@
+	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples
+
+$(EXAMPLES): pyproject.toml
+	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) examples
 
 .PHONY: test
 test: $(STAMP)  ## Run the tests, lint and types among them, but the long ones (ARGS="-k name" narrows)
@@ -78,7 +64,7 @@ chaos-lrm: $(STAMP)  ## 200 jobs over real batch systems while agents, daemon an
 	@PATH="$$PATH:/usr/sbin" $(BIN)/python -m tests.batch.campaign $(ARGS)
 
 .PHONY: demo
-demo: $(STAMP)  ## A whole grid on this machine, with co-allocated jobs
+demo: $(EXAMPLES)  ## A whole grid on this machine, with co-allocated jobs
 	@$(BIN)/koala demo $(ARGS)
 
 .PHONY: sq
@@ -86,7 +72,7 @@ sq: $(STAMP)  ## Two components on unequally loaded processors, with and without
 	@$(BIN)/python examples/sq/demonstrate.py $(ARGS)
 
 .PHONY: demo-slurm
-demo-slurm: $(STAMP)  ## Jobs over two real Slurm clusters and a Grid Engine cell on this machine
+demo-slurm: $(EXAMPLES)  ## Jobs over two real Slurm clusters and a Grid Engine cell on this machine
 	@$(BIN)/python deploy/dev/demo_slurm.py
 
 .PHONY: swarm

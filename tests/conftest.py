@@ -75,6 +75,17 @@ def pytest_make_collect_report(
     return report
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says why tests are left out; of those that were skipped pytest does (-rs)."""
+    if leaves_root_out():
+        terminalreporter.write_line("Left out: tests that need root (`-m root` as root runs them).")
+
+
+def leaves_root_out() -> bool:
+    """True where tests that need root are no tests: continuous integration is root."""
+    return os.geteuid() != 0 and not SKIPS_FAIL
+
+
 def pytest_collection_finish() -> None:
     """Modules and tests stay to the end: the garbage collector need not look at them again."""
     gc.collect()
@@ -83,8 +94,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Over several workers what is slow begins first, so that none ends long after the others.
-    Tests that need root are no tests for anybody else; continuous integration is root."""
-    if os.geteuid() != 0 and not SKIPS_FAIL:
+    Tests that need root are no tests for anybody else."""
+    if leaves_root_out():
         ours = [item for item in items if item.get_closest_marker("root") is None]
         config.hook.pytest_deselected(items=[item for item in items if item not in ours])
         items[:] = ours

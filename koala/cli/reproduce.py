@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from koala.cli.extras import needs_sim
 from koala.cli.progress import progress
 from koala.cli.simulating import shared
 from koala.errors import ConfigError, SpecError
@@ -29,6 +30,7 @@ PAPERS: dict[str, str] = {
 """Every paper and the module whose PAPER says what it is."""
 
 
+@needs_sim
 def reproduce(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help=", ".join(PAPERS) + ".")],
     *,

@@ -9,6 +9,8 @@ from importlib.util import find_spec
 
 import typer
 
+from koala.cli.extras import needs_sim
+
 SIMULATIONS: dict[str, str] = {
     "koala": "koala.cli.simulating.koala:koala",
     "multiqueue": "koala.cli.simulating.multiqueue:multiqueue",
@@ -36,5 +38,5 @@ def simulate_commands(words: Sequence[str] = ()) -> typer.Typer:
         module, _, attribute = place.partition(":")
         if find_spec(module) is None:
             continue
-        group.command(name)(getattr(importlib.import_module(module), attribute))
+        group.command(name)(needs_sim(getattr(importlib.import_module(module), attribute)))
     return group

@@ -52,6 +52,7 @@ ONLY_FROM = {
     ),
     "cryptography": ("koala.wire", "koala.daemon", "koala_agent", "koala.cli"),
     "rich": ("koala.cli",),
+    **dict.fromkeys(("scipy", "numpy", "matplotlib"), ("koala.sim", "koala.workload")),
 }
 """Packages that stay at one edge: who may import them."""
 
@@ -115,9 +116,11 @@ def cycles(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def undeclared(modules: Iterable[Module]) -> Iterator[str]:
-    """Imports of packages that pyproject.toml does not name among the dependencies."""
+    """Imports of packages that pyproject.toml does not name among the dependencies, those of the
+    extra `sim` included; who may import these is in ONLY_FROM."""
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {requirement.partition(">")[0] for requirement in project["dependencies"]}
+    requirements = project["dependencies"] + project["optional-dependencies"]["sim"]
+    declared = {requirement.partition(">")[0] for requirement in requirements}
     owners = packages_distributions()
     for module in modules:
         for found in imports(module):

@@ -35,6 +35,7 @@ def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
         ("koala.sim.engine", "from koala_agent.starter import x", "shares only lrm.model"),
         ("koala.daemon.pump", "import aiomqtt", "only koala.bus"),
         ("koala.sim.engine", "import grpc.aio", "only koala.wire"),
+        ("koala.daemon.pump", "def f():\n    import numpy", "only koala.sim"),
         ("koala.helpers", "", "has no layer"),
     ],
 )

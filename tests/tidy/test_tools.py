@@ -1,5 +1,6 @@
 """Lint, form, types and generated code are tests, so that one command tells all."""
 
+import faulthandler
 import importlib.util
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import pytest
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.slow  # long, so it begins early
+
+TOOL_S = 1_200.0
+"""A tool may take so long: mypy without its cache, on a machine that is busy."""
 
 
 def test_ruff_finds_no_breach_of_the_rules() -> None:
@@ -51,8 +55,14 @@ def test_an_edited_a_missing_and_a_foreign_generated_file_are_told(tmp_path: Pat
 
 def run_tool(*arguments: str) -> None:
     """Run a tool of this environment on the whole tree; what it says is the failure."""
+    faulthandler.cancel_dump_traceback_later()  # pytest's: our stack says nothing of a slow tool
     run = subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TOOL_S,
+        check=False,
     )
     if run.returncode != 0:
         said = (run.stdout + run.stderr).strip()
