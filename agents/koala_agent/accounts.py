@@ -22,7 +22,7 @@ from typing import NoReturn
 import structlog
 
 from koala.errors import ConfigError, LocalManagerError
-from koala_agent import FORK_SUPPORT
+from koala_agent import FORK_SUPPORT, VERBOSITY
 from koala_agent.config import AccountsTable, Config
 from koala_agent.lrm.shell import Entry
 
@@ -218,5 +218,5 @@ def _refuse(key: str, value: object, allowed: str) -> NoReturn:
 def own_environment() -> dict[str, str]:
     """What programs under the agent's own account get of its environment where no batch system
     gives them theirs: all but what is for the agent, and for clients of whoever started it."""
-    kept_back = (FORK_SUPPORT, *CLIENT_VARIABLES)
+    kept_back = (FORK_SUPPORT, VERBOSITY, *CLIENT_VARIABLES)
     return {name: value for name, value in os.environ.items() if name not in kept_back}

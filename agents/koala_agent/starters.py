@@ -21,6 +21,7 @@ from typing import Protocol
 
 import structlog
 
+from koala.wire.ports import cannot_listen
 from koala_agent import clock
 from koala_agent.claim_events import Dismissed, Event, StarterLost, ToStarter
 from koala_agent.files.rates import TokenBucket
@@ -99,12 +100,14 @@ class Starters:
 
     async def listen(self, address: str, port: int, *, is_fixed: bool = False) -> int:
         """Opens the port, another one when this one is taken, unless it is the one that the site
-        wants; answers which. Raises OSError."""
+        wants; answers which. Raises ConfigError, OSError."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(self.accept, address, port)
-        except OSError:
-            if port == 0 or is_fixed:
+        except OSError as error:
+            if is_fixed:
+                raise cannot_listen("starter.port", f"{address}:{port}") from error
+            if port == 0:
                 raise
             # Starters of an earlier life will not find us; their leases end them.
             log.warning("starters.port_taken", port=port)

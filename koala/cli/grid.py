@@ -176,6 +176,24 @@ def configurations(grid: GridFile) -> tuple[DaemonConfig, dict[str, AgentConfig]
     return daemon, agents
 
 
+def check_ports(grid: GridFile, *, with_listen: bool) -> None:
+    """Whether the grid's processes can listen where they are to, before one is started and anything
+    is written. Raises ConfigError."""
+    from koala.wire.ports import check_free
+
+    daemon, agents = configurations(grid)
+    if with_listen:
+        or_else = "; `koala up --any-port` does so"
+        check_free(f"{grid.source}: daemon.listen", daemon.listen, or_else=or_else)
+    check_free(f"{grid.source}: daemon.agents", daemon.agents)
+    check_free(f"{grid.source}: relay.listen", daemon.relay_listen)
+    for site, agent in agents.items():
+        if agent.files.serve is not None:
+            check_free(f"{grid.source}: sites.{site}.files.serve", agent.files.serve)
+        place = f"{agent.starter.listen}:{agent.starter.port}"
+        check_free(f"{grid.source}: sites.{site}.starter.port", place)
+
+
 def default_address() -> str:
     """Where a daemon listens, and the command line looks for it, when nothing else is said."""
     from koala.daemon.config import DEFAULT_LISTEN

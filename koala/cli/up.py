@@ -59,10 +59,11 @@ def up(
 
     from koala.cli.connection import say
     from koala.cli.folders import state_folder
-    from koala.cli.grid import ANY_PORT, lay_out, read_grid
+    from koala.cli.grid import ANY_PORT, check_ports, lay_out, read_grid
     from koala.cli.running import InterruptedRunError, run_grid
 
     file = read_grid(grid)
+    check_ports(file, with_listen=not any_port)
     with state_folder(state or file.state_dir, prefix="koala-up-") as place:
         folder = lay_out(file, place.path, address=ANY_PORT if any_port else None)
 

@@ -27,6 +27,7 @@ from koala.daemon.gate import Gate
 from koala.daemon.limits import Turnstile
 from koala.errors import ConfigError
 from koala.wire.floods import FloodGuard
+from koala.wire.ports import cannot_listen
 from koala.wire.private import check_private, write_private
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
@@ -168,9 +169,6 @@ def check_state(state_dir: Path) -> None:
 
 def _open(key: str, address: str, add: Callable[[str], int]) -> int:
     try:
-        port = add(address)
+        return add(address)
     except RuntimeError as error:
-        raise ConfigError(f"{key} = {address!r}: cannot listen there: {error}") from error
-    if port == 0:
-        raise ConfigError(f"{key} = {address!r}: cannot listen there")
-    return port
+        raise cannot_listen(key, address) from error

@@ -3,7 +3,8 @@
 A process of its own beside the daemon, so that no byte of a file passes the daemon's event loop:
 
     python -m koala.daemon.relay    reads one line of JSON (RelaySettings) from standard input,
-                                    prints {"port": N}, and ends when its standard input closes
+                                    prints {"port": N}, or {"error": WHY} at its end, and ends when
+                                    its standard input closes
 
 `Files.Read` of a target and `Relay.Offer` of its source are joined by the transfer's id; whoever
 comes first waits, the reader only for a bounded time. Between them lie at most a few messages: when
@@ -31,10 +32,11 @@ import structlog
 from grpc import aio
 
 from koala.daemon.spool import Purpose, Spool, is_token
-from koala.errors import SpecError, UnreachableError
+from koala.errors import ConfigError, SpecError, UnreachableError, first_error
 from koala.wire import strangers
 from koala.wire.floods import FloodGuard
 from koala.wire.handlers import Readable
+from koala.wire.ports import cannot_listen
 from koala.wire.stopping import to_the_end
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2, files_pb2_grpc
@@ -451,7 +453,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
 
 
 async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) -> None:
-    """Runs the relay until cancelled; tells its port once it answers."""
+    """Runs the relay until cancelled; tells its port once it answers. Raises ConfigError."""
     spool = Spool(Path(settings.spool))
     await in_thread(spool.sweep)
     relay, guard = RelayServer(settings, spool), FloodGuard(is_open=True)
@@ -460,11 +462,15 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     )
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
-    if settings.identity:
-        credentials = server_credentials(IdentityFile(Path(settings.identity)).read, is_mutual=True)
-        port = server.add_secure_port(settings.listen, credentials)
-    else:
-        port = server.add_insecure_port(settings.listen)
+    try:
+        if settings.identity:
+            read = IdentityFile(Path(settings.identity)).read
+            shown_by = server_credentials(read, is_mutual=True)
+            port = server.add_secure_port(settings.listen, shown_by)
+        else:
+            port = server.add_insecure_port(settings.listen)
+    except RuntimeError as error:
+        raise cannot_listen("relay.listen", settings.listen) from error
     guard.watch(port)
     await server.start()
     try:
@@ -547,8 +553,10 @@ class RelayProcess:
 async def _port(stdout: asyncio.StreamReader) -> int:
     try:
         async with asyncio.timeout(_START_S):
-            line = await stdout.readline()
-        return int(json.loads(line)["port"])
+            said = json.loads(await stdout.readline())
+        if reason := said.get("error"):
+            raise UnreachableError(f"the relay did not start: {reason}")
+        return int(said["port"])
     except (TimeoutError, ValueError, KeyError, TypeError, ConnectionError) as error:
         message = "the relay did not start; what it wrote to standard error says why"
         raise UnreachableError(message) from error
@@ -563,15 +571,19 @@ async def _main() -> None:
     if not line.endswith(b"\n"):
         return  # the daemon was killed before it had said all
     settings = msgspec.json.decode(line, type=RelaySettings)
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(serve(settings, _print_port))
-        await stdin.read()
-        serving.cancel()
+    try:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(serve(settings, lambda port: _print(port=port)))
+            await stdin.read()
+            serving.cancel()
+    except* ConfigError as group_of_one:
+        _print(error=str(first_error(group_of_one)))
+        sys.exit(1)
 
 
-def _print_port(port: int) -> None:
+def _print(**said: int | str) -> None:
     with suppress(BrokenPipeError):  # the daemon was killed meanwhile: standard input says so, too
-        os.write(sys.stdout.fileno(), json.dumps({"port": port}).encode() + b"\n")
+        os.write(sys.stdout.fileno(), json.dumps(said).encode() + b"\n")
 
 
 def _append(descriptor: Descriptor, digest: Digest, content: bytes) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -142,7 +143,18 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
         config.write_text(f'[daemon]\nlisten = "{address}"\nstate_dir = "state"\n')
         run = run_daemon(config)
         assert run.returncode == 2
-        assert f"daemon.listen = '{address}': cannot listen there" in run.stderr
+        (said,) = [line for line in run.stderr.splitlines() if not line.startswith("{")]
+        assert f"daemon.listen = '{address}': cannot listen there" in said
+        assert f"port {address.rpartition(':')[2]} is taken" in said
+
+
+def test_a_port_of_the_relays_that_is_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = run_daemon(configured(tmp_path, f'[relay]\nlisten = "127.0.0.1:{port}"'))
+    (said,) = [line for line in run.stderr.splitlines() if not line.startswith("{")]
+    assert run.returncode == 1
+    assert f"relay.listen = '127.0.0.1:{port}': cannot listen there: port {port} is taken" in said
 
 
 def test_a_damaged_journal_is_told(tmp_path: Path) -> None:

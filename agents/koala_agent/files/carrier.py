@@ -17,10 +17,10 @@ from pathlib import Path
 import structlog
 from grpc import aio
 
-from koala.errors import ConfigError
 from koala.wire import strangers
 from koala.wire.floods import FloodGuard
 from koala.wire.handlers import Readable
+from koala.wire.ports import cannot_listen
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2_grpc
 from koala_agent.files.channels import SERVER_OPTIONS, Channels
@@ -229,8 +229,7 @@ class Files:
             self.port = self._listen(server, kept)
         except RuntimeError as error:
             if kept == address:
-                message = f"files.serve = {address!r}: cannot listen there: {error}"
-                raise ConfigError(message) from error
+                raise cannot_listen("files.serve", address) from error
             log.warning("files.port_taken", site=self._settings.site, address=kept)
             self._port_file.unlink(missing_ok=True)
             return self._server()

@@ -1,0 +1,46 @@
+"""Ports that nobody can listen at: say why, and what to do. gRPC only says that it failed."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from koala.errors import ConfigError
+
+
+def check_free(key: str, address: str, *, or_else: str = "") -> None:
+    """Raise the ConfigError of `cannot_listen` where somebody else listens, or nobody can."""
+    if reason := _trouble(address):
+        raise _error(key, address, reason, or_else)
+
+
+def cannot_listen(key: str, address: str) -> ConfigError:
+    """The error of a server that could not listen at host:port, which `key` names."""
+    passed = "another program had the port just now, and has ended; try again"
+    return _error(key, address, _trouble(address) or passed, "")
+
+
+def _error(key: str, address: str, reason: str, or_else: str) -> ConfigError:
+    return ConfigError(f"{key} = {address!r}: cannot listen there: {reason}{or_else}")
+
+
+def _trouble(address: str) -> str:
+    """Why nobody can listen at an address now; empty when somebody can."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(place)
+    except socket.gaierror as error:
+        return f"{host}: {error.strerror}"
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return (
+                f"port {port} is taken, perhaps by another grid or daemon that runs here already:"
+                " end that one, or choose another port (0 takes a free one)"
+            )
+        return str(error.strerror)
+    return ""

@@ -1,0 +1,113 @@
+"""A port that is taken is told in one line of ours, and the core of gRPC writes none."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koala.errors import ConfigError
+from koala.wire.ports import cannot_listen, check_free
+from koala_agent.starters import Starters
+from tests.cli.command import LIMIT_S, environment, koala
+
+GRID = """
+[daemon]
+{daemon}
+{more}
+[sites.delft]
+site = {{ processors = 4 }}
+{site}
+"""
+FAILS = """
+import importlib, sys
+importlib.import_module(sys.argv[1])
+import asyncio, grpc
+async def listen():
+    try:
+        grpc.aio.server(options=[("grpc.so_reuseport", 0)]).add_insecure_port(sys.argv[2])
+    except RuntimeError:
+        pass
+asyncio.run(listen())
+"""
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """An address at which somebody else listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("key", "daemon", "more", "site"),
+    [
+        ("daemon.listen", "listen = '{}'", "", ""),
+        ("daemon.agents", "listen = '127.0.0.1:0'\nagents = '{}'", "", ""),
+        ("relay.listen", "listen = '127.0.0.1:0'", "[relay]\nlisten = '{}'", ""),
+        ("sites.delft.files.serve", "listen = '127.0.0.1:0'", "", "files = {{ serve = '{}' }}"),
+    ],
+)
+def test_a_grid_whose_port_is_taken_says_so_in_one_line_and_leaves_no_folder(
+    tmp_path: Path, taken: str, key: str, daemon: str, more: str, site: str
+) -> None:
+    path = tmp_path / "grid.toml"
+    site = site.replace("{{", "{").replace("}}", "}").replace("{}", taken)
+    path.write_text(GRID.format(daemon=daemon.format(taken), more=more.format(taken), site=site))
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    run = koala("up", str(path), TMPDIR=str(temporary))
+    (said,) = run.stderr.splitlines()
+    assert (run.returncode, run.stdout) == (2, "")
+    assert f"{key} = '{taken}': cannot listen there: port {taken[10:]} is taken" in said
+    assert ("--any-port" in said) == (key == "daemon.listen")
+    assert list(temporary.iterdir()) == []
+
+
+async def test_a_port_of_the_starters_that_is_taken_is_told(taken: str) -> None:
+    starters = Starters(tell=lambda _: None, secret=lambda _: None)
+    host, _, port = taken.rpartition(":")
+    with pytest.raises(ConfigError, match=f"starter.port = '{taken}'.* port {port} is taken"):
+        await starters.listen(host, int(port), is_fixed=True)
+
+
+def test_where_nobody_can_listen_the_reason_is_the_systems() -> None:
+    with pytest.raises(ConfigError, match="Cannot assign requested address"):
+        check_free("daemon.listen", "192.0.2.1:0")
+    with pytest.raises(ConfigError, match=r"nosuch\.invalid: "):
+        check_free("daemon.listen", "nosuch.invalid:0")
+    check_free("daemon.listen", "127.0.0.1:0")
+    assert "try again" in str(cannot_listen("daemon.listen", "127.0.0.1:0"))
+
+
+ENTRIES = ("koala.cli.main", "koala.daemon.main", "koala.daemon.relay", "koala_agent.main")
+
+
+def fails(module: str, address: str, **changes: str) -> str:
+    """What a process with this module writes to standard error when gRPC cannot listen."""
+    variables = {k: v for k, v in environment().items() if k != "GRPC_VERBOSITY"} | changes
+    words = [sys.executable, "-c", FAILS, module, address]
+    run = subprocess.run(
+        words, env=variables, capture_output=True, text=True, timeout=LIMIT_S, check=True
+    )
+    return run.stderr
+
+
+@pytest.mark.parametrize("module", ENTRIES)
+def test_the_core_of_grpc_writes_nothing(module: str, taken: str) -> None:
+    assert fails(module, taken) == ""
+    assert "add_port.cc" in fails(module, taken, GRPC_VERBOSITY="ERROR")
+
+
+def test_who_uses_the_python_client_says_what_grpc_writes(taken: str) -> None:
+    assert "add_port.cc" in fails("koala.client", taken)
+
+
+def test_programs_of_an_agent_do_not_get_its_settings_of_grpc() -> None:
+    from koala_agent.accounts import own_environment
+
+    assert os.environ["GRPC_VERBOSITY"]
+    assert "GRPC_VERBOSITY" not in own_environment()
