@@ -94,8 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.flush()
         try:
             sys.stdout.flush()
-        except OSError:
-            status = status or FAILED  # what was to be shown was not
+        except OSError as error:  # what was to be shown was not
+            if status == 0 and not isinstance(error, BrokenPipeError):
+                _say(words, f"standard output: cannot be written: {error.strerror}")
+            status = status or FAILED
         os._exit(status)
     return status
 
@@ -196,11 +198,15 @@ def _report(error: KoalaError, words: Sequence[str]) -> int:
         import traceback
 
         traceback.print_exception(error)
+    _say(words, str(error))
+    if isinstance(error, SpecError | ConfigError):
+        return WRONG
+    return UNREACHABLE if isinstance(error, UnreachableError) else FAILED
+
+
+def _say(words: Sequence[str], text: str) -> None:
     from koala.cli.table import clean_lines
 
     command = next((word for word in words if word in COMMANDS), "")
     with contextlib.suppress(OSError):  # nobody reads it; the status says it too
-        print(f"koala {command}:".replace(" :", ":"), clean_lines(str(error)), file=sys.stderr)
-    if isinstance(error, SpecError | ConfigError):
-        return WRONG
-    return UNREACHABLE if isinstance(error, UnreachableError) else FAILED
+        print(f"koala {command}:".replace(" :", ":"), clean_lines(text), file=sys.stderr)

@@ -36,6 +36,10 @@ class Replications(Generic[Item, Result]):
         """The results alone."""
         return tuple(result for _, result in self.finished)
 
+    def has(self, item: Item) -> bool:
+        """Tell whether this one was finished."""
+        return any(item == one for one, _ in self.finished)
+
 
 def replicate(
     run: Callable[[Item], Result],

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from koala.lifeline import ended_in_order
+from koala.whole_file import write_whole
 from tests.bench import core, identity, live, multiqueue, references, traces
 from tests.bench.figures import Figure, Measurement, document, machine, table
 
@@ -56,7 +57,7 @@ def main() -> int:
             figures += measurements[name](Path(folder), options.quick)
     result = {**document(figures, at=at, is_quick=options.quick), "machine": before}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_whole(options.out, json.dumps(result, indent=2) + "\n")
     print(f"{at}, {before}\n\n{table(figures)}", end="")
     sys.stderr.write(f"bench: written to {options.out}\n")
     return 0 if all(figure.holds for figure in figures) else 1

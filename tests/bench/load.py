@@ -25,6 +25,7 @@ import psutil
 
 from koala.client import Client, Submitted
 from koala.lifeline import ended_in_order
+from koala.whole_file import write_whole
 from tests.bench.crowd import Crowd, a_crowd, pause
 from tests.bench.figures import Figure, document, machine, percentile, table
 from tests.bench.live import PATIENT, TRUE, a_queued_job, submit, timed
@@ -511,7 +512,7 @@ def main() -> int:
             figures += asyncio.run(MEASUREMENTS[name](Path(folder), options.scale))
     result = {**document(figures, at=at, is_quick=options.scale < 1), "machine": before}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_whole(options.out, json.dumps(result, indent=2) + "\n")
     print(f"{at}, {before}\n\n{table(figures)}", end="")
     return 0 if all(figure.holds for figure in figures) else 1
 

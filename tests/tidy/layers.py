@@ -18,6 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "koala.standard_streams",
         "koala.systemd",
         "koala.threads",
+        "koala.whole_file",
     ),
     ("koala.core",),
     ("koala.policies",),

@@ -12,6 +12,7 @@ import typer
 
 from koala.cli.simulating import shared
 from koala.errors import ConfigError
+from koala.whole_file import whole_file
 
 if TYPE_CHECKING:
     from koala.sim.hints import JobClass, RunRecord, Setting, Summary
@@ -168,7 +169,7 @@ def _table(setting: Setting, found: Summary) -> str:
 
 def _write_jobs(setting: Setting, run: RunRecord, path: Path) -> None:
     """In order of arrival; empty: it was never placed."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(COLUMNS)
         for job in run.jobs:

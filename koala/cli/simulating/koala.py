@@ -14,6 +14,7 @@ import typer
 from koala.cli.simulating import shared
 from koala.cli.table import columns, table
 from koala.errors import ConfigError
+from koala.whole_file import whole_file
 
 if TYPE_CHECKING:
     from koala.sim.das.run import Measured
@@ -217,7 +218,7 @@ def _span(option: str, text: str) -> tuple[float, float]:
 def _write_jobs(path: Path, run: Measured) -> None:
     from koala.sim.metrics import COLUMNS, row
 
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(COLUMNS)
         lines.writerows(row(job) for job in run.jobs)

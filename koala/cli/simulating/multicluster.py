@@ -14,6 +14,7 @@ from koala.cli.grid import configurations, read_grid
 from koala.cli.progress import progress
 from koala.cli.simulating import shared
 from koala.errors import ConfigError
+from koala.whole_file import whole_file
 
 if TYPE_CHECKING:
     from koala.sim.experiment.setting import LocalJob, SiteSetting
@@ -62,7 +63,10 @@ def on_grid(
     if jobs_out is not None:
         from koala.sim.metrics import COLUMNS, row
 
-        with jobs_out.open("w", encoding="utf-8", newline="") as out:
+        with (
+            whole_file(jobs_out) as part,
+            part.open("w", encoding="utf-8", newline="") as out,
+        ):
             lines = csv.writer(out, lineterminator="\n")
             lines.writerow(COLUMNS)
             lines.writerows(row(job) for job in report.jobs)

@@ -11,6 +11,7 @@ import typer
 from koala.cli.progress import progress
 from koala.cli.simulating import shared
 from koala.errors import ConfigError
+from koala.whole_file import whole_file
 
 if TYPE_CHECKING:
     from koala.sim.multiqueue.points import Point
@@ -160,7 +161,7 @@ def _write_jobs(point: Point, path: Path) -> None:
 
     header = ("job", "arrival", "start", "end", "queue", "components", "sizes", "sites")
     sites = len(point.setting.sites)
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(header)
         for number, job, queue, at, placed in point.jobs:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from koala.cli.coercion import SENSIBLE, is_sensible
-from koala.errors import ConfigError, WorkloadError
+from koala.errors import ConfigError, KoalaError, WorkloadError
+from koala.whole_file import check_whole, whole_file
 
 if TYPE_CHECKING:
     from koala.sim.replication import Replications
@@ -96,27 +97,43 @@ def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
 
 
 def begin_files(jobs_out: Path | None, plot: Path | None = None) -> None:
-    """Begin the files that a long run will fill: an error that they bring comes before the run."""
+    """Look at the files that a long run will write: an error that they bring comes before the run.
+    What they hold stays until they are written."""
     if jobs_out is not None:
-        _begin_file("jobs-out", jobs_out)
+        begin_file("jobs-out", jobs_out)
     if plot is not None:
         if plot.suffix not in PICTURES:
             names = ", ".join(f"*{suffix}" for suffix in PICTURES)
             raise ConfigError(f"--plot {plot}: allowed are files named {names}")
-        _begin_file("plot", plot)
+        begin_file("plot", plot)
+        # Drawing takes this long anyway, and after Ctrl-C somebody waits.
+        importlib.import_module("matplotlib.figure")
 
 
-def _begin_file(option: str, path: Path) -> None:
+def begin_file(option: str, path: Path) -> None:
+    """Refuse a file that could not be written at the end of a long run; what it holds stays."""
     try:
-        path.open("w", encoding="utf-8").close()
-    except OSError as error:
-        raise ConfigError(f"--{option} {path}: cannot be written: {error.strerror}") from None
+        check_whole(path)
+    except KoalaError as error:
+        raise ConfigError(f"--{option} {error}") from None
 
 
-def check_folder(option: str, path: Path) -> None:
-    """Refuse a file that cannot be written at the end of a long run; what it holds stays."""
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"--{option} {path}: cannot be written: allowed is a file in a folder")
+@contextmanager
+def jobs_file(path: Path | None) -> Iterator[Path | None]:
+    """Give what the first replication writes its jobs to, if they are wanted."""
+    if path is None:
+        yield None
+        return
+    with whole_file(path) as part:
+        yield part
+
+
+def keep_jobs(part: Path | None, jobs_out: Path | None, *, is_whole: bool) -> None:
+    """Give the jobs of a replication up that was not finished; the older file stays."""
+    if part is None or is_whole or part == jobs_out:
+        return
+    part.unlink()
+    print(f"interrupted: no jobs are written to {jobs_out}", file=sys.stderr)
 
 
 def keep_apart(read: Iterable[Path | None], written: Mapping[str, Path | None]) -> None:

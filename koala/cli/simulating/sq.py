@@ -93,9 +93,11 @@ def sq(
     )
     shared.begin_files(jobs_out, plot)
     run = partial(simulate, setting)
-    if jobs_out is not None:
-        run = partial(simulate_to_file, setting, jobs_out, seed)
-    done = shared.replications(run, seed, reps, workers)
+    with shared.jobs_file(jobs_out) as part:
+        if part is not None:
+            run = partial(simulate_to_file, setting, part, seed)
+        done = shared.replications(run, seed, reps, workers)
+        shared.keep_jobs(part, jobs_out, is_whole=done.has(seed))
     found = summarize(done.results)
     document = {**found.document(), "replications": len(done.finished)}
     shared.show(document, as_json=as_json, text=lambda: _table(found, len(done.finished)))

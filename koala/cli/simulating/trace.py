@@ -137,7 +137,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     changes = _changes(events)
     file = context.with_resource(shared.kept(file))
     if checkpoint is not None and not resume:
-        shared.check_folder("checkpoint", checkpoint)
+        shared.begin_file("checkpoint", checkpoint)
     setting = Setting(
         path=file,
         form=form,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from koala.cli.simulating import shared
-from koala.errors import ConfigError
+from koala.errors import ConfigError, KoalaError
 
 if TYPE_CHECKING:
     from random import Random
@@ -82,7 +82,12 @@ def workload(
         f"MaxProcs: {processors}",
         f"Note: synthetic: {model}, {parameters}, overestimate {overestimate:g}, seed {seed}",
     )
-    swf.write(sys.stdout, lines, comments=comments)
+    try:
+        swf.write(sys.stdout, lines, comments=comments)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise KoalaError(f"standard output: cannot be written: {error.strerror}") from error
 
 
 def _lublin(processors: int, *, kinds: bool, stretch: float, random: Random) -> Iterator[Job]:

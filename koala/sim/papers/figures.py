@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from koala.sim.papers.paper import Figure, Panel, Quantity, Series
 from koala.sim.papers.results import Results
 from koala.sim.statistics import Interval
+from koala.whole_file import whole_file, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +41,7 @@ DENSE = 30
 def tabulate(figure: Figure, results: Results, folder: Path) -> Path:
     """Write figure-NN.csv in the folder."""
     table = _stem(figure, folder).with_suffix(".csv")
-    table.write_text(as_csv(figure, results), encoding="utf-8")
+    write_whole(table, as_csv(figure, results))
     return table
 
 
@@ -98,8 +99,11 @@ def save(drawing: Drawing, path: Path) -> None:
     from matplotlib import rc_context  # noqa: PLC0415 - takes longer to import than a short run
 
     dates = {".svg": {"Date": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
-    with rc_context({"svg.hashsalt": "koala"}):  # ids of an SVG are random without it
-        drawing.savefig(path, dpi=150, metadata=dates.get(path.suffix))
+    with (
+        rc_context({"svg.hashsalt": "koala"}),  # ids of an SVG are random without it
+        whole_file(path) as part,
+    ):
+        drawing.savefig(part, dpi=150, metadata=dates.get(path.suffix))
 
 
 def _stem(figure: Figure, folder: Path) -> Path:

@@ -30,6 +30,7 @@ from koala.sim.papers.results import Results
 from koala.sim.papers.sweep import Plan, Swept
 from koala.sim.replication import Progress
 from koala.sim.statistics import Interval
+from koala.whole_file import write_whole
 
 COLUMNS = (
     *("claim", "section", "claim_verdict", "level", "level_verdict", "comparison", "verdict"),
@@ -77,8 +78,8 @@ def write(found: Report, folder: Path) -> None:
     """Write report.md and all numbers."""
     for figure in found.plan.figures:
         figures.tabulate(figure, found.results, folder)
-    (folder / "claims.csv").write_text(as_csv(found), encoding="utf-8")
-    (folder / "report.md").write_text(as_markdown(found), encoding="utf-8")
+    write_whole(folder / "claims.csv", as_csv(found))
+    write_whole(folder / "report.md", as_markdown(found))
 
 
 def draw(found: Report, folder: Path, *, progress: Progress) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -16,12 +16,14 @@ from koala.sim.trace.changes import Change, check_changes
 from koala.sim.trace.course import Course
 from koala.sim.trace.run import Run
 from koala.sim.trace.series import Series
+from koala.whole_file import whole_file, write_whole
 from koala.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine
 from koala.workload.logs import Format, Log
 from koala_agent.lrm.model import Discipline
 
 COLUMNS = "job,submit,start,end,processors\n"
 _VERSION = 2
+PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +117,8 @@ class Replay:
             processors=processors,
             discipline=self._setting.discipline,
         )
-        with ExitStack() as stack:
-            rows = self._rows(kept)
-            if rows is not None:
-                stack.enter_context(rows)
+        written = None
+        with self._rows(kept) as rows:
             course = Course(
                 run,
                 changes=self._setting.changes,
@@ -129,45 +129,49 @@ class Replay:
             if kept is not None:
                 course.restore(kept["course"])
             course.go(self._setting.until)
-            if rows is not None:
-                rows.flush()
-            if self._checkpoint is not None and course.stopped_at is not None:
-                self._write_checkpoint(self._checkpoint, course, rows)
-            return course.document()
+            if rows is not None and self._checkpoint is not None:
+                written = rows.tell()
+        # After the rows: those that a checkpoint counts are there.
+        if self._checkpoint is not None and course.stopped_at is not None:
+            self._write_checkpoint(self._checkpoint, course, written)
+        return course.document()
 
     def _look(self) -> bool:
         self._tell(self._log.position)
         return self.is_interrupted
 
-    def _rows(self, kept: Mapping[str, Any] | None) -> IO[str] | None:
-        """The file of jobs, cut to what was written when the checkpoint was."""
+    @contextmanager
+    def _rows(self, kept: Mapping[str, Any] | None) -> Iterator[IO[str] | None]:
+        """Give the file of jobs, with what was written when the checkpoint was."""
         path = self._jobs_out
         if path is None:
-            return None
-        if kept is None:
-            rows = path.open("w", encoding="ascii", newline="\n")
-            rows.write(COLUMNS)
-            return rows
-        rows = path.open("r+", encoding="ascii", newline="\n")
-        rows.truncate(kept["rows"])
-        rows.seek(kept["rows"])
-        return rows
+            yield None
+            return
+        with whole_file(path) as part:
+            if kept is not None and part != path:
+                _copy(path, part, size=kept["rows"])
+            mode = "w" if kept is None else "r+"
+            with part.open(mode, encoding="ascii", newline="\n") as rows:
+                if kept is None:
+                    rows.write(COLUMNS)
+                else:
+                    rows.truncate(kept["rows"])
+                    rows.seek(kept["rows"])
+                yield rows
 
     # Checkpoints ------------------------------------------------------------------------------
 
-    def _write_checkpoint(self, path: Path, course: Course, rows: IO[str] | None) -> None:
-        """First beside the old one, so that there always is a whole one."""
+    def _write_checkpoint(self, path: Path, course: Course, written: int | None) -> None:
+        """Keep the state, and how many bytes of the file of jobs belong to it."""
         kept = json.dumps(
             {
                 "setting": self._setting.identity(),
-                "rows": None if rows is None else rows.tell(),
+                "rows": written,
                 "course": course.kept(),
             }
         )
         head = json.dumps({"koala_checkpoint": _VERSION, "digest": _digest_of(kept)})
-        fresh = path.with_name(path.name + ".new")
-        fresh.write_text(f"{head}\n{kept}\n", encoding="ascii")
-        fresh.replace(path)
+        write_whole(path, f"{head}\n{kept}\n")
 
     def _read_checkpoint(self) -> dict[str, Any]:
         path = self._checkpoint
@@ -212,6 +216,14 @@ class Replay:
         if (kept["course"]["series"] is None) != (self._series is None):
             word = "without" if kept["course"]["series"] is None else "with"
             raise ConfigError(f"{path}: the replay was {word} --plot; it must be resumed so")
+
+
+def _copy(source: Path, copy: Path, *, size: int) -> None:
+    """Copy the beginning of a file."""
+    with source.open("rb") as old, copy.open("wb") as new:
+        while size and (piece := old.read(min(size, PIECE_BYTES))):
+            new.write(piece)
+            size -= len(piece)
 
 
 def _digest(path: Path) -> str:
