@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koala.core.charges import Refusal, Trouble
 from koala.core.facts import is_held, picture_of
+from koala.core.fitting import describe_misfit, fits, most_at_a_site, pieces_of, rooms_of
 from koala.core.grid import Site, Unplaceable
 from koala.core.job import (
     Attempt,
@@ -21,8 +22,9 @@ from koala.core.job import (
     Starting,
     Stopping,
 )
-from koala.core.placing import whole_request
+from koala.core.placing import empty_picture, whole_request
 from koala.core.preflight import untried_members
+from koala.core.queues import local_site
 from koala.core.refusals import closed_to, left_alone, open_to
 from koala.core.sites import is_usable
 from koala.core.state import State
@@ -35,7 +37,7 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
     job = state.jobs[job_id]
     match job.phase:
         case Delayed():
-            return [_delayed(state, job)]
+            return [_delayed(state, job), *filter(None, [_misfit(state, job)])]
         case Placing():
             return _placing(state, job, now) if job.deadline_at is None else _timed(state, job, now)
         case Claiming(claim_at=claim_at):
@@ -93,9 +95,12 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     closed = closed_to(state, job, now)
     picture = open_to(state, job, picture_of(state), now)
     answer = state.policies.place(whole_request(state, job, now), picture)
+    misfit = _misfit(state, job)
     tries = f"{job.placement_tries} placement tries"
     if now < job.not_before:
         lines.append(f"{_pause(job, now)}; {tries}")
+    elif misfit:
+        lines.append(f"{misfit}; {tries}")
     elif isinstance(answer, Unplaceable):
         size = job.spec.components[answer.component].processors
         label = job.spec.label(answer.component)
@@ -103,19 +108,50 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
         lines.append(f"component {label} ({size} processors): {reason}; {tries}")
     else:
         lines.append(f"it could be placed now; {tries}")
-    if state.is_paced and state.timers.next_at is not None:
+    if state.is_paced and not misfit and state.timers.next_at is not None:
         lines[-1] += f"; next scan in {_span(state.parameters.scan_interval_s)} at the latest"
+    if not misfit and isinstance(answer, Unplaceable):
+        lines += _holders(state, job) or _doubts(state, job, now)
     away = [
         f"{s.name} ({_trouble(s, job, now)})"
         for s in state.sites.values()
         if not is_usable(s) and s.facts.admits(job.spec.owner)
     ]
-    lines += _holders(state, job)
     if away:
         lines.append(f"sites not usable: {', '.join(away)}")
     lines += [_left(site, one, now) for site, one in left_alone(state, job, now).items()]
     last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
     return [*lines, last] if last else lines
+
+
+def _misfit(state: State, job: Job) -> str:
+    """Why no end of other jobs would let it start; nothing where one might."""
+    spec, most = job.spec, most_at_a_site(state.policies.place)
+    only_at = local_site(job.queue) if len(spec.components) == 1 else None
+    pieces, needed = pieces_of(spec, only_at), job.needed
+    for sites, what in (
+        (list(state.sites.values()), "it cannot start before a site grows or another registers"),
+        ([s for s in state.sites.values() if is_usable(s)], "it waits for other sites than these"),
+    ):
+        rooms = rooms_of(sites, spec.owner, most)
+        if not fits(pieces, needed, rooms):
+            return f"{describe_misfit(pieces, needed, rooms)}; {what}"
+    return ""
+
+
+def _doubts(state: State, job: Job, now: Instant) -> list[str]:
+    """The placement policy would find no place on an empty grid either."""
+    if job.needed < len(job.spec.components):
+        return []
+    request = whole_request(state, job, now)
+    answer = state.policies.place(request, empty_picture(state, job))
+    if not isinstance(answer, Unplaceable):
+        return []
+    label = job.spec.label(answer.component)
+    return [
+        "the placement policy would find no place for it either if nothing else ran: component"
+        f" {label}: {answer.reason}"
+    ]
 
 
 def _holders(state: State, job: Job) -> list[str]:
@@ -158,7 +194,7 @@ def _pause(job: Job, now: Instant) -> str:
 
 
 def _timed(state: State, job: Job, now: Instant) -> list[str]:
-    lines = _deadline(state, job, now)
+    lines = [*_deadline(state, job, now), *filter(None, [_misfit(state, job)])]
     if job.spec.input_file is not None:
         answer = state.policies.place(whole_request(state, job, now), picture_of(state))
         if isinstance(answer, Unplaceable):

@@ -11,9 +11,11 @@ from koala.core.job import (
     ClaimPhase,
     InputMode,
     Job,
+    JobSpec,
     Member,
     StartType,
 )
+from koala.core.parameters import Parameters
 from koala.core.queues import local_site
 from koala.core.sites import site_views
 from koala.core.state import State
@@ -56,7 +58,11 @@ def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
 
 def demand_of(state: State, job: Job) -> Demand:
     """What the job asks of processors and links; what it does not say the parameters do."""
-    spec, parameters = job.spec, state.parameters
+    return demand_of_spec(job.spec, state.parameters)
+
+
+def demand_of_spec(spec: JobSpec, parameters: Parameters) -> Demand:
+    """The same, of a job that is not submitted yet."""
     preferred = parameters.preferred_mips if spec.preferred_mips is None else spec.preferred_mips
     hint = spec.hint
     said = None if hint is None else hint.deviation

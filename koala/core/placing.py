@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.core.ageing import is_door_held
@@ -16,13 +16,13 @@ from koala.core.facts import (
     picture_of,
     sites_asked_enough,
 )
+from koala.core.fitting import empty_view
 from koala.core.grid import (
     Assignment,
     GridView,
     Part,
     Placement,
     PlacementRequest,
-    SiteView,
 )
 from koala.core.job import (
     Attempt,
@@ -114,25 +114,15 @@ def holds_the_door(state: State, job: Job, now: Instant) -> bool:
     if not is_door_held(now - queued_at(job), state.parameters.ageing_s):
         return False
     closed = closed_to(state, job, now)
-    views = [
-        SiteView(
-            name=s.name,
-            processors=s.facts.processors,
-            idle=s.facts.processors,
-            mips=s.facts.mips,
-            slots=s.facts.slots,
-        )
-        for s in state.sites.values()
-        if is_usable(s) and s.facts.admits(job.spec.owner) and s.name not in closed
-    ]
-    empty = GridView(
-        views,
-        replicas=state.files.replicas,
-        bandwidth=state.files.bandwidth,
-        bandwidth_default=state.parameters.bandwidth_default_bps,
-        free=state.files.bookable,
-    )
+    empty = empty_picture(state, job, closed)
     return ask_placement(state, whole_request(state, job, now), empty) is not None
+
+
+def empty_picture(state: State, job: Job, closed: Collection[SiteName] = ()) -> GridView:
+    """The usable sites that the job may see, as if nothing ran there."""
+    sites = [s for s in state.sites.values() if is_usable(s) and s.facts.admits(job.spec.owner)]
+    default = state.parameters.bandwidth_default_bps
+    return empty_view(sites, files=state.files, bandwidth_default=default, closed=closed)
 
 
 def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> bool:

@@ -1,17 +1,29 @@
 """What the daemon refuses at submission, because no waiting would help: checks of a job against
 the grid.
 
-Pure. Sites that are away count: they may come back. A site that the configuration lists and that
-never registered has a size that nobody knows; while there is one, or no site at all, size refuses
-nothing.
+Pure. The grid is asked as its members declare it, as if nothing ran there. Sites that are away
+count: they may come back. A site that the configuration lists and that never registered has a size
+that nobody knows. A job that fits only with such sites is accepted with a warning; while there is
+no site at all, size refuses nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from koala.core.facts import demand_of_spec
+from koala.core.fitting import (
+    ANY,
+    Room,
+    describe_misfit,
+    empty_view,
+    fits,
+    most_at_a_site,
+    pieces_of,
+    rooms_of,
+)
 from koala.core.grid import (
     GridView,
     Part,
@@ -22,41 +34,204 @@ from koala.core.grid import (
 )
 from koala.core.job import JobSpec, StartType
 from koala.core.scheduler import Scheduler
+from koala.core.sites import is_usable
 from koala.core.slots import PlacementPolicy
 from koala.core.values import Instant, SiteName, UserName
 from koala.errors import RejectedError, SpecError
 from koala.policies import BUILT_IN
 
 
-def check(spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserName | None]) -> None:
-    """Raises RejectedError when the job could never be placed on the grid as it is known.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is to be said of a job on an empty grid: why it is refused, or warnings."""
+
+    refusal: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Verdicts:
+    """Those of late, as long as the grid stays as it is: most jobs are like one before."""
+
+    def __init__(self) -> None:
+        self._grid: list[object] = []
+        self._known: dict[Hashable, Verdict] = {}
+        self._most = ANY  # components of a job at a site
+
+    def of(self, spec: JobSpec, scheduler: Scheduler, unseen: tuple[SiteName, ...]) -> Verdict:
+        """The verdict on a job; `unseen` are sites that never registered."""
+        grid: list[object] = [scheduler.policies.place, scheduler.parameters]
+        for site in scheduler.sites.values():
+            grid += (site.name, site.facts, is_usable(site))
+        if grid != self._grid or len(self._known) >= VERDICTS_MAX:
+            self._grid = grid
+            self._known.clear()
+            self._most = most_at_a_site(scheduler.policies.place)
+        shape = _shape(spec, unseen)
+        verdict = self._known.get(shape)
+        if verdict is None:
+            verdict = self._known[shape] = _judge(spec, scheduler, unseen, self._most)
+        return verdict
+
+
+VERDICTS_MAX = 1000
+
+
+def _shape(spec: JobSpec, unseen: tuple[SiteName, ...]) -> Hashable:
+    """All of a job that its verdict depends on."""
+    return (
+        *(unseen, spec.owner, spec.queue, spec.quorum),
+        *(spec.hint, spec.length_mi, spec.preferred_mips),
+        tuple([(c.processors, c.site, c.start_type, c.label) for c in spec.components]),
+    )
+
+
+def check(
+    spec: JobSpec,
+    scheduler: Scheduler,
+    listed: Mapping[SiteName, UserName | None],
+    verdicts: Verdicts | None = None,
+) -> tuple[str, ...]:
+    """Raises RejectedError when the job could never be placed on the grid as it is known. Warnings,
+    when that takes a site that is away, or of which nobody knows how large it is.
 
     A SpecError is left to what is wrong on every grid: the description, not this daemon's sites.
     """
     _check_progress(spec, scheduler)
     _check_hold(spec, scheduler)
     _check_file(spec, scheduler)
-    sites = {name: site for name, site in scheduler.sites.items() if site.facts.admits(spec.owner)}
     if not scheduler.sites and not listed:
-        return
-    unseen = {
+        return ("no site has registered yet: the job waits for those that will",)
+    unseen = tuple(
         name
         for name, owner in listed.items()
         if name not in scheduler.sites and owner in (None, spec.owner)
-    }
+    )
+    verdict = (verdicts or Verdicts()).of(spec, scheduler, unseen)
+    if verdict.refusal:
+        raise RejectedError(verdict.refusal)
+    return verdict.warnings
+
+
+def _judge(
+    spec: JobSpec, scheduler: Scheduler, unseen: tuple[SiteName, ...], most: float
+) -> Verdict:
+    """The empty grid is asked."""
+    sites = {name: site for name, site in scheduler.sites.items() if site.facts.admits(spec.owner)}
+    try:
+        told = _check_components(spec, sites, set(unseen))
+        if spec.quorum is None:
+            _check_sums(spec, sites)
+        is_whole = spec.needed == len(spec.components)
+        if not unseen and is_whole:
+            _check_policy(spec, scheduler, sites)
+        told += _check_together(spec, sites, unseen, most)
+        if not unseen and is_whole:
+            told += _doubts(spec, scheduler, sites)
+    except RejectedError as error:
+        return Verdict(refusal=str(error))
+    return Verdict(warnings=tuple(told))
+
+
+def _check_components(
+    spec: JobSpec, sites: Mapping[SiteName, Site], unseen: set[SiteName]
+) -> list[str]:
+    """Each by itself; the job can start without an optional one that is too large."""
     if spec.queue is not None and spec.queue not in {*sites, *unseen}:
         known = ", ".join(sorted([*sites, *unseen])) or "none"
         raise RejectedError(f"queue {spec.queue!r} is of no site: known sites are {known}")
+    told: list[str] = []
     for index, component in enumerate(spec.components):
         label = spec.label(index)
-        if component.site is None:
-            _check_size(label, component.processors, sites, unseen)
-        elif component.site not in unseen:
-            _check_fixed(label, component.site, component.processors, sites, unseen)
-    if spec.quorum is None:
-        _check_sums(spec, sites)
-    if not unseen and spec.needed == len(spec.components):
-        _check_policy(spec, scheduler, sites)
+        try:
+            if component.site is None:
+                _check_size(label, component.processors, sites, unseen)
+            elif component.site not in unseen:
+                _require_site(label, component.site, sites, unseen)
+                _check_fixed(label, component.processors, sites[component.site])
+        except _TooLargeError as error:
+            if spec.quorum is None and component.start_type is StartType.STRICT:
+                raise RejectedError(str(error)) from error
+            told.append(f"{error}: it will not take part")
+    return told
+
+
+class _TooLargeError(Exception):
+    """A component is larger than where it may run."""
+
+
+def _check_together(
+    spec: JobSpec, sites: Mapping[SiteName, Site], unseen: tuple[SiteName, ...], most: float
+) -> list[str]:
+    """All that the job needs, at once: on all sites, on those that ever registered, on those that
+    can be used now."""
+    pieces, needed = pieces_of(spec), spec.needed
+    rooms = rooms_of(sites.values(), spec.owner, most)
+    unknown = [Room(name, ANY) for name in unseen]
+    if not fits(pieces, needed, [*rooms, *unknown]):
+        raise RejectedError(
+            f"the job can never start: {describe_misfit(pieces, needed, rooms)}; allowed is what"
+            " fits when nothing else runs"
+        )
+    if unknown and not fits(pieces, needed, rooms):
+        return [
+            f"{describe_misfit(pieces, needed, rooms)}; the job waits until more registers, and"
+            f" nobody knows how large that is: {_few(unseen)}"
+        ]
+    usable = [room for room in rooms if is_usable(sites[room.name])]
+    if len(usable) < len(rooms) and not fits(pieces, needed, usable):
+        away = [_state(site) for site in sites.values() if not is_usable(site)]
+        return [
+            f"{describe_misfit(pieces, needed, usable)}; the job waits for sites that cannot be"
+            f" used now: {_few(away)}"
+        ]
+    return []
+
+
+def _state(site: Site) -> str:
+    """A site that cannot be used, and why."""
+    why = "disconnected" if not site.is_connected else "drained" if site.is_drained else "unusable"
+    return f"{site.name} ({why}, {site.facts.processors} processors)"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = ", ..." if len(names) > NAMES_MAX else ""
+    return ", ".join(names[:NAMES_MAX]) + more
+
+
+NAMES_MAX = 6
+
+
+def _doubts(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, Site]) -> list[str]:
+    """Policies do not search for a place as hard as they could: one that finds none on an empty
+    grid may find one when some of it is in use, so that is no reason to refuse. Where one site
+    could take the whole of a job that asks for nothing else, there is nothing to search for."""
+    demand = demand_of_spec(spec, scheduler.parameters)
+    largest = max((s.facts.processors for s in sites.values() if s.facts.slots is None), default=0)
+    total = sum(component.processors for component in spec.components)
+    is_free = all(component.site is None for component in spec.components)
+    is_plain = not (demand.preferred_mips or demand.length_mi or demand.hint)
+    if is_free and is_plain and total <= largest:
+        return []
+    request = PlacementRequest(
+        parts=tuple(
+            Part(component=index, processors=component.processors, site=component.site)
+            for index, component in enumerate(spec.components)
+        ),
+        user=spec.owner,
+        demand=demand,
+        home=spec.queue,
+    )
+    place = scheduler.policies.place
+    answer = place(request, empty_view(sites.values()))
+    if not isinstance(answer, Unplaceable):
+        return []
+    name = next((name for name, known in BUILT_IN["placement"].items() if known == place), "")
+    policy = f"the placement policy in force{', ' + name + ',' if name else ''}"
+    return [
+        f"{policy} finds no place for the job even when nothing else runs (component"
+        f" {spec.label(answer.component)}: {answer.reason}): it may wait for ever. Where its"
+        " components run can be said with resourceManagerContact"
+    ]
 
 
 def at_queue(spec: JobSpec, site: SiteName) -> JobSpec:
@@ -204,26 +379,24 @@ def _check_size(
     if largest is None:
         raise RejectedError(f"component {label}: there is no site that this user may use")
     if processors > largest.facts.processors:
-        raise RejectedError(
+        raise _TooLargeError(
             f"component {label} wants {processors} processors: the largest site is {largest.name}"
             f" with {largest.facts.processors}"
         )
 
 
-def _check_fixed(
-    label: str,
-    name: SiteName,
-    processors: int,
-    sites: Mapping[SiteName, Site],
-    unseen: set[SiteName],
+def _require_site(
+    label: str, name: SiteName, sites: Mapping[SiteName, Site], unseen: set[SiteName]
 ) -> None:
-    site = sites.get(name)
-    if site is None:
+    if name not in sites:
         known = ", ".join(sorted([*sites, *unseen])) or "none"
         raise RejectedError(f"component {label} wants site {name!r}: known sites are {known}")
+
+
+def _check_fixed(label: str, processors: int, site: Site) -> None:
     if processors > site.facts.processors:
-        raise RejectedError(
-            f"component {label} wants {processors} processors at {name}, which has"
+        raise _TooLargeError(
+            f"component {label} wants {processors} processors at {site.name}, which has"
             f" {site.facts.processors}"
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from koala.core.events import JobSubmitted
 from koala.core.values import JobId
-from koala.daemon.admission import check, check_deadline, warnings, with_progress
+from koala.daemon.admission import Verdicts, check, check_deadline, warnings, with_progress
 from koala.daemon.journal import Journal
 from koala.daemon.limits import Quotas, would_be_delayed
 from koala.daemon.pump import Pump
@@ -58,6 +58,7 @@ class Submitting:
         self._journal = journal
         self._roster = roster
         self._disk = disk
+        self._verdicts = Verdicts()
 
     async def take(
         self, submissions: Sequence[pb.Submission], owner: str, *, is_dry_run: bool
@@ -138,7 +139,8 @@ class Submitting:
                     )
                 return pb.Submitted(job=known[0], warnings=told, is_known=True)
             check_deadline(reading.spec, turn.now)
-            check(reading.spec, turn.scheduler, self._roster.owners)
+            owners = self._roster.owners
+            told = (*told, *check(reading.spec, turn.scheduler, owners, self._verdicts))
             if submission.no_wait and not turn.scheduler.has_room:
                 limit = turn.scheduler.parameters.queue_jobs_max
                 raise would_be_delayed(len(turn.scheduler.queues), limit)

@@ -7,13 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.events import ReplicaAdded, SiteDisconnected, SiteRegistered
+from koala.core.events import ReplicaAdded, SiteDisconnected, SiteDrained, SiteRegistered
 from koala.core.grid import SiteFacts
 from koala.core.job import ComponentSpec, Deadline, InputFile, JobSpec, StartType
 from koala.core.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.core.values import FileName, SiteName, UserName
-from koala.daemon.admission import at_queue, check, check_deadline, warnings, with_progress
+from koala.daemon.admission import (
+    Verdicts,
+    at_queue,
+    check,
+    check_deadline,
+    warnings,
+    with_progress,
+)
 from koala.errors import RejectedError, SpecError
 from koala.policies import chosen
 
@@ -49,7 +56,7 @@ def test_without_any_site_everything_may_wait() -> None:
 
 
 def test_a_component_larger_than_every_site_is_refused() -> None:
-    check(job(part(8), part(8)), grid(delft=8, leiden=4), NOBODY_LISTED)
+    check(job(part(8), part(4)), grid(delft=8, leiden=4), NOBODY_LISTED)
     with pytest.raises(RejectedError, match=r"component 1 wants 9 .* largest site is delft with 8"):
         check(job(part(1), part(9)), grid(delft=8, leiden=4), NOBODY_LISTED)
 
@@ -218,3 +225,126 @@ def test_more_components_than_distinct_sites_are_refused() -> None:
         check(job(part(1, DELFT), part(1, DELFT)), scheduler, NOBODY_LISTED)
     check(wide, scheduler, {SiteName("vu"): None})
     check(job(part(1), part(1)), scheduler, NOBODY_LISTED)
+
+
+# --- all components together, on an empty grid ---
+
+
+def test_components_that_never_fit_together_are_refused_with_the_numbers() -> None:
+    """Each would fit by itself."""
+    wide = job(*[part(144)] * 3)
+    grid_of_five = grid(vu=144, delft=72, leiden=72, utrecht=72, uva=72)
+    with pytest.raises(
+        RejectedError,
+        match=r"3 x 144 = 432 processors\) do not fit into 5 idle sites: the largest is vu with"
+        r" 144, all have 432",
+    ):
+        check(wide, grid_of_five, NOBODY_LISTED)
+    for three in (grid(a=12, b=12, c=10), grid(a=23, b=12)):
+        with pytest.raises(RejectedError, match="3 x 12 = 36 processors"):
+            check(job(*[part(12)] * 3), three, NOBODY_LISTED)
+    assert check(job(*[part(12)] * 3), grid(a=12, b=12, c=12), NOBODY_LISTED) == ()
+    assert check(job(*[part(12)] * 3), grid(a=24, b=12), NOBODY_LISTED) == ()
+
+
+def test_a_site_of_another_owner_takes_none_of_the_components() -> None:
+    check(job(part(8), part(8), owner="ada"), grid(delft=8, adas=8), NOBODY_LISTED)
+    with pytest.raises(RejectedError, match="do not fit into delft, which has 8"):
+        check(job(part(8), part(8)), grid(delft=8, adas=8), NOBODY_LISTED)
+
+
+def test_components_that_are_fixed_leave_less_for_the_others() -> None:
+    scheduler = grid(delft=8, leiden=4)
+    assert check(job(part(4, DELFT), part(4), part(4)), scheduler, NOBODY_LISTED) == ()
+    with pytest.raises(RejectedError, match="5 at delft"):
+        check(job(part(5, DELFT), part(4), part(4)), scheduler, NOBODY_LISTED)
+
+
+def test_a_site_takes_no_more_components_than_it_has_slots() -> None:
+    scheduler = grid(leiden=4)
+    facts = SiteFacts(processors=64, slots=1)
+    scheduler.handle(SiteRegistered(site=DELFT, facts=facts, idle=64), 1.0)
+    assert check(job(part(8), part(4)), scheduler, NOBODY_LISTED) == ()
+    with pytest.raises(RejectedError, match="delft 64 for one component"):
+        check(job(part(8), part(8)), scheduler, NOBODY_LISTED)
+
+
+def test_a_quorum_and_loose_components_need_no_more_than_they_start_with() -> None:
+    scheduler = grid(delft=8)
+    assert check(job(*[part(8)] * 3, quorum=1), scheduler, NOBODY_LISTED) == ()
+    with pytest.raises(RejectedError, match="of which it needs 2, do not fit"):
+        check(job(*[part(8)] * 3, quorum=2), scheduler, NOBODY_LISTED)
+    loose = [part(8, start=StartType.LOOSE), part(8, start=StartType.NONE)]
+    assert check(job(part(8), *loose), scheduler, NOBODY_LISTED) == ()
+    with pytest.raises(RejectedError, match="of which it needs 2, do not fit"):
+        check(job(part(8), part(8), *loose), scheduler, NOBODY_LISTED)
+
+
+def test_an_optional_component_that_no_site_can_take_is_left_out_with_a_warning() -> None:
+    for spec in (job(part(8), part(9), quorum=1), job(part(8), part(9, start=StartType.LOOSE))):
+        (said,) = check(spec, grid(delft=8), NOBODY_LISTED)
+        assert said == (
+            "component 1 wants 9 processors: the largest site is delft with 8: it will not take"
+            " part"
+        )
+
+
+def test_a_job_that_fits_only_with_sites_that_are_away_is_accepted_with_a_warning() -> None:
+    scheduler = grid(delft=8, leiden=8, vu=4)
+    scheduler.handle(SiteDisconnected(site=DELFT), 2.0)
+    assert check(job(part(8), part(4)), scheduler, NOBODY_LISTED) == ()
+    (said,) = check(job(part(8), part(8)), scheduler, NOBODY_LISTED)
+    assert "2 x 8 = 16 processors) do not fit into 2 idle sites" in said
+    assert said.endswith(
+        "the job waits for sites that cannot be used now: delft (disconnected, 8 processors)"
+    )
+    scheduler.handle(SiteDrained(site=LEIDEN, by=UserName("ann")), 3.0)
+    (said,) = check(job(part(8)), scheduler, NOBODY_LISTED)
+    assert said.endswith("delft (disconnected, 8 processors), leiden (drained, 8 processors)")
+    with pytest.raises(RejectedError, match="3 x 8"):
+        check(job(part(8), part(8), part(8)), scheduler, NOBODY_LISTED)
+
+
+def test_a_job_that_fits_only_with_sites_that_never_came_is_accepted_with_a_warning() -> None:
+    (said,) = check(job(part(8), part(8)), grid(delft=8), {DELFT: None, LEIDEN: None})
+    assert "do not fit into delft, which has 8; the job waits until more registers" in said
+    assert said.endswith("nobody knows how large that is: leiden")
+    with pytest.raises(RejectedError, match="at delft want 16 processors together"):
+        check(job(part(8, DELFT), part(8, DELFT)), grid(delft=8), {LEIDEN: None})
+    with pytest.raises(RejectedError, match="2 x 8"):
+        check(job(part(8), part(8)), grid(delft=8), {LEIDEN: UserName("ada")})
+    (said,) = check(job(part(8)), grid(), NOBODY_LISTED)
+    assert said.startswith("no site has registered yet")
+
+
+def test_a_policy_that_uses_each_site_once_refuses_what_it_can_never_place() -> None:
+    scheduler = grid(delft=16, leiden=4)
+    assert check(job(part(8), part(8)), scheduler, NOBODY_LISTED) == ()
+    scheduler.policies = chosen(placement="WF-distinct")
+    with pytest.raises(RejectedError, match="delft 16 for one component, leiden 4"):
+        check(job(part(8), part(8)), scheduler, NOBODY_LISTED)
+
+
+def test_what_the_policy_does_not_find_though_it_is_there_is_a_warning() -> None:
+    (said,) = check(job(part(5), part(4), part(4)), grid(delft=8, leiden=5), NOBODY_LISTED)
+    assert said.startswith(
+        "the placement policy in force, CF, finds no place for the job even when nothing else runs"
+        " (component 2: largest idle site is delft with 3)"
+    )
+
+
+def test_verdicts_are_kept_until_the_grid_is_another_one() -> None:
+    scheduler, kept = grid(delft=8), Verdicts()
+    wide, narrow = job(part(8), part(8)), job(part(8))
+    for _ in range(2):
+        with pytest.raises(RejectedError):
+            check(wide, scheduler, NOBODY_LISTED, kept)
+        assert check(narrow, scheduler, NOBODY_LISTED, kept) == ()
+    assert check(wide, scheduler, {LEIDEN: None}, kept) != ()
+    scheduler.handle(SiteRegistered(site=LEIDEN, facts=SiteFacts(processors=8), idle=8), 2.0)
+    assert check(wide, scheduler, NOBODY_LISTED, kept) == ()
+    scheduler.handle(SiteDisconnected(site=LEIDEN), 3.0)
+    assert check(wide, scheduler, NOBODY_LISTED, kept) != ()
+    scheduler.handle(SiteRegistered(site=LEIDEN, facts=SiteFacts(processors=4), idle=4), 4.0)
+    with pytest.raises(RejectedError):
+        check(wide, scheduler, NOBODY_LISTED, kept)

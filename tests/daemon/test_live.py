@@ -20,6 +20,7 @@ from koala.daemon.logs import Logs, LogsWanted
 from koala.daemon.spool import Place, Spool
 from koala.errors import (
     JournalError,
+    KoalaError,
     RejectedError,
     SpecError,
     UnknownJobError,
@@ -269,6 +270,29 @@ async def test_a_job_is_submitted_at_a_local_queue(tmp_path: Path) -> None:
         assert "number 1 of 1 in the queue of delft (LP-GF)" in str(said)
         other = await client.submit(ONE)
         assert "number 1 of 1 in the global queue" in str(await client.why(other.job))
+
+
+async def test_components_that_never_fit_together_are_refused_however_they_are_submitted(
+    tmp_path: Path,
+) -> None:
+    wide = "+" + "(&(executable=/bin/true)(count=4))" * 3
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address)
+        staying = group.create_task(agent.stay())
+        await agent.until("wanted_end")
+        async with Client(daemon.address) as client:
+            for is_dry in (True, False):
+                with pytest.raises(RejectedError, match="do not fit into delft, which has 8"):
+                    await client.submit(wide, dry_run=is_dry)
+            refused, taken = await client.submit_many([wide, ONE])
+            assert isinstance(refused, RejectedError)
+            assert not isinstance(taken, KoalaError)
+            assert taken.warnings == ()
+            await client.change_site("delft", "drain")
+            warned = await client.submit(ONE, dry_run=True)
+            assert "sites that cannot be used now: delft (drained, 8" in str(warned.warnings)
+            assert [job["job"] for job in await client.list_jobs()] == [taken.job]
+        staying.cancel()
 
 
 async def test_a_job_that_no_site_can_take_is_refused_at_once(tmp_path: Path) -> None:

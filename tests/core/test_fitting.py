@@ -1,0 +1,170 @@
+"""Whether a job fits an empty grid: against all ways to place it, and in the words of a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, product
+from random import Random
+
+import pytest
+
+from koala.core.explain import why
+from koala.core.fitting import ANY, Piece, Room, describe_misfit, fits, most_at_a_site
+from koala.core.values import JobId, SiteName
+from koala.policies import chosen
+from tests.core.conftest import Begin
+from tests.harness.builders import a_component, a_job, a_site
+from tests.harness.script import Script
+
+VU = SiteName("vu")
+
+
+def rooms(*processors: float) -> list[Room]:
+    return [Room(SiteName(f"s{index}"), size) for index, size in enumerate(processors)]
+
+
+def pieces(*processors: int) -> list[Piece]:
+    return [Piece(size) for size in processors]
+
+
+def can_be(found: Sequence[tuple[Piece, Room]]) -> bool:
+    """Whether each piece may be where it is, with the others."""
+    for room in {room for _, room in found}:
+        here = [piece for piece, where in found if where == room]
+        if sum(piece.processors for piece in here) > room.processors or len(here) > room.slots:
+            return False
+        if any(piece.site not in (None, room.name) for piece in here):
+            return False
+    return True
+
+
+def tried_out(wanted: Sequence[Piece], needed: int, there: Sequence[Room]) -> bool:
+    """The same, by trying everything."""
+    for count in range(needed, len(wanted) + 1):
+        for some in combinations(wanted, count):
+            left_out = [piece for piece in wanted if not any(piece is one for one in some)]
+            if all(piece.is_optional for piece in left_out) and any(
+                can_be(list(zip(some, where, strict=True)))
+                for where in product(there, repeat=count)
+            ):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(250))
+def test_it_says_what_trying_everything_says(seed: int) -> None:
+    random = Random(seed)
+    there = [
+        Room(SiteName(f"s{index}"), random.randint(1, 12), random.choice((ANY, ANY, 1, 2)))
+        for index in range(random.randint(1, 3))
+    ]
+    names = [None, None, None, random.choice([*there, *rooms(1)]).name]
+    all_may = random.random() < 0.3
+    wanted = [
+        Piece(random.randint(1, 8), random.choice(names), all_may or random.random() < 0.3)
+        for _ in range(random.randint(1, 4))
+    ]
+    must = sum(not piece.is_optional for piece in wanted)
+    needed = random.randint(1, len(wanted)) if all_may else max(1, must)
+    assert fits(wanted, needed, there) is tried_out(wanted, needed, there)
+
+
+def test_a_search_that_must_go_back_finds_what_a_greedy_one_does_not() -> None:
+    assert fits(pieces(5, 4, 4), 3, rooms(8, 5))
+    assert not fits(pieces(5, 5, 4), 3, rooms(8, 6))
+
+
+def test_many_components_of_a_size_are_counted_whatever_their_number() -> None:
+    assert fits(pieces(*[3] * 1000), 1000, rooms(*[10] * 334))
+    assert not fits(pieces(*[3] * 1000), 1000, rooms(*[10] * 333))
+
+
+def test_what_takes_too_long_to_find_out_may_fit() -> None:
+    """Nobody is refused for want of time: a sum of odd numbers in even halves."""
+    assert fits(pieces(*[2 * n + 1001 for n in range(60)]), 60, rooms(*[15900] * 4, 100))
+
+
+def test_a_policy_that_uses_each_site_once_is_known_by_what_it_does() -> None:
+    names = ("CF", "WF", "WF-distinct", "NoNetwork", "PreferLocal", "Service")
+    found = [name for name in names if most_at_a_site(chosen(placement=name).place) == 1]
+    assert found == ["WF-distinct"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "said"),
+    [
+        (
+            pieces(144, 144, 144),
+            [Room(VU, 144), *rooms(36, 36)],
+            "its 3 components (3 x 144 = 432 processors) do not fit into 3 idle sites: the largest"
+            " is vu with 144, all have 216 (vu 144, s0 36, s1 36)",
+        ),
+        (
+            [Piece(8, VU), *pieces(6, 6)],
+            [Room(VU, 8), Room(SiteName("b"), 10, 1)],
+            "its 3 components (8 at vu + 2 x 6 = 20 processors) do not fit into 2 idle sites: the"
+            " largest is b with 10, all have 18 (b 10 for one component, vu 8)",
+        ),
+        (
+            pieces(9),
+            rooms(4),
+            "its component (9 processors): they do not fit into s0, which has 4",
+        ),
+    ],
+)
+def test_it_is_said_what_is_asked_and_what_there_is(
+    wanted: list[Piece], there: list[Room], said: str
+) -> None:
+    assert describe_misfit(wanted, len(wanted), there) == said
+
+
+# --- why ------------------------------------------------------------------------------------------
+
+
+def said(script: Script, job: str) -> str:
+    return "\n".join(why(script.scheduler, JobId(job), script.now))
+
+
+def test_of_a_job_that_never_fits_no_idle_site_is_named_as_if_it_were_soon(script: Script) -> None:
+    """It was accepted while a larger site was there."""
+    script.tell(a_site("a", 12), a_site("b", 12), a_site("c", 10), a_job("j1", 12, 12, 12))
+    told = said(script, "j1")
+    assert (
+        "its 3 components (3 x 12 = 36 processors) do not fit into 3 idle sites: the largest is a"
+        " with 12, all have 34 (a 12, b 12, c 10); it cannot start before a site grows or another"
+        " registers; 1 placement tries" in told
+    )
+    assert "largest idle" not in told
+
+
+def test_of_a_job_that_needs_sites_that_are_away_these_are_named(script: Script) -> None:
+    script.tell(a_site("a", 12), a_site("b", 12)).disconnect("b").tell(a_job("j1", 12, 12))
+    told = said(script, "j1")
+    assert "do not fit into a, which has 12; it waits for other sites than these" in told
+    assert "sites not usable: b (disconnected" in told
+    script.tell(a_site("b", 12))
+    script.drop()
+
+
+def test_a_job_that_fits_and_waits_for_others_is_told_what_is_idle(script: Script) -> None:
+    script.tell(a_site("a", 12), a_job("j1", 12)).claimed("j1")
+    script.tell(a_job("j2", 12))
+    assert "component 0 (12 processors): largest idle site is a with 0" in said(script, "j2")
+
+
+def test_what_a_policy_does_not_find_though_it_is_there_is_told(begin: Begin) -> None:
+    """5 at b, 4 and 4 at a; a policy that looks for the emptiest site puts the 5 at a."""
+    doubt = "the placement policy would find no place for it either if nothing else ran"
+    script = begin().tell(a_site("a", 8), a_site("b", 5)).report("b", 0)
+    script.tell(a_job("j1", 5, 4, 4))
+    assert f"{doubt}: component 2: largest idle site is a with 3" in said(script, "j1")
+    script.tell(a_job("j2", 8, 5))
+    assert doubt not in said(script, "j2")
+
+
+def test_a_quorum_counts_those_that_it_needs(begin: Begin) -> None:
+    script = begin().tell(a_site("a", 8)).report("a", 0)
+    script.tell(a_job("j1", 8, 8, quorum=1))
+    assert "do not fit" not in said(script, "j1")
+    script.tell(a_job("j2", a_component(8, "a"), 8, 8, quorum=2))
+    assert "of which it needs 2, do not fit into a, which has 8" in said(script, "j2")
