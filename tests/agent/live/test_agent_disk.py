@@ -25,7 +25,7 @@ from tests.agent.live.fake_daemon import (
 from tests.agent.live.test_agent import passed, pinged
 from tests.harness.small_disk import fill, small_disk
 
-pytestmark = [pytest.mark.live]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 LIMITS = "low_disk_mb = 2\nballast_mb = 2"
 
