@@ -12,6 +12,7 @@ import asyncio
 import math
 import secrets
 import stat
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +57,7 @@ from koala_agent.lrm.port import (
     Idle,
     Listed,
     LocalManager,
+    Placeholder,
     Queued,
     RequestRefusedError,
     Running,
@@ -201,6 +203,7 @@ class Claims:
         self._turns: dict[ClaimId, asyncio.Lock] = {}
         self._withdrawing: set[ClaimId] = set()
         self._command: tuple[str, ...] = ()
+        self._installing = threading.Lock()
 
     # What the assembly calls ---------------------------------------------------------------------
 
@@ -378,13 +381,7 @@ class Claims:
         async with self._turn(claim.id):
             try:
                 placeholder = await asyncio.to_thread(
-                    placeholders.prepare,
-                    claim,
-                    self._place,
-                    command=self._command,
-                    port=self.port,
-                    leases=self._leases,
-                    input_path=self._ports.input_path(claim.hold),
+                    self._prepare, claim, self._ports.input_path(claim.hold)
                 )
                 is_wish = placeholder.has_wishes()
                 await self._manager.submit(placeholder)
@@ -398,6 +395,22 @@ class Claims:
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._book.submitted(claim.id)
+
+    def _prepare(self, claim: Claim, input_path: str) -> Placeholder:
+        """Make the claim's folder and batch job, and the starter anew where somebody removed it.
+        Raises OSError, NotAllowedError."""
+        with self._installing:
+            if not placeholders.is_installed(self._place, self._command):
+                log.warning("starter.installed_anew", folder=str(self._place.root))
+                self._command = placeholders.install_starter(self._place)
+        return placeholders.prepare(
+            claim,
+            self._place,
+            command=self._command,
+            port=self.port,
+            leases=self._leases,
+            input_path=input_path,
+        )
 
     def _submit_failed(
         self, claim: ClaimId, reason: str, *, is_transient: bool, is_refused: bool = False

@@ -127,6 +127,11 @@ def install_starter(place: Place) -> tuple[str, ...]:
     return (place.python or sys.executable, "-I", "-S", str(folder / name))
 
 
+def is_installed(place: Place, command: tuple[str, ...]) -> bool:
+    """Whether the starter of this command is still there, whole."""
+    return not place.shared or _is_whole(Path(command[-1]).parent)
+
+
 def _is_whole(folder: Path) -> bool:
     """Whether all that was installed is there as it was: after a power failure files may have their
     names and nothing in them."""

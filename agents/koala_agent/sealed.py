@@ -38,6 +38,7 @@ class Seal:
         self._path = path
         self._mark_path = path.with_suffix(".mark")
         self._mark: int | None = None
+        self._file: int | None = None  # its number, to know when it is another one
         self._tables = tables
         connection.create_function("folded", -1, _folded, deterministic=True)
 
@@ -81,8 +82,17 @@ class Seal:
         self.mark()
 
     def mark(self) -> None:
-        """What was committed is durable. Raises OSError."""
+        """What was committed is durable. Raises OSError, also when that file is not the one that
+        the next life will read."""
         if self._mark is not None:
+            try:
+                number = self._path.stat().st_ino
+            except FileNotFoundError:
+                number = None
+            if self._file is None:
+                self._file = number
+            if number is None or number != self._file:
+                raise OSError("it was removed, or another file has taken its place")
             os.pwrite(self._mark, _mark_text(self._number()), 0)
 
     def close(self) -> None:

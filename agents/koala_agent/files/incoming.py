@@ -42,7 +42,12 @@ class Incoming:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        for made in (folder.parent, folder):  # parents=True alone would ask the mask for their mode
+        self._make()
+
+    def _make(self) -> None:
+        """Also for each order: somebody may have removed it."""
+        # parents=True alone would ask the mask for their mode
+        for made in (self._folder.parent, self._folder):
             made.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def path(self, transfer: str) -> Path:
@@ -56,6 +61,7 @@ class Incoming:
     def remains(self, order: FetchOrder) -> Remains:
         """What is there of this order; what belongs to another one is deleted. Writes the record
         of the order, so that the next life knows it."""
+        self._make()
         record = self._record(order.transfer)
         known = _read_record(record)
         if known.get("part") != _identity(order):
@@ -98,6 +104,7 @@ class Incoming:
 
     def retain(self, transfers: frozenset[str]) -> None:
         """Deletes what is there of all transfers but these."""
+        self._make()
         kept = {_name(transfer) for transfer in transfers}
         for path in sorted(self._folder.iterdir()):
             if path.name.removesuffix(".part").removesuffix(".json") not in kept:
