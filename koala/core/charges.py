@@ -37,11 +37,11 @@ class Setback:
 
 
 class Trouble(StrEnum):
-    """Of a job with a site."""
+    """Of a job with a site: it would not have the job, failed with it, or did not send its file."""
 
-    REFUSED = "refused it"
-    ERRED = "erred with it"
-    UNSENT = "did not send its input file"
+    REFUSED = "refused"
+    ERRED = "erred"
+    UNSENT = "unsent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

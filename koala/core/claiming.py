@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from koala.core import events as ev
 from koala.core.budget import Budget
+from koala.core.charges import Trouble
 from koala.core.ending import drop_member, drop_transfer, fail, on_missed, set_back
 from koala.core.facts import (
     demand_of,
@@ -59,6 +60,13 @@ from koala.core.values import (
 )
 from koala.core.wanted import hold, start_transfer
 
+TOLD = {
+    Trouble.REFUSED: "refused it",
+    Trouble.ERRED: "erred with it",
+    Trouble.UNSENT: "did not send its input file",
+}
+"""What a site did to a job that was not claimed."""
+
 
 def claim_when_answered(state: State, job: Job, now: Instant) -> None:
     """A claiming try is due when the answers of the last are in; the one at the JST does not
@@ -81,7 +89,9 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
         return
     limit = state.parameters.claiming_tries_max
     if limit and job.claiming_tries >= limit:
-        refusals = [f"; {site} {one.trouble}: {one.reason}" for site, one in job.refusals.items()]
+        refusals = [
+            f"; {site} {TOLD[one.trouble]}: {one.reason}" for site, one in job.refusals.items()
+        ]
         fail(state, job, f"not claimed in {limit} claiming tries{''.join(refusals)}", now)
         return
     job.claiming_tries += 1

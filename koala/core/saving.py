@@ -51,6 +51,7 @@ TAGS: dict[str, type] = {
     "charges.Charge": charges.Charge,
     "charges.Setback": charges.Setback,
     "charges.Refusal": charges.Refusal,
+    "charges.Trouble": charges.Trouble,
     "files.Transfer": files.Transfer,
     "files.Files": files.Files,
     "grid.SiteFacts": grid.SiteFacts,
