@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.harness.children import module_command
 from tests.sim.run import run
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ def told(seeds: Sequence[int], hash_seed: str) -> subprocess.Popen[str]:
     path = os.pathsep.join((str(ROOT), str(ROOT / "agents")))
     words = [str(seed) for seed in seeds]
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.sim.traces", "--tell", *words],
+        module_command("tests.sim.traces", "--tell", *words),
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
