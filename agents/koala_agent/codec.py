@@ -281,6 +281,7 @@ def _transfer_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
                 size_bytes=fetch.size_bytes,
                 checksum=fetch.checksum,
                 booked_bps=_rate("booked_bps", fetch.booked_bps),
+                report_s=_rate("report_s", fetch.report_s),
             ),
         )
     if kind == "serve":
@@ -378,7 +379,8 @@ def encode(message: object, facts: Facts) -> link_pb2.FromAgent:  # noqa: C901 -
         case values.Report() | values.Ping() | values.KvPut() | values.KvGet():
             return _claim_message(message)
         case (
-            orders.TransferFinished()
+            orders.TransferProgress()
+            | orders.TransferFinished()
             | orders.TransferFailed()
             | orders.FileFound()
             | orders.FileRemoved()
@@ -502,6 +504,11 @@ def _end(end: values.End) -> link_pb2.End:
 
 def _file_message(report: orders.Report) -> link_pb2.FromAgent:
     match report:
+        case orders.TransferProgress(transfer=transfer, size_bytes=size_bytes, took_s=took_s):
+            under_way = link_pb2.TransferReport(
+                transfer=transfer, size_bytes=size_bytes, took_s=took_s
+            )
+            return link_pb2.FromAgent(transfer=under_way)
         case orders.TransferFinished(transfer=transfer, size_bytes=size_bytes, took_s=took_s):
             finished = link_pb2.TransferReport(
                 transfer=transfer, is_finished=True, size_bytes=size_bytes, took_s=took_s

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
-from koala.cli.render import NOTHING, moment, processor_seconds, seconds
+from koala.cli.render import NOTHING, moment, processor_seconds, seconds, transfers_text
 
 GAP = 4
 WIDTH_MIN = 40
@@ -37,7 +37,10 @@ def timeline_text(job: Mapping[str, Any], *, width: int = 78, zone: tzinfo | Non
     for name, start, end, value in _spans(timeline):
         if start in marks and end in marks:
             lines.append(_span(f"{name} {value}", marks[start], marks[end]))
-    return "\n".join([*lines, "", *_instants(points, zone), "", *_figures(timeline)])
+    lines += ["", *_instants(points, zone), "", *_figures(timeline)]
+    if job.get("transfers"):
+        lines += ["", transfers_text(job["transfers"], width=width)]
+    return "\n".join(lines)
 
 
 def reached(timeline: Mapping[str, Any]) -> list[Point]:

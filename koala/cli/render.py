@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
+from koala import units
 from koala.cli.table import clean, columns, painted, table
 
 Document = Mapping[str, Any]
@@ -160,7 +161,7 @@ def job_text(
         ("deadline", _deadline(job["deadline"], zone)),
         ("attempt", f"{job['attempts']}, after {_counted(job['placement_tries'], 'placement')} and"
                     f" {_counted(job['claiming_tries'], 'claiming')}"),
-        ("files", _transfer(timeline)),
+        ("files", _transfer(timeline, job.get("transfers", ()))),
         ("start", _start(timeline)),
         ("held", f"{processor_seconds(timeline['processor_wasted_s'])} before the start,"
                  f" {processor_seconds(timeline['processor_run_s'])} running"),
@@ -176,6 +177,7 @@ def job_text(
             "",
             parts_text(job["parts"], width=width),
             "",
+            *([transfers_text(job["transfers"], width=width), ""] if job.get("transfers") else []),
             *([_claims_text(job["charges"], zone=zone, width=width), ""] if job["charges"] else []),
             *_story(job["story"], zone),
         ]
@@ -221,6 +223,28 @@ def parts_text(parts: Sequence[Document], *, width: int | None = None) -> str:
     ]
     heads = columns(
         "COMPONENT", "SITE", ">PROCESSORS", ">PROCESSES", "FILE FROM", "CLAIM", "OUTCOME"
+    )
+    return table(heads, rows, width=width)
+
+
+def transfers_text(transfers: Sequence[Document], *, width: int | None = None) -> str:
+    """The copies of a job's input file in its present attempt."""
+    rows = [
+        [
+            ", ".join(one["components"]) or NOTHING,
+            one["file"],
+            one["source"],
+            one["target"],
+            size(one["moved_bytes"]),
+            size(one["size_bytes"]),
+            f"{one['share']:.0%}",
+            NOTHING if one["rate_bps"] is None else f"{size(one['rate_bps'])}/s",
+            "done" if one["is_done"] else seconds(one["left_s"]),
+        ]
+        for one in transfers
+    ]
+    heads = columns(
+        "FILE OF", "FILE", "FROM", "TO", ">MOVED", ">OF", ">SHARE", ">RATE", ">TIME LEFT"
     )
     return table(heads, rows, width=width)
 
@@ -337,16 +361,9 @@ def milliseconds(duration_s: float | None) -> str:
     return f"{duration_s * 1000:.1f} ms" if duration_s else "0 ms"
 
 
-def size(size_bytes: int | None) -> str:
+def size(size_bytes: float | None) -> str:
     """A number of bytes in the unit that leaves one to three digits."""
-    if size_bytes is None:
-        return NOTHING
-    amount = float(size_bytes)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if amount < 999.5 or unit == "TB":
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    raise AssertionError(size_bytes)
+    return NOTHING if size_bytes is None else units.size(size_bytes)
 
 
 def _counted(count: int, kind: str) -> str:
@@ -364,7 +381,13 @@ def _deadline(deadline: Document | None, zone: tzinfo | None) -> str:
     return f"{text}, {_counted(left, 'claiming')} left, the next at {next_at}"
 
 
-def _transfer(timeline: Document) -> str:
+def _transfer(timeline: Document, transfers: Sequence[Document]) -> str:
+    under_way = [one for one in transfers if not one["is_done"]]
+    if under_way:
+        moved, whole = (sum(one[key] for one in transfers) for key in ("moved_bytes", "size_bytes"))
+        lefts = [one["left_s"] for one in under_way]
+        left = "longer than was expected" if None in lefts else f"{seconds(max(lefts))} left"
+        return f"{size(moved)} of {size(whole)} moved, {left}"
     if not timeline["transfer_bytes"] and not timeline["transfer_estimate_s"]:
         return ""
     return (

@@ -154,6 +154,7 @@ class StartTransfer:
     size_bytes: int
     checksum: str  # of the whole file; empty when unknown
     booked_bps: float = 0.0  # at so many bytes a second, which the link keeps for it; 0: as it can
+    report_s: Seconds = 0.0  # between two reports of how far it is, at least; 0: none are wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from koala.core.facts import (
     demand_of,
     describe,
     fixed_site,
+    hold_before_start_s,
     hold_max_s,
     is_held,
     is_optional_member,
@@ -19,6 +20,7 @@ from koala.core.facts import (
     part_of_file,
     picture_of,
     sites_asked_enough,
+    starts_early,
     unanswered,
 )
 from koala.core.files import Transfer
@@ -49,7 +51,7 @@ from koala.core.slots import (
 from koala.core.starting import advance_start
 from koala.core.state import State
 from koala.core.timers import Bell
-from koala.core.tries import last_claim_at, missed_at, next_claim
+from koala.core.tries import last_claim_at, missed_at, moved_claim, next_claim
 from koala.core.values import (
     ClaimId,
     Instant,
@@ -114,6 +116,25 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
         judge_when_due(state, job, now)
     else:
         start_if_held(state, job, now)
+
+
+def move_claim(state: State, job: Job, now: Instant) -> None:
+    """Move the next claiming try to where the series has it now that more is known of the files: so
+    that claims are there when the files are, and not much before. Small moves are not worth one.
+    """
+    if not starts_early(state, job) or not isinstance(job.phase, Claiming):
+        return
+    before = job.phase.claim_at
+    if before is None:  # the last one was made
+        return
+    claim_at = max(now, moved_claim(state, job))
+    if claim_at > now and abs(claim_at - before) < state.parameters.claiming_step_min_s:
+        return
+    state.enter(job, Claiming(claim_at=claim_at), "", now)
+    if claim_at > now:
+        state.timers.set(claim_at, Bell.CLAIM, job.id)
+    else:
+        claim_when_answered(state, job, now)
 
 
 def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> ClaimQuestion:
@@ -298,11 +319,12 @@ def settle_member(
         size_bytes=size_bytes,
         checksum=replica.checksum if is_whole else "",
         started_at=now,
+        expected_at=now + assignment.transfer_s,
         booked_bps=assignment.booked_bps,
     )
     state.files.transfers[transfer.id] = transfer
     member.transfer = transfer.id
-    state.actions.append(start_transfer(transfer))
+    state.actions.append(start_transfer(state, transfer))
 
 
 def claim(
@@ -330,6 +352,8 @@ def claim(
     member.claims += 1
     member.claim = identity
     member.claimed_at = None
+    if starts_early(state, job):  # else a claim that came early would run out before the last try
+        attempt.start_at = min(attempt.start_at, now + hold_before_start_s(state, job))
     claim = Claim(
         id=identity,
         job=job.id,

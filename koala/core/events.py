@@ -208,6 +208,17 @@ class ClaimFenced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferProgressed:
+    """So many bytes of the file, or of the chunk of it, are at the execution site; `took_s` since
+    the first of them were asked for. Told at a bounded rate, and not at all of short copies.
+    """
+
+    transfer: TransferId
+    size_bytes: int
+    took_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransferFinished:
     """The file, or the chunk of it, is complete and checked at the execution site."""
 
@@ -252,6 +263,7 @@ Event: TypeAlias = (
     | ClaimPassed
     | ClaimGone
     | ClaimFenced
+    | TransferProgressed
     | TransferFinished
     | TransferFailed
     | Woken
@@ -276,6 +288,7 @@ EVENTS: dict[str, type[Event]] = {
     "ClaimPassed": ClaimPassed,
     "ClaimGone": ClaimGone,
     "ClaimFenced": ClaimFenced,
+    "TransferProgressed": TransferProgressed,
     "TransferFinished": TransferFinished,
     "TransferFailed": TransferFailed,
     "Woken": Woken,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from koala.core.charges import Refusal, Trouble
-from koala.core.facts import is_held, picture_of
+from koala.core.facts import is_held, picture_of, starts_early
+from koala.core.files import Transfer
 from koala.core.fitting import describe_misfit, fits, most_at_a_site, pieces_of, rooms_of
 from koala.core.grid import Site, Unplaceable
 from koala.core.job import (
@@ -29,7 +30,8 @@ from koala.core.refusals import closed_to, left_alone, open_to
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.tries import tries_left
-from koala.core.values import Instant, JobId, SiteName
+from koala.core.values import FOREVER, Instant, JobId, SiteName
+from koala.units import size
 
 
 def why(state: State, job_id: JobId, now: Instant) -> list[str]:
@@ -257,27 +259,45 @@ def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) ->
     lines += _deadline(state, job, now)
     if claim_at is not None and job.deadline_at is None:
         lines.append(
-            f"next claiming try in {_span(claim_at - now)};"
-            f" start time in {_span(attempt.start_at - now)}"
+            f"next claiming try in {_span(claim_at - now)}; {_start_time(state, job, attempt, now)}"
         )
-    return [*lines, *_fetching(state, job, attempt)]
+    return [*lines, *_fetching(state, job, attempt, now)]
 
 
-def _fetching(state: State, job: Job, attempt: Attempt) -> list[str]:
+def _start_time(state: State, job: Job, attempt: Attempt, now: Instant) -> str:
+    """When a job without a deadline starts."""
+    left = _span(attempt.start_at - now)
+    if starts_early(state, job):
+        return f"starts once all files and claims are there, last try in {left}"
+    return f"start time in {left}"
+
+
+def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[str]:
     lines = []
     for member in attempt.present:
         if member.lacks_file:
             label = job.spec.label(member.component)
-            lines.append(
-                f"component {label}: its input file travels from {member.source} to {member.site}"
-            )
+            way = f"its input file travels from {member.source} to {member.site}"
+            transfer = state.files.transfers.get(member.transfer) if member.transfer else None
+            far = "" if transfer is None else f": {_far(transfer, now)}"
+            lines.append(f"component {label}: {way}{far}")
     return lines
+
+
+def _far(transfer: Transfer, now: Instant) -> str:
+    """How far a copy is, as was told last."""
+    left_s = transfer.expected_at - now
+    left = f"about {_span(left_s)} left" if 0 <= left_s < FOREVER else "longer than was expected"
+    if transfer.told_at is None:
+        return f"{size(transfer.size_bytes)}, {left} by the estimate, nothing told yet"
+    moved = f"{size(transfer.moved_bytes)} of {size(transfer.size_bytes)} ({transfer.share:.0%})"
+    return f"{moved}, {size(transfer.rate_bps)}/s, {left}, told {_span(now - transfer.told_at)} ago"
 
 
 def _starting(state: State, job: Job, now: Instant) -> list[str]:
     attempt = job.attempt
     assert attempt is not None
-    fetching = _fetching(state, job, attempt)
+    fetching = _fetching(state, job, attempt, now)
     if fetching:
         return ["all components claimed; the barrier waits for files", *fetching]
     untried = untried_members(state, job)

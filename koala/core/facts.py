@@ -23,6 +23,7 @@ from koala.core.timeline import (
     chunk,
 )
 from koala.core.values import (
+    Instant,
     JobId,
     SiteName,
 )
@@ -117,6 +118,28 @@ def hold_before_start_s(state: State, job: Job) -> float:
     hold_s = hold_max_s(state, job)
     arming_s = state.parameters.lead_max_s + state.parameters.late_max_s
     return hold_s - min(arming_s, hold_s / 2)
+
+
+def starts_early(state: State, job: Job) -> bool:
+    """Its JST is only the latest instant: it starts once all its files and claims are there. One
+    with a deadline does not, which is when it is to start."""
+    return state.parameters.start == "early" and job.deadline_at is None
+
+
+def files_at(state: State, job: Job) -> Instant:
+    """When all input files of a job's attempt are where they are wanted, by all that is known now;
+    the JST at the latest."""
+    attempt = job.attempt
+    assert attempt is not None
+    lacking = [member for member in attempt.present if member.lacks_file]
+    if not lacking:
+        there_at = attempt.placed_at if attempt.fetched_at is None else attempt.fetched_at
+        return min(there_at, attempt.start_at)
+    if job.awaits_files:
+        return attempt.start_at
+    transfers = [state.files.transfers.get(m.transfer) for m in lacking if m.transfer is not None]
+    expected = [transfer.expected_at for transfer in transfers if transfer is not None]
+    return min(max(expected, default=attempt.start_at), attempt.start_at)
 
 
 def describe(job: Job, member: Member) -> str:

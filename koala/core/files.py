@@ -5,10 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from koala.core.grid import Link, Replica
-from koala.core.values import FileName, Instant, JobId, Seconds, SiteName, TransferId
+from koala.core.values import (
+    FOREVER,
+    FileName,
+    Instant,
+    JobId,
+    Seconds,
+    SiteName,
+    TransferId,
+)
 
 LEARNT_WEIGHT = 0.3  # of the newest observation
 LEARNT_BYTES_MIN = 65_536  # smaller copies tell latency, not bandwidth
+RATE_WEIGHT = 0.5  # of the newest report, in the rate of a copy under way
+CHECKED_BPS = 250e6
+"""Bytes a second that a target is taken to check, once it has them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +37,17 @@ class Transfer:
     checksum: str
     started_at: Instant
     booked_bps: float = 0.0  # bytes a second of its link that are its own; 0: it shares
+    expected_at: Instant = FOREVER  # when it is to be there, by all that is known now
+    moved_bytes: int = 0  # as was told last
+    moved_s: Seconds = 0.0  # how long that took
+    rate_bps: float = 0.0  # of the newest reports; 0: nothing was told yet
+    told_at: Instant | None = None  # when that was
     is_done: bool = False  # kept until its attempt ends: till then the target must keep the copy
+
+    @property
+    def share(self) -> float:
+        """How much of it is there, as was told last."""
+        return self.moved_bytes / self.size_bytes if self.size_bytes else float(self.is_done)
 
 
 class Files:
@@ -63,6 +84,51 @@ class Files:
             self.replicas[file] = replace(known, sites=sites)
         else:
             del self.replicas[file]
+
+    def advance(
+        self, transfer: Transfer, *, size_bytes: int, took_s: Seconds, now: Instant
+    ) -> Transfer:
+        """Take in how far a copy is, into its own estimate and into that of its link. One that was
+        begun anew, or whose target lost its count of time, goes on at the rate that was known.
+        """
+        moved_bytes, moved_s = size_bytes - transfer.moved_bytes, took_s - transfer.moved_s
+        rate_bps = transfer.rate_bps
+        if moved_bytes >= 0 and moved_s > 0:
+            self.learn(transfer, size_bytes=moved_bytes, took_s=moved_s)
+            seen = moved_bytes / moved_s
+            weight = RATE_WEIGHT if rate_bps else 1.0
+            rate_bps = (1 - weight) * rate_bps + weight * seen
+        expected_at = transfer.expected_at
+        if rate_bps:
+            left_s = (transfer.size_bytes - size_bytes) / rate_bps
+            expected_at = now + left_s + transfer.size_bytes / CHECKED_BPS
+        advanced = replace(
+            transfer,
+            expected_at=expected_at,
+            moved_bytes=size_bytes,
+            moved_s=took_s,
+            rate_bps=rate_bps,
+            told_at=now,
+        )
+        self.transfers[transfer.id] = advanced
+        return advanced
+
+    def finish(
+        self, transfer: Transfer, *, size_bytes: int, took_s: Seconds, now: Instant
+    ) -> Transfer:
+        """Take in that a copy is there, whole; it is kept until its attempt ends."""
+        self.learn(transfer, size_bytes=size_bytes, took_s=took_s)
+        finished = replace(
+            transfer,
+            is_done=True,
+            expected_at=now,
+            moved_bytes=size_bytes,
+            moved_s=took_s,
+            rate_bps=size_bytes / took_s if took_s > 0 else 0.0,
+            told_at=now,
+        )
+        self.transfers[transfer.id] = finished
+        return finished
 
     def learn(self, transfer: Transfer, *, size_bytes: int, took_s: Seconds) -> None:
         """Take an observed copy into the estimate of its link. A booked rate tells nothing about

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from koala.core.charges import Charge, Refusal, Setback
+from koala.core.files import Transfer
 from koala.core.progress import Course
 from koala.core.values import (
     ClaimId,
@@ -470,6 +471,7 @@ class Attempt:
     fetched_at: Instant | None = None
     fetch_s: Seconds = 0.0
     fetch_bytes: int = 0
+    copied: list[Transfer] = field(default_factory=list)  # for people; their files may be gone
     is_stopped: bool = False
 
     @property
@@ -502,7 +504,9 @@ class Job:
     failures: int = 0  # attempts that a site's fault ended (KOALA 5.2)
     blocked: int = 0  # attempts that ended because a TCP path was not open
     preemptions: int = 0  # attempts that were given up for a job of high priority
-    tried_at: Instant | None = None  # its newest claiming try, when it has a deadline
+    tried_at: Instant | None = None  # its newest claiming try
+    awaits_files: bool = False  # its hold once ran out before they came: claimed no earlier for
+    # what is heard of copies under way
     not_before: Instant = 0.0  # no placement try before: a setback is no reason for one
     first_start_at: Instant | None = None  # the first JST
     gained_s: Seconds = 0.0  # PGT, processor-seconds

@@ -183,6 +183,8 @@ def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Inst
         program_failed(state, job, member, end, now)
     else:
         job.failures += end.kind in SITE_FAULTS
+        if end.kind is EndKind.HOLD and not all(one.is_fetched for one in attempt.present):
+            job.awaits_files = True
         passed = [m.passed_at is not None for m in attempt.members]
         is_partial = isinstance(job.phase, Releasing) and any(passed) and not all(passed)
         set_back(state, job, f"partial start: {text}" if is_partial else text, now)

@@ -27,6 +27,7 @@ class Parameters:
     # place (KOALA 2.6)
     count_placed: bool = False  # subtract jobs placed earlier and not yet claimed
     bandwidth_default_bps: float = 12_500_000.0  # bytes a second on a link never observed
+    transfer_report_s: Seconds = 1.0  # between two reports of a copy under way, at least
     # place (Hints 3.4)
     preferred_mips: float = 0.0  # of jobs that do not say theirs; 0: any rate will do
     hint_deviation: float = 0.5  # of hints that do not say theirs
@@ -49,6 +50,7 @@ class Parameters:
     hold_budget_user_s: float = FOREVER  # processor-seconds in 24 h
     hold_budget_site_s: float = FOREVER
     # barrier
+    start: str = "early"  # once all files and claims are there; or "jst", the paper's
     paths_limit_s: Seconds = 5.0  # for a component to try the TCP paths it needs
     blocked_max: int = 3  # attempts that end because a path was not open
     late_max_s: Seconds = 2.0
@@ -120,6 +122,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "queue_jobs_max": (1, 10_000_000),
     "ageing_s": (0.0, FOREVER),
     "bandwidth_default_bps": (1.0, 1e15),
+    "transfer_report_s": (0.1, 3600.0),
     "preferred_mips": (0.0, 1e15),
     "hint_deviation": (0.0, 1.0),
     "claim_fraction": (0.0, 1.0),
@@ -155,11 +158,12 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 _WORDS: dict[str, tuple[str, ...]] = {
     "scan": ("change", "interval"),
     "preempt": ("complete", "component", "none"),
+    "start": ("early", "jst"),
     "at_deadline": ("fail", "kill"),
     "errors_counted": ("jobs", "all"),
 }
 NAMES = tuple(f.name for f in fields(Parameters))
-BEFORE: dict[str, str] = {"errors_counted": "all"}
+BEFORE: dict[str, str] = {"errors_counted": "all", "start": "jst"}
 """What was in force where a parameter was not known yet: in journals and saved states without it,
 a replay of which gives the same state as it did then."""
 SYMBOLS: dict[str, str] = {
@@ -182,8 +186,9 @@ PAPER = Parameters(
     claims_open_max=0,
     preempt="component",
     errors_counted="all",
+    start="jst",
     probe_after_s=FOREVER,
 )
 """KOALA's experiment (KOALA 4): fixed scan interval, 100 queued jobs, no limits of tries, no
-probes, no ageing, each error of a site counted.
+probes, no ageing, each error of a site counted; a job starts at its JST and not before.
 """

@@ -43,6 +43,7 @@ from koala.core.watching import (
     on_silent,
     on_transfer_failed,
     on_transfer_finished,
+    on_transfer_progressed,
 )
 
 
@@ -114,6 +115,8 @@ class Scheduler(State):
                 on_gone(self, event, now)
             case ev.ClaimFenced():
                 on_fenced(self, event, now)
+            case ev.TransferProgressed():
+                on_transfer_progressed(self, event, now)
             case ev.TransferFinished():
                 on_transfer_finished(self, event, now)
             case ev.TransferFailed():

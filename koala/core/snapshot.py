@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from koala.core.accounting import charges_picture
+from koala.core.files import Transfer
 from koala.core.grid import MIPS_DEFAULT, Site
 from koala.core.health import is_resting
 from koala.core.job import (
@@ -29,7 +30,7 @@ from koala.core.job import (
 from koala.core.queues import short
 from koala.core.state import State
 from koala.core.tries import tries_left
-from koala.core.values import Instant, JobId, SiteName
+from koala.core.values import FOREVER, Instant, JobId, Seconds, SiteName
 
 CHARGES_SHOWN = 60
 """As many claims of a job are shown; a report has them all."""
@@ -54,12 +55,75 @@ def summary(job: Job) -> dict[str, Any]:
 
 
 def whole_picture(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
-    """All that is known of a job, and what its newest claims have cost so far. KeyError when there
-    is none.
+    """All that is known of a job, and what it has cost so far, what is held and runs now with it.
+    KeyError when there is none.
     """
     job = state.jobs[job_id]
     charges = charges_picture(state, job, now)
-    return {**job_picture(state, job_id), "charges": charges[-CHARGES_SHOWN:]}
+    picture = job_picture(state, job_id)
+    held_s, run_s = _of_living_claims(state, job, now)
+    picture["timeline"]["processor_wasted_s"] += held_s
+    picture["timeline"]["processor_run_s"] += run_s
+    return {
+        **picture,
+        "transfers": [_transfer(job, one, now) for one in _transfers(state, job)],
+        "charges": charges[-CHARGES_SHOWN:],
+    }
+
+
+def _of_living_claims(state: State, job: Job, now: Instant) -> tuple[Seconds, Seconds]:
+    """Processor-seconds that are added to the job's sums when its claims pass, or end: held before
+    a pass, and run after it."""
+    held_s = run_s = 0.0
+    for claim in state.ledger.values():
+        if claim.job != job.id or claim.granted_at is None:
+            continue
+        if claim.passed_at is None:
+            held_s += claim.processors * max(0.0, now - claim.granted_at)
+        else:
+            run_s += claim.processors * max(0.0, now - claim.passed_at)
+    return held_s, run_s
+
+
+def _transfers(state: State, job: Job) -> list[Transfer]:
+    """The copies of a job's present or last attempt, in the order in which they ended, and those
+    under way."""
+    if job.attempt is None:
+        return []
+    under_way = [
+        transfer
+        for transfer in state.files.transfers.values()
+        if transfer.job == job.id
+        and transfer.attempt == job.attempt.number
+        and not transfer.is_done
+    ]
+    return [*job.attempt.copied, *under_way]
+
+
+def _transfer(job: Job, transfer: Transfer, now: Instant) -> dict[str, Any]:
+    """How far a copy is, as was told last; `left_s` None: longer than was expected."""
+    assert job.attempt is not None
+    left_s = transfer.expected_at - now
+    is_overdue = left_s < 0 or left_s == FOREVER
+    return {
+        "transfer": transfer.id,
+        "file": transfer.file,
+        "source": transfer.source,
+        "target": transfer.target,
+        "components": [
+            job.spec.label(member.component)
+            for member in job.attempt.members
+            if member.transfer == transfer.id
+        ],
+        "size_bytes": transfer.size_bytes,
+        "moved_bytes": transfer.moved_bytes,
+        "share": transfer.share,
+        "rate_bps": transfer.rate_bps or None,
+        "left_s": 0.0 if transfer.is_done else None if is_overdue else left_s,
+        "started_at": transfer.started_at,
+        "told_at": transfer.told_at,
+        "is_done": transfer.is_done,
+    }
 
 
 def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
@@ -285,6 +349,11 @@ def files_picture(state: State) -> list[dict[str, Any]]:
     ]
 
 
+def _is_told_of(transfer: Transfer) -> bool:
+    """Something was told while it was under way, which no agent did at first."""
+    return transfer.told_at is not None and not transfer.is_done
+
+
 def digest(state: State) -> str:
     """A checksum of the whole state but for stories and the ends of jobs that are over."""
     over = dict(state.forgotten)
@@ -345,7 +414,10 @@ def digest(state: State) -> str:
             for site in state.sites.values()
         ],
         "files": files_picture(state),
-        "transfers": sorted([t.id, t.is_done] for t in state.files.transfers.values()),
+        "transfers": sorted(
+            [t.id, t.is_done] + ([t.moved_bytes, t.expected_at] if _is_told_of(t) else [])
+            for t in state.files.transfers.values()
+        ),
         "bandwidth": sorted([*link, value] for link, value in state.files.bandwidth.items()),
         "keys": len(state.keys) + state.keys_forgotten,
         "budgets": [[u, b.spent_s] for u, b in sorted(state.user_budgets.items())],

@@ -8,7 +8,7 @@ from koala.core.actions import (
     Peer,
 )
 from koala.core.ending import fail, finish_if_over, set_back, settle_hold
-from koala.core.facts import address_of, barrier_members, describe, member_of
+from koala.core.facts import address_of, barrier_members, describe, member_of, starts_early
 from koala.core.job import (
     Arming,
     ArmNumber,
@@ -35,7 +35,9 @@ from koala.core.wanted import release_claim
 
 
 def advance_start(state: State, job: Job, now: Instant) -> None:
-    """All are held. When the files are there and the JST is near: arm."""
+    """All are held. When the files are there and the JST is near: arm. Where a start may be early,
+    that is its JST, and with all of it at hand it has come.
+    """
     attempt = job.attempt
     assert attempt is not None
     members = barrier_members(state, job)
@@ -46,6 +48,8 @@ def advance_start(state: State, job: Job, now: Instant) -> None:
     is_open = paths_are_open(state, job, now)
     if not is_open or any(member.lacks_file for member in attempt.present):
         return
+    if starts_early(state, job):
+        attempt.start_at = min(attempt.start_at, now)
     lead = lead_over(state, members, arms=attempt.arms)
     if now < attempt.start_at - lead:
         state.timers.set(attempt.start_at - lead, Bell.ARM, job.id)

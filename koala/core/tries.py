@@ -7,7 +7,7 @@ before it, which is where the series of a job with a deadline ends.
 
 from __future__ import annotations
 
-from koala.core.facts import hold_before_start_s
+from koala.core.facts import files_at, hold_before_start_s, starts_early
 from koala.core.job import Job
 from koala.core.state import State
 from koala.core.timeline import considered_at, first_claim_at, next_claim_at, tries
@@ -37,11 +37,40 @@ def next_claim(state: State, job: Job, now: Instant) -> Instant | None:
         return next((at for at in tries_left(state, job) if at > now), None)
     if now >= attempt.start_at:
         return None
-    sites = [state.sites[m.site] for m in attempt.present if m.site is not None]
-    step_min_s = max(
-        state.parameters.claiming_step_min_s, *(site.facts.grace_s for site in sites), 0.0
+    target_at = attempt.start_at
+    if starts_early(state, job) and (there_at := files_at(state, job)) > now:
+        target_at = there_at
+    return next_claim_at(
+        now, target_at, fraction=job.claim_fraction, step_min_s=_step_min_s(state, job)
     )
-    return next_claim_at(now, attempt.start_at, fraction=job.claim_fraction, step_min_s=step_min_s)
+
+
+def moved_claim(state: State, job: Job) -> Instant:
+    """The next try of a job that waits for one, as its files are expected now. The series leads to
+    their arrival as it would lead to a JST; once they are there, to the JST, as all tries do."""
+    attempt = job.attempt
+    assert attempt is not None
+    there_at = files_at(state, job)
+    if not attempt.tries or job.tried_at is None:
+        return first_claim_at(
+            attempt.placed_at,
+            there_at - attempt.placed_at,
+            fraction=job.claim_fraction,
+            hold_max_s=hold_before_start_s(state, job),
+        )
+    return next_claim_at(
+        job.tried_at,
+        there_at if there_at > job.tried_at else attempt.start_at,
+        fraction=job.claim_fraction,
+        step_min_s=_step_min_s(state, job),
+    )
+
+
+def _step_min_s(state: State, job: Job) -> Seconds:
+    """The shortest step between two tries: less is as good as none."""
+    assert job.attempt is not None
+    sites = [state.sites[m.site] for m in job.attempt.present if m.site is not None]
+    return max(state.parameters.claiming_step_min_s, *(site.facts.grace_s for site in sites), 0.0)
 
 
 def last_claim_at(state: State, job: Job) -> Instant:

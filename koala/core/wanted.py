@@ -65,8 +65,10 @@ def wanted(state: State, site: SiteName) -> Wanted:
         releases=tuple(releases),
         paces=tuple(paced),
         stops=tuple(stops),
-        fetches=tuple(start_transfer(t) for t in transfers if t.target == site),
-        serves=tuple(start_transfer(t) for t in transfers if t.source == site and not t.is_done),
+        fetches=tuple(start_transfer(state, t) for t in transfers if t.target == site),
+        serves=tuple(
+            start_transfer(state, t) for t in transfers if t.source == site and not t.is_done
+        ),
     )
 
 
@@ -149,7 +151,7 @@ def _world_port(state: State, job: Job, claim: Claim) -> tuple[int, int] | None:
     return world[0], world_port(job.id, claim.attempt)
 
 
-def start_transfer(transfer: Transfer) -> StartTransfer:
+def start_transfer(state: State, transfer: Transfer) -> StartTransfer:
     """The order for a copy under way."""
     return StartTransfer(
         transfer=transfer.id,
@@ -160,6 +162,7 @@ def start_transfer(transfer: Transfer) -> StartTransfer:
         size_bytes=transfer.size_bytes,
         checksum=transfer.checksum,
         booked_bps=transfer.booked_bps,
+        report_s=state.parameters.transfer_report_s,
     )
 
 

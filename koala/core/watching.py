@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from koala.core import events as ev
 from koala.core.actions import CancelTransfer
 from koala.core.charges import Trouble
+from koala.core.claiming import move_claim
 from koala.core.ending import count_error, set_back
 from koala.core.grid import (
     Site,
@@ -34,14 +33,16 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
     transfer = state.files.transfers.get(event.transfer)
     if transfer is None or transfer.is_done:
         return
-    state.files.learn(transfer, size_bytes=event.size_bytes, took_s=event.took_s)
-    state.files.transfers[event.transfer] = replace(transfer, is_done=True)
+    transfer = state.files.finish(
+        transfer, size_bytes=event.size_bytes, took_s=event.took_s, now=now
+    )
     if transfer.booked_bps:
         state.ask_scan()  # the link is somebody else's now
     job = state.placed.get(transfer.job)
     if job is None or job.attempt is None or job.attempt.number != transfer.attempt:
         return
     attempt = job.attempt
+    attempt.copied.append(transfer)
     attempt.fetch_bytes += event.size_bytes
     attempt.fetch_s = max(attempt.fetch_s, now - transfer.started_at)
     for member in attempt.members:
@@ -52,6 +53,19 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
         state.tell(job, "input files are there", now)
     if isinstance(job.phase, Starting):
         advance_start(state, job, now)
+    else:
+        move_claim(state, job, now)
+
+
+def on_transfer_progressed(state: State, event: ev.TransferProgressed, now: Instant) -> None:
+    """Take in how far a copy is: its job is claimed for when its file will be there."""
+    transfer = state.files.transfers.get(event.transfer)
+    if transfer is None or transfer.is_done:
+        return
+    state.files.advance(transfer, size_bytes=event.size_bytes, took_s=event.took_s, now=now)
+    job = state.placed.get(transfer.job)
+    if job is not None and job.attempt is not None and job.attempt.number == transfer.attempt:
+        move_claim(state, job, now)
 
 
 def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> None:

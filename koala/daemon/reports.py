@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from koala.core import events as ev
+from koala.core.files import Transfer
 from koala.core.job import Claim, ClaimPhase
 from koala.core.scheduler import Scheduler
 from koala.core.values import Instant, Seconds, SiteName
 from koala.daemon.holdings import Holdings
 from koala.wire.from_agent import (
     ClaimNews,
+    CopyNews,
     FileNews,
     News,
     PathsNews,
@@ -79,6 +81,8 @@ def of_news(
             yield from _of_site(news, site, scheduler, rtt_s)
         case TransferNews():
             yield from _of_transfer(news, site, scheduler, now)
+        case CopyNews():
+            yield from _of_copy(news, site, scheduler, now)
         case _:
             pass
 
@@ -152,6 +156,25 @@ def _of_transfer(
         return (ev.TransferFailed(transfer=news.transfer, at=at, reason=news.reason),)
     if site != transfer.target:
         return ()  # only who fetched it knows that it is whole
-    took_s = min(max(news.took_s, TOOK_S_MIN), max(now - transfer.started_at, TOOK_S_MIN))
+    took_s = _possible(news.took_s, transfer, now)
     size_bytes = min(news.size_bytes, transfer.size_bytes)
     return (ev.TransferFinished(transfer=news.transfer, size_bytes=size_bytes, took_s=took_s),)
+
+
+def _of_copy(
+    news: CopyNews, site: SiteName, scheduler: Scheduler, now: Instant
+) -> Iterable[ev.Event]:
+    """How far a copy is; only its target knows, and the same again is no news."""
+    transfer = scheduler.files.transfers.get(news.transfer)
+    if transfer is None or transfer.is_done or site != transfer.target:
+        return ()
+    size_bytes = min(news.size_bytes, transfer.size_bytes)
+    if size_bytes == transfer.moved_bytes:
+        return ()
+    took_s = _possible(news.took_s, transfer, now)
+    return (ev.TransferProgressed(transfer=transfer.id, size_bytes=size_bytes, took_s=took_s),)
+
+
+def _possible(took_s: Seconds, transfer: Transfer, now: Instant) -> Seconds:
+    """No longer than since it was ordered, and no shorter than a clock can tell."""
+    return min(max(took_s, TOOK_S_MIN), max(now - transfer.started_at, TOOK_S_MIN))

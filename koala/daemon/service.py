@@ -245,7 +245,7 @@ class Service(KoalaServicer):
 
         def timeline(turn: Turn) -> dict[str, Any]:
             picture = _picture(turn, request.job, caller)
-            return {key: picture[key] for key in ("job", "phase", "timeline", "story")}
+            return {key: picture[key] for key in ("job", "phase", "timeline", "transfers", "story")}
 
         return _document(await self._ask_about(request.job, timeline))
 

@@ -25,6 +25,7 @@ from koala.wire import PROTOCOL, PROTOCOL_MIN, to_agent
 from koala.wire.from_agent import (
     BeatEcho,
     ClaimNews,
+    CopyNews,
     FileNews,
     Goodbye,
     InventoryEnd,
@@ -53,6 +54,7 @@ Tidings: TypeAlias = (
     | ProgressNews
     | SiteNews
     | TransferNews
+    | CopyNews
     | FileNews
     | KvPut
     | KvGet

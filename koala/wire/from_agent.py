@@ -149,6 +149,15 @@ class TransferNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyNews:
+    """How far a copy under way is: so many bytes in so many seconds."""
+
+    transfer: TransferId
+    size_bytes: int
+    took_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileNews:
     """The site holds a copy of a logical file, or none any more."""
 
@@ -206,6 +215,7 @@ News: TypeAlias = (
     | BeatEcho
     | Ping
     | TransferNews
+    | CopyNews
     | FileNews
     | KvPut
     | KvGet
@@ -373,10 +383,16 @@ def _site_news(message: pb.FromAgent) -> SiteNews:
     )
 
 
-def _transfer_news(message: pb.FromAgent) -> TransferNews | None:
+def _transfer_news(message: pb.FromAgent) -> TransferNews | CopyNews | None:
     report = message.transfer
-    if report.is_finished == report.is_failed:
-        return None  # under way: an inventory says so, and the core has nothing to learn from it
+    if report.is_finished and report.is_failed:
+        return None
+    if not report.is_finished and not report.is_failed:
+        return CopyNews(
+            transfer=checks.transfer(report.transfer),
+            size_bytes=checks.count("size_bytes", report.size_bytes, checks.BYTES_MAX),
+            took_s=checks.amount("took_s", report.took_s),
+        )
     return TransferNews(
         transfer=checks.transfer(report.transfer),
         is_finished=report.is_finished,

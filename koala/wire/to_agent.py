@@ -146,6 +146,7 @@ def fetch(action: ac.StartTransfer, *, address: str, token: str) -> pb.ToAgent:
             size_bytes=action.size_bytes,
             checksum=action.checksum,
             booked_bps=action.booked_bps,
+            report_s=action.report_s,
         )
     )
 

@@ -317,7 +317,7 @@ def test_transfers_are_wanted_at_both_ends(begin: Begin) -> None:
     told = script.expect(StartTransfer)
     assert script.scheduler.wanted(A).fetches == (told,)
     assert script.scheduler.wanted(SiteName("home")).serves == (told,)
-    script.fetched("j1/1/t1")
+    script.fetched("j1/1/t1").drop()
     assert script.scheduler.wanted(A).fetches == (told,)  # to be kept until the attempt ends
 
 
@@ -325,7 +325,8 @@ def test_bandwidth_is_learnt_from_what_was_observed(begin: Begin) -> None:
     script = begin(bandwidth_default_bps=1000.0)
     script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
     script.tell(a_job("j1", 4, file="data")).drop()
-    script.fetched("j1/1/t1", size_bytes=1_000_000, took_s=10.0).cancel("j1").drop()
+    script.fetched("j1/1/t1", size_bytes=1_000_000, took_s=10.0).drop()
+    script.cancel("j1").drop().gone("j1/1/0/1").drop()
     script.tell(a_job("j2", 4, file="data")).drop()
     attempt = script.job("j2").attempt
     assert attempt is not None
@@ -388,6 +389,6 @@ def test_a_copy_that_was_done_long_ago_teaches_nothing_when_its_attempt_ends(beg
     script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
     script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
     script.tell(a_job("j1", 4, file="data")).at(5)
-    script.fetched("j1/1/t1", size_bytes=1_000_000, took_s=5.0).at(7)
+    script.fetched("j1/1/t1", size_bytes=1_000_000, took_s=5.0).drop().at(7)
     script.at(7.5).drop().cancel("j1").drop()
     assert list(script.scheduler.files.bandwidth.values()) == [200_000.0]

@@ -61,7 +61,7 @@ def test_no_arm_before_all_are_granted(script: Script) -> None:
 
 
 def test_no_arm_before_the_start_time_is_near(begin: Begin) -> None:
-    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
+    script = begin(start="jst", bandwidth_default_bps=10.0).ignore(StartTransfer)
     script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
     script.tell(a_job("j1", 4, file="data")).at(75).grant(*script.claimed("j1"))
     script.fetched("j1/1/t1").at(99.9).expect_nothing().at(99.95)

@@ -163,7 +163,7 @@ def test_the_hold_of_a_job_bounds_its_first_claim(begin: Begin) -> None:
 
 def test_a_hold_that_begins_long_before_the_start_outlasts_the_arming(begin: Begin) -> None:
     """Granted at once, armed at the JST for D: a starter can only promise while it may hold."""
-    script = a_far_file(begin).tell(a_site("delft", 8))
+    script = a_far_file(begin, start="jst").tell(a_site("delft", 8))
     script.tell(a_job("j1", 8, file="data", max_hold_s=10.0)).at(94)
     script.grant(*script.claimed("j1")).fetched("j1/1/t1", took_s=94.0).at(99.95)
     arm = script.expect(ArmClaim, at=99.95)

@@ -57,7 +57,7 @@ def test_chunks_are_in_proportion_to_processors_and_cover_the_file() -> None:
 
 def test_figure_1(begin: Begin) -> None:
     """Submitted (A) at 10, placed (B) at 20, claimed (C) at 95, started (D) at 120, ended (E)."""
-    script = begin(bandwidth_default_bps=10.0)
+    script = begin(start="jst", bandwidth_default_bps=10.0)
     script.tell(a_site("home", 1), a_site("delft", 8)).replica("data", "home", 1000)
     script.report("delft", 0).at(10).tell(a_job("j1", 8, file="data"))
     script.at(20).report("delft", 8)

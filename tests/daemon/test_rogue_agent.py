@@ -22,7 +22,7 @@ from koala.daemon.holdings import Holdings
 from koala.daemon.main import REQUEST_BYTES_MAX
 from koala.daemon.session import INVENTORY_BYTES_MAX, End, Guests, Output, Session, Timing
 from koala.wire import PROTOCOL, from_agent
-from koala.wire.from_agent import ClaimNews, FileNews, KvPut, TransferNews
+from koala.wire.from_agent import ClaimNews, CopyNews, FileNews, KvPut, TransferNews
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -283,6 +283,23 @@ def test_a_link_is_no_faster_and_no_slower_than_can_be(took_s: float) -> None:
     told(news, DELFT, script)
     bandwidth = script.scheduler.files.bandwidth[LEIDEN, DELFT]
     assert 0.99 * size / 10.0 <= bandwidth <= size / reports.TOOK_S_MIN
+
+
+def test_how_far_a_copy_is_only_its_target_tells_and_no_more_than_can_be() -> None:
+    script = Script()
+    script.ignore(object)
+    script.tell(a_site(DELFT), a_site(LEIDEN))
+    script.tell(ev.ReplicaAdded(file=DATA, site=LEIDEN, size_bytes=1000, checksum="c"))
+    script.tell(a_fetching_job())
+    (transfer,) = script.scheduler.files.transfers
+    script.now += 10.0
+    said = CopyNews(transfer=transfer, size_bytes=2**62, took_s=1e300)
+    assert told(said, LEIDEN, script) == []
+    expected = ev.TransferProgressed(transfer=transfer, size_bytes=1000, took_s=10.0)
+    assert told(said, DELFT, script) == [expected]
+    assert told(said, DELFT, script) == [], "the same again is no news"
+    gone = CopyNews(transfer=TransferId("j1/9/t1"), size_bytes=1, took_s=1.0)
+    assert told(gone, DELFT, script) == []
 
 
 @pytest.mark.parametrize("lie", [1e-9, -2e11, 2e11])

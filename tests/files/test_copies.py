@@ -14,7 +14,7 @@ import pytest
 from koala.errors import ConfigError
 from koala_agent.files.carrier import Files
 from koala_agent.files.names import escape
-from koala_agent.files.orders import FileFound, FileRemoved, TransferFailed
+from koala_agent.files.orders import FileFound, FileRemoved, TransferFailed, TransferProgress
 from koala_agent.files.rates import Links, RateLimits
 from koala_agent.files.transfer import TransferLimits
 from tests.files.stage import (
@@ -51,6 +51,28 @@ async def test_a_file_arrives_whole_at_the_target(tmp_path: Path) -> None:
         assert end.size_bytes == len(content)
         assert 0 < end.took_s < LIMIT_S
         assert end in leiden.files.inventory()
+
+
+async def test_a_copy_under_way_tells_how_far_it_is(tmp_path: Path) -> None:
+    content = some_bytes(3_000_000)
+    async with (
+        running(a_site(tmp_path, "delft")) as delft,
+        running(
+            a_site(tmp_path, "leiden", serve=False, rates=RateLimits(default=3_000_000.0))
+        ) as leiden,
+    ):
+        delft.put("input.dat", content)
+        serve, fetch = orders(content, address=delft.address)
+        delft.files.serve(serve)
+        leiden.files.fetch(replace(fetch, report_s=0.1))
+        await finished(leiden, fetch.transfer)
+        told = [one for one in leiden.reports.all if isinstance(one, TransferProgress)]
+        assert 1 <= len(told) <= 10 + 1
+        assert {one.transfer for one in told} == {fetch.transfer}
+        sizes = [one.size_bytes for one in told]
+        assert sizes == sorted(sizes)
+        assert 0 < sizes[0] < len(content)
+        assert not any(isinstance(one, TransferProgress) for one in leiden.files.inventory())
 
 
 async def test_a_part_of_a_file_is_copied_alone(tmp_path: Path) -> None:

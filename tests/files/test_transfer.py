@@ -1,12 +1,18 @@
 """Scripts for the machine of one copy: events and instants in, actions out."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala_agent.files.orders import FetchOrder, TransferFailed, TransferFinished
+from koala_agent.files.orders import (
+    FetchOrder,
+    TransferFailed,
+    TransferFinished,
+    TransferProgress,
+)
 from koala_agent.files.transfer import (
     Action,
     Admitted,
@@ -91,6 +97,47 @@ def test_a_copy_without_trouble_finishes_and_counts_from_its_order(script: Scrip
     script.tell(20, Kept(), Tell(report=report))
     assert script.transfer.state == Finished(report=report)
     assert script.transfer.is_over
+
+
+def progress(script: Script, now: float) -> tuple[int, float] | None:
+    """A byte arrives; what is told of the copy then."""
+    script.tell(now, Arrived(size_bytes=1))
+    told = script.transfer.progress(now)
+    assert told is None or told.transfer == "j1/1/t1"
+    return None if told is None else (told.size_bytes, told.took_s)
+
+
+def test_how_far_it_is_is_told_at_a_bounded_rate_that_falls_with_its_length() -> None:
+    """A byte each tenth of a second, for an hour."""
+    script = Script(replace(ORDER, size_bytes=10**9, report_s=2.0))
+    script.tell(5, Ordered(), AskPlace())
+    script.tell(10, Admitted(), Read(offset=0))  # it had to wait for its place
+    instants = [10 + n / 10 for n in range(1, 36_000)]
+    told = [found for now in instants if (found := progress(script, now)) is not None]
+    assert told[0] == (20, 2.0)
+    pauses = [later[1] - earlier[1] for earlier, later in pairwise(told)]
+    assert min(pauses) >= 2.0 - 1e-6
+    assert max(pauses) <= 30.2
+    assert len(told) < 180
+
+
+def test_nothing_is_told_of_a_short_copy_nor_where_nobody_asked() -> None:
+    for order in (replace(ORDER, report_s=2.0), ORDER):
+        script = Script(order)
+        script.read(10)
+        assert progress(script, 11.9) is None
+        if not order.report_s:
+            assert progress(script, 500.0) is None
+
+
+def test_a_copy_of_an_earlier_life_is_told_with_the_time_that_it_took_in_all() -> None:
+    script = Script(replace(ORDER, report_s=2.0))
+    script.tell(10, Ordered(have_bytes=60, spent_s=5), AskPlace())
+    script.tell(20, Admitted(), Read(offset=60))
+    assert progress(script, 21.9) is None
+    assert script.transfer.progress(22.0) == TransferProgress(
+        transfer="j1/1/t1", size_bytes=61, took_s=7.0
+    )
 
 
 def test_a_copy_of_an_earlier_life_goes_on_and_counts_the_time_it_took(script: Script) -> None:

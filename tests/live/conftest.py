@@ -20,7 +20,8 @@ INPUT = bytes(range(256)) * 4096
 """A megabyte, whose chunks of a quarter all look the same from their beginning."""
 INPUT_FILE = "input.dat"
 SLOW_FILE = "slow.dat"
-"""Takes four seconds to anywhere, as long as no copy has shown that it does not."""
+"""Takes four seconds to anywhere: its site sends no faster."""
+SLOW_BPS = 2_000_000.0
 TEST_S = 180.0
 """No test of this folder takes longer; what hangs is told by where it hangs."""
 
@@ -51,11 +52,16 @@ def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
         INPUT_FILE: (INPUT, ("delft", "leiden")),
         SLOW_FILE: (b"\0" * 8_000_000, ("utrecht",)),
     }
-    parameters = {**CALM, "bandwidth_default_bps": 2_000_000.0}
+    parameters = {**CALM, "bandwidth_default_bps": SLOW_BPS}
     folder = tmp_path_factory.mktemp("calm")
     # Nobody is killed here, so that a long grace costs nothing, and no busy machine outlasts it.
     with live_grid(
-        folder, sites=FIVE, parameters=parameters, replicas=replicas, grace_s=6.0
+        folder,
+        sites=FIVE,
+        parameters=parameters,
+        replicas=replicas,
+        grace_s=6.0,
+        more={"utrecht": f"rate = {SLOW_BPS}\n"},
     ) as grid:
         yield grid
 

@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "koala.systemd",
         "koala.threads",
         "koala.whole_file",
+        "koala.units",
     ),
     ("koala.core",),
     ("koala.policies",),

@@ -11,8 +11,8 @@ from itertools import chain
 
 from tests.tidy.sources import Module, dotted, imports, is_within, top_level
 
-PURE = ("koala.core", "koala.policies", "koala_agent.lrm.model")
-PURE_MAY_IMPORT = ("koala.core", "koala.policies", "koala.errors", "koala.formats")
+PURE = ("koala.core", "koala.policies", "koala.units", "koala_agent.lrm.model")
+PURE_MAY_IMPORT = ("koala.core", "koala.policies", "koala.errors", "koala.formats", "koala.units")
 
 STANDARD = {
     "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal",

@@ -26,7 +26,13 @@ from koala_agent import clock
 from koala_agent.files.channels import Channels
 from koala_agent.files.folders import Descriptor
 from koala_agent.files.incoming import Incoming, Remains, Summing
-from koala_agent.files.orders import FetchOrder, TransferFailed, TransferFinished, TransferReport
+from koala_agent.files.orders import (
+    FetchOrder,
+    Report,
+    TransferFailed,
+    TransferFinished,
+    TransferReport,
+)
 from koala_agent.files.rates import Links
 from koala_agent.files.threads import in_steps, in_thread
 from koala_agent.files.transfer import (
@@ -85,7 +91,7 @@ class FetchPlace:
     links: Links
     limits: TransferLimits
     places: asyncio.Semaphore
-    tell: Callable[[TransferReport], None]
+    tell: Callable[[Report], None]
     relay: Callable[[], str]
     """host:port of the relay, as far as it is known."""
     room_bytes: Callable[[], float]
@@ -286,6 +292,8 @@ class Fetch:
             self._require_room(size_bytes)
             await in_thread(part.write, chunk.data, self._machine.offset)
         wanted = self._handle(Arrived(size_bytes=size_bytes))
+        if not wanted and (progress := self._machine.progress(clock.now())) is not None:
+            self._place.tell(progress)
         if not wanted and chunk.checksum:
             wanted = self._handle(Ended(checksum=chunk.checksum))
         if not wanted:

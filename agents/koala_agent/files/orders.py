@@ -18,6 +18,7 @@ class FetchOrder:
 
     `checksum` is that of the whole file; empty when unknown or when a part of it is ordered.
     `booked_bps` bytes a second of the link are this copy's own, and it takes no more; 0: it shares.
+    At least `report_s` pass between two reports of how far it is; 0: none are wanted.
     """
 
     transfer: str
@@ -29,6 +30,7 @@ class FetchOrder:
     size_bytes: int
     checksum: str = ""
     booked_bps: float = 0.0
+    report_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,15 @@ class ServeOrder:
     size_bytes: int
     relay: str = ""
     booked_bps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferProgress:
+    """So many bytes of the part are here; `took_s` since they were first asked for."""
+
+    transfer: str
+    size_bytes: int
+    took_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +95,7 @@ class FileRemoved:
 
 
 TransferReport: TypeAlias = TransferFinished | TransferFailed
-Report: TypeAlias = TransferFinished | TransferFailed | FileFound | FileRemoved
+Report: TypeAlias = TransferProgress | TransferFinished | TransferFailed | FileFound | FileRemoved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,14 @@ from koala_agent.files.orders import (
     FetchOrder,
     TransferFailed,
     TransferFinished,
+    TransferProgress,
     TransferReport,
 )
+
+REPORT_SHARE = 0.1
+"""Of the time that a copy has taken, between two reports of it: one that lasts for hours does not
+need one a second."""
+REPORT_S_MAX = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +284,9 @@ class Transfer:
         self._spoilt = 0
         self._busy_answers = 0
         self._busy_since = now
+        self._begun_at: float | None = None
+        self._spent_s = 0.0
+        self._told_s = 0.0  # how long it had taken when it was told last
 
     @property
     def is_over(self) -> bool:
@@ -317,15 +326,34 @@ class Transfer:
             case Ticked():
                 return self._tick(now)
 
+    def progress(self, now: float) -> TransferProgress | None:
+        """How far the copy is, when that is to be told now; to be asked when bytes have arrived. At
+        a bounded rate, and never of one that takes less than `report_s`.
+        """
+        report_s = self.order.report_s
+        if not report_s or self._begun_at is None or not isinstance(self.state, Reading):
+            return None
+        took_s = now - self._begun_at
+        pause_s = max(report_s, min(REPORT_S_MAX, REPORT_SHARE * took_s))
+        if took_s < self._told_s + pause_s:
+            return None
+        self._told_s = took_s
+        return TransferProgress(transfer=self.order.transfer, size_bytes=self.offset, took_s=took_s)
+
     def redirect(self, order: FetchOrder) -> None:
         """The same copy, ordered again: from another address, or with another token."""
         assert order.transfer == self.order.transfer, (order, self.order)
         self.order = replace(
-            self.order, source=order.source, address=order.address, token=order.token
+            self.order,
+            source=order.source,
+            address=order.address,
+            token=order.token,
+            report_s=order.report_s,
         )
 
     def _begin(self, event: Ordered, now: float) -> list[Action]:
         self._ordered_at = now - event.spent_s
+        self._spent_s = self._told_s = event.spent_s
         self._progress_at = now
         self.state = Queued(since=now)
         if event.have_bytes > self.order.size_bytes:
@@ -336,6 +364,8 @@ class Transfer:
     def _admit(self, now: float) -> list[Action]:
         if not isinstance(self.state, Queued):
             return []
+        if self._begun_at is None:
+            self._begun_at = now - self._spent_s
         self._progress_at += now - self.state.since  # our own queue is nobody's silence
         self.state = Reading(heard_at=now)
         return [Read(offset=self.offset)]

@@ -172,7 +172,7 @@ class Chronicle:
                     local=event.local,
                 )
                 self.site(event.site).reports.append(report)
-            case ev.Woken() | ev.ProgressReported():
+            case ev.Woken() | ev.ProgressReported() | ev.TransferProgressed():
                 pass
             case (
                 ev.DaemonStarted()

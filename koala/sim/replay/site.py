@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
@@ -37,6 +37,7 @@ from koala.core.events import (
     SiteReported,
     TransferFailed,
     TransferFinished,
+    TransferProgressed,
 )
 from koala.core.grid import SiteFacts
 from koala.core.job import ClaimEnd, EndKind, StartType
@@ -56,6 +57,8 @@ from koala.sim.replay.recording import (
     Run,
 )
 
+REPORT_SHARE = 0.1
+"""Of the time that a copy has taken, between two reports of it: as agents have it."""
 Order: TypeAlias = (
     ClaimProcessors
     | TryPaths
@@ -116,7 +119,7 @@ class ReplaySite:
         self._ends = ends  # of programs, at all sites
         self._bandwidth = bandwidth  # as far as the core knows
         self._claims: dict[ClaimId, _Claim] = {}
-        self._copies: dict[TransferId, Entry] = {}
+        self._copies: dict[TransferId, list[Entry]] = {}
         self._outbox: list[Event] = []
         self._through = 0
         self._told = (-1, -1, -1)
@@ -464,9 +467,25 @@ class ReplaySite:
             outcome = TransferFinished(
                 transfer=order.transfer, size_bytes=order.size_bytes, took_s=took_s
             )
-        self._copies[order.transfer] = self._engine.after(whole_s, lambda: self._tell(outcome))
+        self._copies[order.transfer] = [
+            *self._reports(order, whole_s),
+            self._engine.after(whole_s, lambda: self._tell(outcome)),
+        ]
+
+    def _reports(self, order: StartTransfer, whole_s: Seconds) -> Iterator[Entry]:
+        """How far a copy is, told as an agent tells it; to nobody where nobody acts on it."""
+        if self._parameters().start != "early" or not order.report_s:
+            return
+        at_s = order.report_s
+        while at_s < whole_s:
+            told = TransferProgressed(
+                transfer=order.transfer,
+                size_bytes=int(order.size_bytes * at_s / whole_s),
+                took_s=at_s,
+            )
+            yield self._engine.after(at_s, partial(self._tell, told))
+            at_s += max(order.report_s, REPORT_SHARE * at_s)
 
     def _drop_copy(self, name: TransferId) -> None:
-        copy = self._copies.pop(name, None)
-        if copy is not None:
-            copy.cancel()
+        for entry in self._copies.pop(name, ()):
+            entry.cancel()

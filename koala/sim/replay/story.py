@@ -105,6 +105,8 @@ class Teller:
                 return job, f"{len(members)} components told their progress in cycle {cycle}"
             case ev.ClaimFenced(claim=claim):
                 return _job_of(claim), f"{claim} was silent past its lease"
+            case ev.TransferProgressed(transfer=name, size_bytes=size, took_s=took_s):
+                return _job_of(name), f"{name}: {size:,} bytes so far, in {took_s:.1f} s"
             case ev.TransferFinished(transfer=name, size_bytes=size, took_s=took_s):
                 return _job_of(name), f"{name}: {size:,} bytes copied in {took_s:.1f} s"
             case ev.TransferFailed(transfer=name, reason=reason):

@@ -1229,6 +1229,7 @@ class Fetch(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     CHECKSUM_FIELD_NUMBER: _builtins.int
     BOOKED_BPS_FIELD_NUMBER: _builtins.int
+    REPORT_S_FIELD_NUMBER: _builtins.int
     transfer: _builtins.str
     file: _builtins.str
     source: _builtins.str
@@ -1242,6 +1243,8 @@ class Fetch(_message.Message):
     """sha256 of the whole file; empty when unknown"""
     booked_bps: _builtins.float
     """bytes a second that are its own on the link; 0: it shares"""
+    report_s: _builtins.float
+    """at least so long between two reports of how far it is; 0: none are wanted"""
     def __init__(
         self,
         *,
@@ -1254,10 +1257,11 @@ class Fetch(_message.Message):
         size_bytes: _builtins.int = ...,
         checksum: _builtins.str = ...,
         booked_bps: _builtins.float = ...,
+        report_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "booked_bps", b"booked_bps", "checksum", b"checksum", "file", b"file", "offset", b"offset", "size_bytes", b"size_bytes", "source", b"source", "token", b"token", "transfer", b"transfer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "booked_bps", b"booked_bps", "checksum", b"checksum", "file", b"file", "offset", b"offset", "report_s", b"report_s", "size_bytes", b"size_bytes", "source", b"source", "token", b"token", "transfer", b"transfer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1328,6 +1332,8 @@ Global___CancelTransfer: _TypeAlias = CancelTransfer  # noqa: Y015
 
 @_typing.final
 class TransferReport(_message.Message):
+    """Neither finished nor failed: so many bytes of it are there, `took_s` after the first were asked for."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TRANSFER_FIELD_NUMBER: _builtins.int

@@ -9,11 +9,12 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.actions import PaceClaim, PathTarget, TryPaths
+from koala.core.actions import PaceClaim, PathTarget, StartTransfer, TryPaths
 from koala.core.values import ClaimId as CoreClaimId
-from koala.core.values import SiteName
+from koala.core.values import FileName, SiteName, TransferId
 from koala.errors import SpecError
 from koala.wire import from_agent, to_agent
+from koala.wire.from_agent import CopyNews
 from koala.wire.v1 import link_pb2
 from koala_agent import codec, session, values
 from koala_agent.files import orders
@@ -285,6 +286,7 @@ def test_every_state_of_a_claim_has_its_word_on_the_wire(state: values.ReportSta
         (values.KvPut(claim=CLAIM, request=0, name="a", value="b"), "kv_put"),
         (values.KvGet(claim=CLAIM, request=1, name="a", wait_s=3.0), "kv_get"),
         (LogChunk(request=1, offset=0, data=b"x"), "log"),
+        (orders.TransferProgress(transfer="t", size_bytes=1, took_s=2.0), "transfer"),
         (orders.TransferFinished(transfer="t", size_bytes=1, took_s=2.0), "transfer"),
         (orders.TransferFailed(transfer="t", reason="r", at="delft"), "transfer"),
         (orders.FileFound(file="f", size_bytes=1, checksum="c"), "file"),
@@ -293,6 +295,29 @@ def test_every_state_of_a_claim_has_its_word_on_the_wire(state: values.ReportSta
 )
 def test_every_report_has_its_message(report: object, kind: str) -> None:
     assert codec.encode(report, FACTS).WhichOneof("kind") == kind
+
+
+def test_how_far_a_copy_is_crosses_the_link_whole_and_so_does_how_often_to_tell() -> None:
+    told = codec.encode(
+        orders.TransferProgress(transfer="j1/1/t1", size_bytes=7, took_s=2.5), FACTS
+    )
+    assert from_agent.read(told) == CopyNews(
+        transfer=TransferId("j1/1/t1"), size_bytes=7, took_s=2.5
+    )
+    action = StartTransfer(
+        transfer=TransferId("j1/1/t1"),
+        file=FileName("data"),
+        source=SiteName("a"),
+        target=SiteName("b"),
+        offset=0,
+        size_bytes=10,
+        checksum="",
+        report_s=1.5,
+    )
+    order = codec.decode(to_agent.fetch(action, address="a:1", token="t"))
+    assert isinstance(order, session.Order)
+    assert isinstance(order.body, orders.FetchOrder)
+    assert order.body.report_s == 1.5
 
 
 def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:

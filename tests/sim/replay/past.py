@@ -119,7 +119,9 @@ class Grid:
         }
         self.world = World(
             tuple(Setting(name=SiteName(name), facts=fact) for name, fact in facts.items()),
-            parameters=Parameters(bandwidth_default_bps=BANDWIDTH_BPS, **self.parameters),
+            parameters=Parameters(
+                **{"bandwidth_default_bps": BANDWIDTH_BPS, "start": "jst", **self.parameters}
+            ),
             policies=chosen(),
             plan=FaultPlan(1, chances=self.chances, kinds=(), quiet_at=1e9),
             onlooker=Blind(),

@@ -67,6 +67,20 @@ def test_another_claim_fraction_claims_at_another_instant() -> None:
     assert held == pytest.approx([8 * 25.0, 8 * 75.0], rel=0.05)
 
 
+def test_a_copy_that_is_faster_than_thought_is_so_in_a_what_if() -> None:
+    """The paper's rule would have waited for the JST, 100 s after the placement."""
+    grid = Grid(sites={"delft": 4, "leiden": 16}, parameters={"start": "early"})
+    grid.at(1.0, lambda: grid.world.add_replica(FileName("f"), SiteName("delft"), FILE_BYTES))
+    grid.submit("j1", a_spec(a_component(8, "leiden"), file="f"), at=10.0)
+    found = rows(grid.told(2000.0).compare(start="jst"), "j1")
+    recorded, simulated, paper = (found[name] for name in ("recorded", "simulated", "what_if"))
+    assert recorded["started_at"] < 90.0
+    assert simulated["started_at"] == pytest.approx(recorded["started_at"], abs=0.5)
+    assert simulated["claimed_at"] == pytest.approx(recorded["claimed_at"], abs=10.0)
+    assert recorded["claimed_at"] < recorded["started_at"] - 5.0
+    assert paper["started_at"] == pytest.approx(110.0, abs=0.2)
+
+
 @pytest.mark.parametrize("queueing", BUILT_IN["queueing"])
 def test_any_discipline_may_have_been_in_force(queueing: str) -> None:
     """A large job before small ones: the global queue of GS keeps its order, koala's scans do

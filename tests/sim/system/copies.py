@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from koala.core.values import Instant, SiteName
-from koala_agent.files.orders import FetchOrder, ServeOrder, TransferFinished, TransferReport
+from koala_agent.files.orders import (
+    FetchOrder,
+    Report,
+    ServeOrder,
+    TransferFinished,
+    TransferReport,
+)
 from koala_agent.files.transfer import (
     Action,
     Admitted,
@@ -227,6 +233,9 @@ class Copy:
         part.is_spoilt |= process.plan.strikes("transfer_spoilt", process.engine.now)
         process.point()
         self._tell(Arrived(size_bytes=size_bytes))
+        progress = self.machine.progress(process.machine.boot())
+        if progress is not None:
+            self._copies.tell(progress)
         self._tell(Listening())
 
     def _check(self) -> None:
@@ -267,7 +276,7 @@ class Copies:
         site: SiteName,
         spool: Spool,
         sources: Sources,
-        tell: Callable[[TransferReport], None],
+        tell: Callable[[Report], None],
     ) -> None:
         self.process = process
         self.site = site
