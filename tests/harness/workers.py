@@ -17,6 +17,7 @@ TOGETHER = {
     "tests/cli/test_up.py": "grid of the command line",
     "tests/identity/test_handshakes.py": "daemon with strangers",
     "tests/live/test_bad_input.py": "calm grid",
+    "tests/live/test_copies.py": "grid with copies",
     "tests/live/test_deadlines.py": "grid with deadlines",
     "tests/live/test_hints.py": "grid with hints",
     "tests/live/test_jobs.py": "calm grid",
