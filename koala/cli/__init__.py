@@ -14,9 +14,3 @@ RSL or configuration; 3 daemon not reachable.
 
 Absent on purpose: any knowledge of scheduling. What is shown is what the daemon says.
 """
-
-import os
-
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-# Before gRPC is imported, or its core writes lines of its own to the terminal. The Python client
-# leaves that to the program that uses it.

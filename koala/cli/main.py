@@ -85,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     named = next((word for word in words if word in COMMANDS), "")
     is_lasting = named in LASTING
+    if arguments is None:
+        _keep_grpc_quiet(words)
     if arguments is None and not is_lasting:
         gc.set_threshold(YOUNG_MAX)
     with _in_order() if arguments is None and named in WORKING else contextlib.nullcontext():
@@ -106,6 +108,13 @@ def _in_order() -> contextlib.AbstractContextManager[None]:
     from koala.lifeline import ended_in_order
 
     return ended_in_order()
+
+
+def _keep_grpc_quiet(words: Sequence[str]) -> None:
+    """Before gRPC is imported: else its core writes lines of its own to standard error. What the
+    daemon's log is to have of them, `koala.daemon` says."""
+    if next((word for word in words if word in COMMANDS), "") != "daemon":
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def _run(words: Sequence[str]) -> int:

@@ -87,8 +87,10 @@ class Processes:
     def _environment(self) -> dict[str, str]:
         """Ours, the mark, and a path on which both packages are found without installation."""
         path = [*_package_folders(), os.environ.get("PYTHONPATH", "")]
+        # What keeps the core of gRPC off a terminal; theirs goes to files, for whoever looks.
+        ours = {k: v for k, v in os.environ.items() if (k, v) != ("GRPC_VERBOSITY", "NONE")}
         return {
-            **os.environ,
+            **ours,
             MARK: self._mark,
             "PYTHONPATH": os.pathsep.join(part for part in path if part),
             "GRPC_ENABLE_FORK_SUPPORT": "0",

@@ -9,4 +9,5 @@ own) and any state that replaying the journal would not give, but for what agent
 import os
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as in koala_agent
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+if os.isatty(2):
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # as in koala_agent, too

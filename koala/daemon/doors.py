@@ -27,7 +27,7 @@ from koala.daemon.gate import Gate
 from koala.daemon.limits import Turnstile
 from koala.errors import ConfigError
 from koala.wire.floods import FloodGuard
-from koala.wire.ports import cannot_listen
+from koala.wire.ports import cannot_listen, check_free
 from koala.wire.private import check_private, write_private
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
@@ -168,6 +168,7 @@ def check_state(state_dir: Path) -> None:
 
 
 def _open(key: str, address: str, add: Callable[[str], int]) -> int:
+    check_free(key, address)  # before gRPC finds it taken, and writes so
     try:
         return add(address)
     except RuntimeError as error:

@@ -36,7 +36,7 @@ from koala.errors import ConfigError, SpecError, UnreachableError, first_error
 from koala.wire import strangers
 from koala.wire.floods import FloodGuard
 from koala.wire.handlers import Readable
-from koala.wire.ports import cannot_listen
+from koala.wire.ports import cannot_listen, check_free
 from koala.wire.stopping import to_the_end
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2, files_pb2_grpc
@@ -462,6 +462,7 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     )
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
+    check_free("relay.listen", settings.listen)
     try:
         if settings.identity:
             read = IdentityFile(Path(settings.identity)).read

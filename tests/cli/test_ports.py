@@ -1,6 +1,7 @@
 """A port that is taken is told in one line of ours, and the core of gRPC writes none."""
 
 import os
+import pty
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.wire.ports import cannot_listen, check_free
+from koala_agent.accounts import own_environment
 from koala_agent.starters import Starters
 from tests.cli.command import LIMIT_S, environment, koala
 
@@ -83,31 +85,59 @@ def test_where_nobody_can_listen_the_reason_is_the_systems() -> None:
     assert "try again" in str(cannot_listen("daemon.listen", "127.0.0.1:0"))
 
 
-ENTRIES = ("koala.cli.main", "koala.daemon.main", "koala.daemon.relay", "koala_agent.main")
-
-
-def fails(module: str, address: str, **changes: str) -> str:
+def fails(module: str, address: str, *, on_terminal: bool, **changes: str) -> str:
     """What a process with this module writes to standard error when gRPC cannot listen."""
     variables = {k: v for k, v in environment().items() if k != "GRPC_VERBOSITY"} | changes
-    words = [sys.executable, "-c", FAILS, module, address]
-    run = subprocess.run(
-        words, env=variables, capture_output=True, text=True, timeout=LIMIT_S, check=True
+    ours, theirs = pty.openpty() if on_terminal else os.pipe()
+    subprocess.run(
+        [sys.executable, "-c", FAILS, module, address],
+        env=variables,
+        stderr=theirs,
+        timeout=LIMIT_S,
+        check=True,
     )
-    return run.stderr
+    os.write(theirs, b"end")
+    found = b""
+    while not found.endswith(b"end"):
+        found += os.read(ours, 65_536)
+    os.close(ours)
+    os.close(theirs)
+    return found.removesuffix(b"end").decode()
 
 
-@pytest.mark.parametrize("module", ENTRIES)
-def test_the_core_of_grpc_writes_nothing(module: str, taken: str) -> None:
-    assert fails(module, taken) == ""
-    assert "add_port.cc" in fails(module, taken, GRPC_VERBOSITY="ERROR")
+@pytest.mark.parametrize("module", ["koala.daemon.main", "koala.daemon.relay", "koala_agent.main"])
+def test_the_core_of_grpc_writes_to_logs_but_not_to_terminals(module: str, taken: str) -> None:
+    assert fails(module, taken, on_terminal=True) == ""
+    assert "add_port.cc" in fails(module, taken, on_terminal=True, GRPC_VERBOSITY="ERROR")
+    assert "add_port.cc" in fails(module, taken, on_terminal=False)
+
+
+def test_a_command_keeps_it_quiet_unless_it_is_told_otherwise(tmp_path: Path) -> None:
+    """What a command says is its own, wherever its standard error leads."""
+    program = tmp_path / "command.py"
+    program.write_text(
+        "import os, sys\nfrom koala.cli.main import main\nsys.argv[1:] = ['list']\n"
+        "os._exit = lambda status: print(os.environ['GRPC_VERBOSITY'])\nmain()\n"
+    )
+    for told, found in (({}, "NONE"), ({"GRPC_VERBOSITY": "INFO"}, "INFO")):
+        variables = {k: v for k, v in environment().items() if k != "GRPC_VERBOSITY"} | told
+        run = subprocess.run(
+            [sys.executable, program, "list"],
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert run.stdout.split() == [found], run.stderr
 
 
 def test_who_uses_the_python_client_says_what_grpc_writes(taken: str) -> None:
-    assert "add_port.cc" in fails("koala.client", taken)
+    assert "add_port.cc" in fails("koala.client", taken, on_terminal=True)
 
 
-def test_programs_of_an_agent_do_not_get_its_settings_of_grpc() -> None:
-    from koala_agent.accounts import own_environment
-
-    assert os.environ["GRPC_VERBOSITY"]
+def test_programs_of_an_agent_do_not_get_its_settings_of_grpc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
     assert "GRPC_VERBOSITY" not in own_environment()

@@ -17,10 +17,11 @@ from pathlib import Path
 import structlog
 from grpc import aio
 
+from koala.errors import ConfigError
 from koala.wire import strangers
 from koala.wire.floods import FloodGuard
 from koala.wire.handlers import Readable
-from koala.wire.ports import cannot_listen
+from koala.wire.ports import cannot_listen, check_free
 from koala.wire.tls import IdentityFile, server_credentials
 from koala.wire.v1 import files_pb2_grpc
 from koala_agent.files.channels import SERVER_OPTIONS, Channels
@@ -226,8 +227,9 @@ class Files:
         files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
         kept = self._kept_address(address)
         try:
+            check_free("files.serve", kept)
             self.port = self._listen(server, kept)
-        except RuntimeError as error:
+        except (RuntimeError, ConfigError) as error:
             if kept == address:
                 raise cannot_listen("files.serve", address) from error
             log.warning("files.port_taken", site=self._settings.site, address=kept)
