@@ -4,8 +4,10 @@
         submitted = await client.submit("&(executable=/bin/hostname)(count=4)")
         phase = await client.wait(submitted.job)
 
-The address is the argument's, else that of KOALA_ADDRESS, else `DEFAULT_ADDRESS`. Errors are those
-of `koala.errors`; where nobody listens, UnreachableError comes within `CONNECT_S`. Watching,
+The address is the argument's, else that of KOALA_ADDRESS, else that in the user's credentials, else
+where a daemon of this account serves on this machine (of several that at the port of
+`DEFAULT_ADDRESS`, or a ConfigError names them), else `DEFAULT_ADDRESS`. Errors are those of
+`koala.errors`; where nobody listens, UnreachableError comes within `CONNECT_S`. Watching,
 waiting and following go on over restarts of the daemon, without gap or double. What dictionaries
 hold is in docs/api.md.
 """
@@ -33,7 +35,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from koala.credentials import Credentials, default_address, find_credentials
+from koala.credentials import Credentials, default_address, find_credentials, own_daemon
 from koala.door import Door, nobody_at
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnreachableError
 from koala.lasting import RETRY_MIN_S, Begun, lasting
@@ -102,8 +104,8 @@ class Client:
     ) -> None:
         given = address or os.environ.get(ADDRESS_VARIABLE)
         if credentials is None:
-            found_address = given or default_address() or DEFAULT_ADDRESS
-            credentials = find_credentials(found_address)
+            given = given or default_address() or own_daemon(DEFAULT_ADDRESS) or DEFAULT_ADDRESS
+            credentials = find_credentials(given)
         self.address = given or (credentials and credentials.address) or DEFAULT_ADDRESS
         self._door = Door(self.address, credentials, options=_OPTIONS)
         self._user = _sendable(_user() if user is None else user)

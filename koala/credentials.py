@@ -36,6 +36,8 @@ TOKEN_VARIABLE = "KOALA_TOKEN"
 AUTHORITY_VARIABLE = "KOALA_CA"
 RUNTIME_VARIABLE = "KOALA_RUNTIME_DIR"
 PLAIN_WORD = "plain"
+DIAL_S = 0.3
+"""How long a daemon on this machine may take to accept a connection."""
 KEYS = ("address", "user", "token", "certificate", "ca")
 _TOKEN = re.compile(r"[!-~]+")
 
@@ -145,9 +147,34 @@ def announce(address: str, *, credentials: Path | None) -> Path | None:
     return path
 
 
-def announced() -> list[str]:
-    """Addresses that daemons of this account have announced on this machine; a daemon that was
-    killed has not taken its back."""
+def own_daemons() -> list[str]:
+    """Where daemons of this account on this machine serve. One that was killed has not taken back
+    what it announced, so each is dialled; one that listens everywhere has announced the name of the
+    machine, which need not lead here."""
+    found = []
+    for address in _announced():
+        host, _, port = address.rpartition(":")
+        here = [f"127.0.0.1:{port}"] if host == socket.gethostname() else []
+        found += [place for place in (address, *here) if _is_taken(place)][:1]
+    return found
+
+
+def own_daemon(usual: str) -> str | None:
+    """Where the one daemon of this account on this machine serves; None when there is none. Of
+    several it is the one at the port where daemons usually serve. Raises ConfigError."""
+    found = own_daemons()
+    port = usual.rpartition(":")[2]
+    known = [address for address in found if address.rpartition(":")[2] == port] or found
+    if len(known) > 1:
+        raise ConfigError(
+            f"several daemons of this account serve on this machine: {', '.join(known)}; say which"
+            " one is meant with --address, or in KOALA_ADDRESS"
+        )
+    return known[0] if known else None
+
+
+def _announced() -> list[str]:
+    """Addresses that daemons of this account have announced on this machine."""
     found = []
     with contextlib.suppress(OSError, ConfigError):
         for path in sorted(_runtime_folder().glob("*.json")):
@@ -156,15 +183,26 @@ def announced() -> list[str]:
     return found
 
 
+def _is_taken(address: str) -> bool:
+    """Whether somebody listens at an address of this machine."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=DIAL_S):
+            return True
+    except (OSError, ValueError, OverflowError):
+        return False
+
+
 def _of_this_machine(address: str) -> Credentials | None:
     """What a daemon of ours has announced. A stale entry names a daemon that does not answer, or
     whose successor has another authority: neither does harm."""
     host, _, port = address.rpartition(":")
-    if not (is_loopback(address) or host == socket.gethostname()):
-        return None
+    is_here = is_loopback(address) or host == socket.gethostname()
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         path = _runtime_folder() / f"{port}.json"
         document = json.loads(read_private(path))
+        if not (is_here or document["address"] == address):
+            return None
         if document["credentials"] is None:
             return replace(PLAIN, address=address)
         return replace(read_credentials(Path(document["credentials"])), address=address)

@@ -8,7 +8,6 @@ is asked on the latter, anew after each failure, since a daemon that restarts ma
 from __future__ import annotations
 
 import asyncio
-import socket
 
 import grpc
 
@@ -17,8 +16,8 @@ from koala.credentials import (
     FILE_VARIABLE,
     TOKEN_VARIABLE,
     Credentials,
-    announced,
     find_credentials,
+    own_daemons,
 )
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, USER_KEY
@@ -31,19 +30,9 @@ FAILING_S = 0.3  # how long a connection that failed before is given to come bac
 
 def nobody_at(address: str) -> str:
     """That nobody answers, and where this account's own daemons on this machine said they do."""
-    others = [other for other in announced() if other != address and _is_taken(other)]
-    hint = f"; of yours here: {', '.join(others)}" if others else ""
-    return f"no daemon answers at {address} (option --address, or KOALA_ADDRESS{hint})"
-
-
-def _is_taken(address: str) -> bool:
-    """Whether somebody listens at an address of this machine."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=FAILING_S):
-            return True
-    except (OSError, ValueError):
-        return False
+    others = [other for other in own_daemons() if other != address]
+    here = f"of yours here: {', '.join(others)}" if others else "none of yours serves here"
+    return f"no daemon answers at {address} (option --address, or KOALA_ADDRESS; {here})"
 
 
 class Door:

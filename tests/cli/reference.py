@@ -22,7 +22,9 @@ Results go to standard output, everything else to standard error, so that
 | 3 | the daemon is not reachable |
 | 130 | Ctrl-C; a job that was waited for goes on, and how to look at it and cancel it is said |
 
-The daemon is looked for at `--address`, else at `$KOALA_ADDRESS`, else at `127.0.0.1:7740`.
+The daemon is looked for at `--address`, else at `$KOALA_ADDRESS`, else where your credentials file
+says, else where a daemon of your own account serves on this machine, else at `127.0.0.1:7740`. Of
+several of your own it is the one at port 7740; without one there they are listed, and you choose.
 A watch or a wait goes on when the daemon is started again. `koala --debug COMMAND` shows the
 traceback of an error. `koala --install-completion` teaches the shell commands and options.
 
