@@ -553,5 +553,5 @@ def test_a_grid_whose_port_is_taken_says_so(tmp_path: Path, grid: Up) -> None:
     path = tmp_path / "grid.toml"
     path.write_text(f'{GRID}\n[daemon]\nlisten = "{grid.address}"\n', encoding="utf-8")
     run = koala_here("up", str(path), "--state", str(tmp_path / "state"))
-    assert (run.returncode, run.stdout) == (1, "")
+    assert (run.returncode, run.stdout) == (2, "")
     assert grid.address in run.stderr
