@@ -12,10 +12,10 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG = 1
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -50,7 +50,7 @@ def ended_in_order() -> Iterator[None]:
     so."""
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(SIGNALLED + number)
+        ended_by(number)
 
     taken = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:
@@ -60,6 +60,30 @@ def ended_in_order() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+
+
+def end_once(end: Callable[[int], None]) -> dict[int, Any]:
+    """Have the first signal that ends a command call `end`; later ones, as of somebody who presses
+    Ctrl-C again and again, disturb nothing until this process is gone. What is ignored stays so.
+    What the signals meant before."""
+
+    def first(number: int, _frame: FrameType | None) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        end(number)
+
+    numbers = (signal.SIGINT, *ENDING)
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
+    for number in [one for one, found in before.items() if found is signal.SIG_IGN]:
+        del before[number]
+    for number in before:
+        signal.signal(number, first)
+    return before
+
+
+def ended_by(number: int) -> NoReturn:
+    """End by SystemExit, as a shell says it of this signal."""
+    raise SystemExit(SIGNALLED + number)
 
 
 @contextmanager

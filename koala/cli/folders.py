@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import koala
 from koala.errors import ConfigError
+
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,18 +32,23 @@ class Place:
 @contextmanager
 def state_folder(named: Path | None, *, prefix: str) -> Iterator[Place]:
     """The named folder, or a temporary one. Raises ConfigError when it cannot be made."""
+    # A signal between the making and the `try` would leave the folder behind.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    place = None
     try:
-        if named is None:
-            place = Place(path=Path(tempfile.mkdtemp(prefix=prefix)), is_kept=False)
-        else:
-            named.mkdir(parents=True, exist_ok=True, mode=0o700)
-            place = Place(path=named, is_kept=True)
-    except OSError as error:
-        raise ConfigError(f"the state folder cannot be made: {error}") from error
-    try:
+        try:
+            if named is None:
+                place = Place(path=Path(tempfile.mkdtemp(prefix=prefix)), is_kept=False)
+            else:
+                named.mkdir(parents=True, exist_ok=True, mode=0o700)
+                place = Place(path=named, is_kept=True)
+        except OSError as error:
+            raise ConfigError(f"the state folder cannot be made: {error}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         yield place
     finally:
-        if not place.is_kept:
+        if place is not None and not place.is_kept:
             shutil.rmtree(place.path, ignore_errors=True)
 
 

@@ -67,6 +67,9 @@ DEBUG_VARIABLE = "KOALA_DEBUG"
 LASTING = ("demo", "up", "daemon")
 """Commands that end as any program does; the others end at once, see `main`."""
 
+TIDYING = ("demo", "up", "backup", "restore")
+"""Commands with folders that go with them: the first signal that ends them is the only one."""
+
 WORKING = ("simulate", "reproduce")
 """Commands with workers and half-written files, which they take down when a signal ends them."""
 
@@ -89,6 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _keep_grpc_quiet(words)
     if arguments is None and not is_lasting:
         gc.set_threshold(YOUNG_MAX)
+    if arguments is None and named in TIDYING:
+        from koala.lifeline import end_once, ended_by
+
+        end_once(ended_by)
     with _in_order() if arguments is None and named in WORKING else contextlib.nullcontext():
         status = _run(words)
     if arguments is None and not is_lasting:

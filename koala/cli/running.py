@@ -12,12 +12,13 @@ import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from koala.cli.connection import ENDS
 from koala.cli.grid import GridFolder
 from koala.cli.processes import Processes
 from koala.errors import KoalaError, first_error
+from koala.lifeline import end_once
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -54,9 +55,20 @@ def run_grid(folder: GridFolder, body: Callable[[Client], Awaitable[T]]) -> T:
 async def _lead(
     folder: GridFolder, processes: Processes, body: Callable[[Client], Awaitable[T]]
 ) -> T:
+    before = _end_on_signals()
+    try:
+        return await _lead_on(folder, processes, body)
+    finally:
+        if any(signal.getsignal(number) is not signal.SIG_IGN for number in before):
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+async def _lead_on(
+    folder: GridFolder, processes: Processes, body: Callable[[Client], Awaitable[T]]
+) -> T:
     from koala.client import Client
 
-    _end_on_signals()
     try:
         async with asyncio.timeout(START_S):
             address = await _start_daemon(folder, processes)
@@ -78,12 +90,17 @@ async def _lead(
                     await _cancel_all(client)
 
 
-def _end_on_signals() -> None:
-    """Signals cancel the one task in which everything happens; its `finally` blocks do the rest."""
+def _end_on_signals() -> dict[int, Any]:
+    """The first signal cancels the one task in which everything happens; its `finally` blocks do
+    the rest. What the signals meant before."""
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    loop = asyncio.get_running_loop()
+
+    def end(_number: int) -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    return end_once(end)
 
 
 async def _beside_children(processes: Processes, body: Awaitable[T]) -> T:

@@ -12,6 +12,7 @@ on as after a loss (`--accept-loss`), because `restored` lies in the directory.
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import hashlib
 import json
@@ -44,6 +45,7 @@ from koala.formats import BACKUP
 
 MANIFEST = "backup.json"
 SPOOL = "spool"
+_HIDDEN = ".koala-part-"
 ENDPOINT = "endpoint"
 TAR = (".tar", ".tar.gz", ".tgz")
 _JOURNAL = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, SALVAGED}
@@ -107,13 +109,13 @@ def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
     if os.path.lexists(target):
         raise ConfigError(f"{target}: is there already; allowed is a path where nothing is")
     try:
-        with _private(), TemporaryDirectory(prefix=".koala-", dir=target.parent) as scratch:
-            folder = Path(scratch) / "koala-backup"
+        with _private(), _scratch(target.parent) as scratch:
+            folder = scratch / "koala-backup"
             folder.mkdir(mode=0o700)
             backup = _fill(state_dir, folder, target, with_spool=with_spool)
             _close(folder)
             if target.name.endswith(TAR):
-                packed = Path(scratch) / "packed"
+                packed = scratch / "packed"
                 _pack(folder, packed, is_compressed=not target.name.endswith(".tar"))
                 _sync(packed)
                 packed.rename(target)
@@ -134,13 +136,13 @@ def restore(backup: Path, state_dir: Path) -> Backup:
                 f"{state_dir}: is not empty; allowed is a directory that is, or none: move the"
                 " damaged one aside"
             )
-        with _private(), TemporaryDirectory(prefix=".koala-", dir=state_dir.parent) as scratch:
-            folder = backup if backup.is_dir() else _unpacked(backup, Path(scratch))
+        with _private(), _scratch(state_dir.parent) as scratch:
+            folder = backup if backup.is_dir() else _unpacked(backup, scratch)
             try:
                 found = _read(folder, backup)
             except DamagedError as error:
                 raise JournalError(str(error).replace(ADVICE, "Take another backup")) from error
-            part = Path(scratch) / "state"
+            part = scratch / "state"
             part.mkdir()
             _copy_tree(folder, part)
             (part / MANIFEST).unlink()
@@ -412,6 +414,28 @@ def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    """A hidden folder for what is being made, on the disk where it will be; those of commands that
+    were killed, which nobody holds any more, go first. Raises OSError."""
+    for path in sorted(parent.glob(f"{_HIDDEN}*")):
+        with suppress(OSError), _held(path):
+            shutil.rmtree(path)
+    with TemporaryDirectory(prefix=_HIDDEN, dir=parent) as scratch, _held(Path(scratch)):
+        yield Path(scratch)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold a folder as long as this process lives, at most. Raises OSError when another does."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
         os.close(descriptor)
 

@@ -1,0 +1,79 @@
+"""Commands that are ended early leave nothing behind, and say nothing of Python's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from koala.daemon.backup import back_up
+from tests.states.recorded import RECORDED, unpack
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+GRID = "[daemon]\n[sites.delft.site]\nprocessors = 2\n"
+WAIT_S = 60.0
+
+
+def until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not is_so():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "koala.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder), "XDG_RUNTIME_DIR": str(folder)},
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGINT, 5)]
+)
+@pytest.mark.parametrize("sign", ["", "daemon.toml", "daemon/endpoint"])
+def test_a_grid_that_is_ended_while_it_starts_leaves_nothing(
+    number: signal.Signals, times: int, sign: str, tmp_path: Path
+) -> None:
+    grid, made = tmp_path / "grid.toml", tmp_path / "made"
+    grid.write_text(GRID)
+    made.mkdir()
+    process = started(made, "up", str(grid), "--any-port")
+    until(lambda: any(made.glob(f"koala-up-*/{sign}")), process)
+    for _ in range(times):
+        process.send_signal(number)
+    out, said = process.communicate(timeout=WAIT_S)
+    assert process.returncode in (0, 128 + number), said
+    assert "Traceback" not in said
+    assert (out, list(made.iterdir())) == ("", [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_backup_that_is_cut_short_leaves_no_secrets(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """One that was killed leaves them to the next, which removes them."""
+    unpack(RECORDED[0], tmp_path)
+    state, target = tmp_path / "state" / "daemon", tmp_path / "backups" / "one"
+    target.parent.mkdir()
+    process = started(tmp_path, "backup", str(state), str(target))
+    until(lambda: any(target.parent.glob(".koala-*/koala-backup")), process)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=WAIT_S)
+    assert "Traceback" not in said
+    assert not target.exists()
+    left = list(target.parent.iterdir())
+    assert len(left) == (number is signal.SIGKILL)
+    back_up(state, target, with_spool=False)
+    assert list(target.parent.iterdir()) == [target]
