@@ -114,7 +114,8 @@ async def test_a_session_over_sockets_tells_the_inventory_and_takes_what_is_want
         link.tell_site(figures)
         report = await session.next("site")
         assert (report.idle, report.through, report.local_processors) == (3, 1, 2)
-    assert session.goodbye == "the test is over"
+        link.close("the test is over")
+        assert (await session.next("goodbye")).reason == "the test is over"
 
 
 async def test_beats_come_back_at_once() -> None:
