@@ -77,19 +77,19 @@ demo-slurm: $(EXAMPLES)  ## Jobs over two real Slurm clusters and a Grid Engine 
 
 .PHONY: swarm
 swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000)
-	@$(BIN)/python -m tests.sim.swarm --seeds $(SEEDS) --jobs 2 $(ARGS)
+	@$(BIN)/python -m tests.swarm.swarm --seeds $(SEEDS) --jobs 2 $(ARGS)
 
 .PHONY: sweep
 sweep: $(STAMP)  ## One story with a crash at every point of it, and pairs of them (ARGS="--pairs 5000")
-	@$(BIN)/python -m tests.sim.sweep --jobs 2 $(ARGS)
+	@$(BIN)/python -m tests.swarm.sweep --jobs 2 $(ARGS)
 
 .PHONY: traces
 traces: $(STAMP)  ## The same seeds in two processes with two hash seeds (ARGS="--seeds 200 --first K")
-	@$(BIN)/python -m tests.sim.traces $(ARGS)
+	@$(BIN)/python -m tests.swarm.traces $(ARGS)
 
 .PHONY: mutants
 mutants: $(STAMP)  ## Which deliberate bugs the swarm finds, and by which seed (ARGS="--seeds 2000 NAME")
-	@$(BIN)/python -m tests.sim.mutants $(ARGS)
+	@$(BIN)/python -m tests.swarm.mutants $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(STAMP)  ## Hostile texts, messages and files (ARGS="--cases 1000000 --only rsl")

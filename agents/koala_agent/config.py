@@ -19,8 +19,8 @@ from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
 import msgspec
 
 from koala.errors import ConfigError
-from koala.paths import written_path, written_text
-from koala.wire.tls import is_loopback
+from koala.identity.tls import is_loopback
+from koala.runtime.paths import written_path, written_text
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]

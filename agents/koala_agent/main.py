@@ -23,15 +23,15 @@ from pathlib import Path
 import structlog
 
 from koala.errors import ConfigError, DiskError, KoalaError
-from koala.logstream import log_stream
-from koala.paths import SETTINGS_MAX
-from koala.standard_streams import open_standard_streams
-from koala.systemd import ServiceManager
-from koala.threads import keep_threads
-from koala.wire.stopping import to_the_end
-from koala.wire.tls import JoinToken
+from koala.identity.tls import JoinToken
+from koala.runtime.log_stream import log_stream
+from koala.runtime.paths import SETTINGS_MAX
+from koala.runtime.standard_streams import open_standard_streams
+from koala.runtime.systemd import ServiceManager
+from koala.runtime.threads import keep_threads
+from koala.wire.grpc_shutdown import to_the_end
 from koala_agent.config import Config, read_config
-from koala_agent.joining import join
+from koala_agent.link.enrolment import join
 from koala_agent.site import Site
 
 PID_FILE = "agent.pid"

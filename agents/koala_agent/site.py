@@ -19,43 +19,45 @@ from random import Random
 import msgspec
 import structlog
 
-from koala.disk import MB, Disk
 from koala.errors import LocalManagerError
-from koala.wire.tls import IdentityFile
-from koala_agent import clock, codec, values
+from koala.files.incoming import Incoming
+from koala.files.orders import FetchOrder, ServeOrder
+from koala.files.rate_limits import RateLimits
+from koala.identity.tls import IdentityFile
+from koala.runtime import clock
+from koala.runtime.disk import MB, Disk
 from koala_agent.accounts import Entries, own_environment, served
-from koala_agent.carrier import Claims, Ports, check_outputs
-from koala_agent.claim_states import Claim
-from koala_agent.collecting import missing, upload_order
+from koala_agent.claim_driver import ClaimDriver, Ports, check_outputs
+from koala_agent.claims import messages as values
+from koala_agent.claims.states import Claim
+from koala_agent.claims.store import Store
 from koala_agent.config import Config, LRMTable, largest_local_job
-from koala_agent.files.carrier import Files, FilesSettings
-from koala_agent.files.incoming import Incoming
-from koala_agent.files.orders import FetchOrder, ServeOrder
-from koala_agent.files.rates import RateLimits
-from koala_agent.folder import check_state
-from koala_agent.inputs import InputManager, Inputs
-from koala_agent.joining import Renewal, find_identity
-from koala_agent.link import Link, Wire
-from koala_agent.logs import LogChunk, LogRequest, read_log
-from koala_agent.lrm.batch import BatchManager, BatchSettings
-from koala_agent.lrm.dialect import Dialect
-from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
-from koala_agent.lrm.load import LoadParameters
-from koala_agent.lrm.model import Discipline
-from koala_agent.lrm.port import Idle, Listed, LocalManager
-from koala_agent.lrm.shell import Shell, plain_environment
-from koala_agent.placeholders import Place
-from koala_agent.readers import Readers
-from koala_agent.session import (
+from koala_agent.files import Files, FilesSettings
+from koala_agent.link import codec
+from koala_agent.link.enrolment import Renewal, find_identity
+from koala_agent.link.session import (
     Finish,
-    JournalMark,
     Order,
     Session,
     SiteFigures,
     Timing,
+    Watermark,
     Welcome,
 )
-from koala_agent.store import Store
+from koala_agent.link.stream import Link, Wire
+from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.dialect import Dialect
+from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.local_users import LoadParameters
+from koala_agent.lrm.model import Discipline
+from koala_agent.lrm.port import Idle, Listed, LocalManager
+from koala_agent.lrm.shell import Shell, plain_environment
+from koala_agent.placeholders.input_files import InputManager, InputPaths
+from koala_agent.placeholders.input_references import InputReferences
+from koala_agent.placeholders.logs import LogChunk, LogRequest, read_log
+from koala_agent.placeholders.result_files import missing, upload_order
+from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.state_folder import check_state
 
 LISTED_WAIT_S = 2.0
 """How long a registration waits for the first look at the site's files."""
@@ -97,7 +99,7 @@ class Site:
             _files_settings(config, self._identity), room_bytes=lambda: self._disk.room_bytes
         )
         self._files = Files(files, self._take_file_report)
-        place = Place(
+        place = LaunchSettings(
             root=state / "claims",
             site=config.agent.site,
             address=_address(config),
@@ -112,14 +114,14 @@ class Site:
             accounts=self._served.accounts,
         )
         self._may_leave = place.shows_all
-        self._inputs = Inputs(
+        self._inputs = InputPaths(
             replica=self._files.local_path,
             copy=Incoming(self._spool).path,
             folder=place.folder,
             room_bytes=lambda: self._disk.room_bytes,
         )
         self._manager = InputManager(self._local_manager(), self._inputs, self._hold_of)
-        self._claims = Claims(
+        self._claims = ClaimDriver(
             store=self._store,
             manager=self._manager,
             place=place,
@@ -143,7 +145,7 @@ class Site:
             port=config.starter.port,
             keep_s=config.agent.keep_s,
         )
-        self._readers = Readers(self._claims.claims)
+        self._readers = InputReferences(self._claims.claims)
         self._link = self._make_link()
         self._figures_due = asyncio.Event()
         self._renewal: Renewal | None = None
@@ -228,7 +230,7 @@ class Site:
         """Durable when it returns."""
         self._store.set_epoch(epoch)
 
-    def keep_mark(self, mark: JournalMark) -> None:
+    def keep_mark(self, mark: Watermark) -> None:
         """Durable with what is stored next; when nothing is, after a while."""
         self._store.note_mark(mark)
 

@@ -19,12 +19,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from koala.cli.connection import say
-from koala.cli.folders import shipped, state_folder
-from koala.cli.grid import ANY_PORT, lay_out, parse_grid
-from koala.cli.running import InterruptedRunError, run_grid
-from koala.cli.scenario import Planned
-from koala.cli.show import Show
-from koala.cli.summary import summary_text
+from koala.cli.local.demo_scenario import Planned
+from koala.cli.local.demo_show import Show
+from koala.cli.local.demo_summary import summary_text
+from koala.cli.local.folders import shipped, state_folder
+from koala.cli.local.grid_file import ANY_PORT, lay_out, parse_grid
+from koala.cli.local.grid_session import InterruptedRunError, run_grid
 from koala.errors import KoalaError
 
 HERE = Path(__file__).parent

@@ -76,7 +76,7 @@ def _json(document: object, indent: int | None = None) -> str:
 def say(text: str) -> None:
     """Something that is no result: on standard error, without what a terminal would obey: names and
     reasons come from anywhere. Lost where that cannot be written: what is done has been done."""
-    from koala.cli.table import clean_lines
+    from koala.cli.render.table import clean_lines
 
     with suppress(OSError):
         print(clean_lines(text), file=sys.stderr, flush=True)

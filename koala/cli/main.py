@@ -19,41 +19,41 @@ import typer.main
 
 from koala.cli.coercion import spare_pydantic
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
-from koala.standard_streams import open_standard_streams
+from koala.runtime.standard_streams import open_standard_streams
 
 FAILED, WRONG, UNREACHABLE = 1, 2, 3
 INTERRUPTED = 130
 
 COMMANDS: dict[str, str] = {
-    "demo": "koala.cli.demo:demo",
-    "up": "koala.cli.up:up",
-    "daemon": "koala.cli.up:daemon",
-    "submit": "koala.cli.submit:submit",
-    "list": "koala.cli.jobs:list_jobs",
-    "show": "koala.cli.jobs:show",
-    "why": "koala.cli.jobs:why",
-    "timeline": "koala.cli.jobs:timeline",
-    "wait": "koala.cli.follow:wait",
-    "cancel": "koala.cli.jobs:cancel",
-    "logs": "koala.cli.follow:logs",
-    "outputs": "koala.cli.outputs:outputs",
-    "watch": "koala.cli.follow:watch",
-    "sites": "koala.cli.sites:sites_commands",
-    "site": "koala.cli.sites:site_commands",
-    "drain": "koala.cli.sites:drain",
-    "resume": "koala.cli.sites:resume",
-    "files": "koala.cli.sites:files",
-    "metrics": "koala.cli.sites:metrics",
-    "report": "koala.cli.report:report",
-    "user": "koala.cli.users:user_commands",
-    "audit": "koala.cli.users:audit",
-    "authority": "koala.cli.authority:authority_commands",
-    "rsl": "koala.cli.rsl:rsl",
-    "simulate": "koala.cli.simulate:simulate_commands",
-    "replay": "koala.cli.replay:replay",
-    "backup": "koala.cli.backup:backup",
-    "restore": "koala.cli.backup:restore",
-    "reproduce": "koala.cli.reproduce:reproduce",
+    "demo": "koala.cli.local.demo:demo",
+    "up": "koala.cli.local.up:up",
+    "daemon": "koala.cli.local.up:daemon",
+    "submit": "koala.cli.jobs.submit:submit",
+    "list": "koala.cli.jobs.status:list_jobs",
+    "show": "koala.cli.jobs.status:show",
+    "why": "koala.cli.jobs.status:why",
+    "timeline": "koala.cli.jobs.status:timeline",
+    "wait": "koala.cli.jobs.follow:wait",
+    "cancel": "koala.cli.jobs.status:cancel",
+    "logs": "koala.cli.jobs.follow:logs",
+    "outputs": "koala.cli.jobs.outputs:outputs",
+    "watch": "koala.cli.jobs.follow:watch",
+    "sites": "koala.cli.admin.sites:sites_commands",
+    "site": "koala.cli.admin.sites:site_commands",
+    "drain": "koala.cli.admin.sites:drain",
+    "resume": "koala.cli.admin.sites:resume",
+    "files": "koala.cli.admin.sites:files",
+    "metrics": "koala.cli.admin.sites:metrics",
+    "report": "koala.cli.admin.report:report",
+    "user": "koala.cli.admin.users:user_commands",
+    "audit": "koala.cli.admin.users:audit",
+    "authority": "koala.cli.admin.authority:authority_commands",
+    "rsl": "koala.cli.jobs.rsl:rsl",
+    "simulate": "koala.cli.research.simulate:simulate_commands",
+    "replay": "koala.cli.research.replay:replay",
+    "backup": "koala.cli.admin.backup:backup",
+    "restore": "koala.cli.admin.backup:restore",
+    "reproduce": "koala.cli.research.reproduce:reproduce",
 }
 """Every command and where its function is, in the order of the help text."""
 
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and not is_lasting:
         gc.set_threshold(YOUNG_MAX)
     if arguments is None and named in TIDYING:
-        from koala.lifeline import end_once, ended_by
+        from koala.runtime.child_lifetime import end_once, ended_by
 
         end_once(ended_by)
     with _in_order() if arguments is None and named in WORKING else contextlib.nullcontext():
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _in_order() -> contextlib.AbstractContextManager[None]:
-    from koala.lifeline import ended_in_order
+    from koala.runtime.child_lifetime import ended_in_order
 
     return ended_in_order()
 
@@ -221,7 +221,7 @@ def _report(error: KoalaError, words: Sequence[str]) -> int:
 
 
 def _say(words: Sequence[str], text: str) -> None:
-    from koala.cli.table import clean_lines
+    from koala.cli.render.table import clean_lines
 
     command = next((word for word in words if word in COMMANDS), "")
     with contextlib.suppress(OSError):  # nobody reads it; the status says it too

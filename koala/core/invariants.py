@@ -4,8 +4,7 @@ the job's story.
 
 from __future__ import annotations
 
-from koala.core.facts import booked, fixed_site
-from koala.core.job import (
+from koala.core.model.job import (
     Attempt,
     Claim,
     Claiming,
@@ -20,9 +19,10 @@ from koala.core.job import (
     StartType,
     Stopping,
 )
-from koala.core.paths import has_paths
+from koala.core.model.tcp_paths import has_paths
+from koala.core.model.values import Instant
+from koala.core.queries import booked, fixed_site
 from koala.core.state import State
-from koala.core.values import Instant
 
 _HELD = (ClaimPhase.GRANTED, ClaimPhase.ARMED, ClaimPhase.RELEASED, ClaimPhase.PASSED)
 _ROUNDING = 1e-6

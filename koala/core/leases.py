@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from koala.core.events import ClaimFenced
-from koala.core.grid import Site
-from koala.core.job import Claim, ClaimPhase
-from koala.core.values import ClaimId, Instant, Seconds, SiteName
+from koala.core.model.events import ClaimFenced
+from koala.core.model.grid import Site
+from koala.core.model.job import Claim, ClaimPhase
+from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 
 ANSWER_S = 60.0
 """An agent asks its starter first, then its batch system, again and again."""

@@ -14,25 +14,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from koala.core import events as ev
-from koala.core.actions import Action, Wanted
-from koala.core.claiming import claim_when_answered, judge_when_due, on_granted
-from koala.core.ending import admit, await_try, distrust, on_cancel, on_missed
-from koala.core.grid import SiteFacts
-from koala.core.job import Claiming, Job, Starting
-from koala.core.losing import on_fenced, on_gone
-from koala.core.pacing import on_progress
-from koala.core.parameters import Parameters
-from koala.core.placing import on_try_due
-from koala.core.queueing import SCANS, TURNS, adopt_discipline, on_scan_due, on_submitted
-from koala.core.refusals import on_again
-from koala.core.slots import Policies
-from koala.core.starting import advance_start, on_armed, on_passed, on_paths_tried
-from koala.core.state import State
-from koala.core.timers import Bell, Timer
-from koala.core.values import Instant, JobId, SiteName
-from koala.core.wanted import wanted
-from koala.core.watching import (
+from koala.core.model import events as ev
+from koala.core.model.actions import Action, Wanted
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import Claiming, Job, Starting
+from koala.core.model.parameters import Parameters
+from koala.core.model.timers import Timer, TimerKind
+from koala.core.model.values import Instant, JobId, SiteName
+from koala.core.pipeline.claim_end import on_fenced, on_gone
+from koala.core.pipeline.claiming import claim_when_answered, judge_when_due, on_granted
+from koala.core.pipeline.ending import admit, await_try, distrust, on_cancel, on_missed
+from koala.core.pipeline.placing import on_try_due
+from koala.core.pipeline.progress_control import on_progress
+from koala.core.pipeline.queueing import SCANS, TURNS, adopt_discipline, on_scan_due, on_submitted
+from koala.core.pipeline.refusals import on_again
+from koala.core.pipeline.site_events import (
     on_declared_lost,
     on_disconnected,
     on_drained,
@@ -45,6 +41,10 @@ from koala.core.watching import (
     on_transfer_finished,
     on_transfer_progressed,
 )
+from koala.core.pipeline.starting import advance_start, on_armed, on_passed, on_paths_tried
+from koala.core.pipeline.wanted import wanted
+from koala.core.policy_api import Policies
+from koala.core.state import State
 
 
 class Scheduler(State):
@@ -88,7 +88,7 @@ class Scheduler(State):
         if (self.is_scan_asked or self.is_paced) and not self.is_scan_set:
             self.is_scan_set = True
             pause_s = self.parameters.scan_interval_s if self.is_paced else 0.0
-            self.timers.set(now + pause_s, Bell.SCAN)
+            self.timers.set(now + pause_s, TimerKind.SCAN)
         self.is_scan_asked = False
         return self.actions
 
@@ -180,31 +180,37 @@ class Scheduler(State):
 
     def _ring(self, timer: Timer, now: Instant) -> None:
         match timer.bell:
-            case Bell.SCAN:
+            case TimerKind.SCAN:
                 on_scan_due(self, now)
-            case Bell.SILENT:
+            case TimerKind.SILENT:
                 on_silent(self, SiteName(timer.key), now)
-            case Bell.PROBE:
+            case TimerKind.PROBE:
                 on_rested(self, SiteName(timer.key), now)
-            case Bell.AGAIN:
+            case TimerKind.AGAIN:
                 refused = self.jobs.get(JobId(timer.key))
                 if refused is not None:
                     on_again(self, refused)
-            case Bell.TRY | Bell.MISS:
+            case TimerKind.TRY | TimerKind.MISS:
                 waiting = self.jobs.get(JobId(timer.key))  # it may be over and forgotten
                 if waiting is not None:
-                    (on_try_due if timer.bell is Bell.TRY else on_missed)(self, waiting, now)
-            case Bell.CLAIM | Bell.JUDGE | Bell.ARM | Bell.PATHS | Bell.RELEASE:
+                    (on_try_due if timer.bell is TimerKind.TRY else on_missed)(self, waiting, now)
+            case (
+                TimerKind.CLAIM
+                | TimerKind.JUDGE
+                | TimerKind.ARM
+                | TimerKind.PATHS
+                | TimerKind.RELEASE
+            ):
                 job = self.placed.get(JobId(timer.key))
                 if job is not None:
                     self._on_job_due(job, timer.bell, now)
 
-    def _on_job_due(self, job: Job, bell: Bell, now: Instant) -> None:
+    def _on_job_due(self, job: Job, bell: TimerKind, now: Instant) -> None:
         """A job's timer rang; the phase says whether it still means anything."""
         match job.phase:
-            case Claiming(claim_at=None) if bell is Bell.JUDGE:
+            case Claiming(claim_at=None) if bell is TimerKind.JUDGE:
                 judge_when_due(self, job, now)
-            case Claiming(claim_at=at) if at is not None and at <= now and bell is Bell.CLAIM:
+            case Claiming(claim_at=at) if at is not None and at <= now and bell is TimerKind.CLAIM:
                 claim_when_answered(self, job, now)
             case Starting():
                 advance_start(self, job, now)

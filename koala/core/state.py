@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from koala.core.actions import Action, Announce
-from koala.core.budget import Budget
-from koala.core.files import Files
-from koala.core.grid import Replica, Site
-from koala.core.job import TERMINAL, TRANSITIONS, Claim, Job, Phase
-from koala.core.parameters import Parameters
-from koala.core.queues import Queues
-from koala.core.slots import Policies, Recorder
-from koala.core.timers import Timers
-from koala.core.values import ClaimId, FileName, Instant, JobId, QueueName, SiteName, UserName
+from koala.core.model.actions import Action, Announce
+from koala.core.model.grid import Replica, Site
+from koala.core.model.hold_budget import Budget
+from koala.core.model.job import TERMINAL, TRANSITIONS, Claim, Job, Phase
+from koala.core.model.parameters import Parameters
+from koala.core.model.placement_queues import Queues
+from koala.core.model.replicas import ReplicaCatalogue
+from koala.core.model.timers import Timers
+from koala.core.model.values import ClaimId, FileName, Instant, JobId, QueueName, SiteName, UserName
+from koala.core.policy_api import Policies, Recorder
 
 STORY_LINES_MAX = 60
 
 
-class Turns(Protocol):
+class QueueScanner(Protocol):
     """A queue discipline at work on the state: which queue a job goes to, and whose turn it is."""
 
     def queues(self, state: State) -> tuple[QueueName, ...]:
@@ -48,7 +48,7 @@ class State:
     them.
     """
 
-    turns: Turns  # of the discipline in force
+    turns: QueueScanner  # of the discipline in force
 
     def __init__(self, parameters: Parameters, policies: Policies) -> None:
         self.parameters = parameters
@@ -65,7 +65,7 @@ class State:
         self.forgotten: dict[str, int] = {}  # how many of them are not here any more, by phase
         self.keys_forgotten = 0
         self.queues = Queues()
-        self.files = Files()
+        self.files = ReplicaCatalogue()
         self.user_budgets: dict[UserName, Budget] = {}
         self.site_budgets: dict[SiteName, Budget] = {}
         self.arms = 0  # counter of arm numbers in this epoch

@@ -32,16 +32,16 @@ from typing import Any
 
 import msgspec
 
-from koala.core.forgetting import forget
-from koala.core.values import Instant
-from koala.daemon.audit import note
-from koala.daemon.folder import DAMAGED, FILE, LOCK, MARK, RESTORED, SALVAGED
-from koala.daemon.journal import check_format, check_whole, unmarked
-from koala.daemon.past import Past, connect, open_past, replay
-from koala.daemon.records import ADVICE, Mark, mark_text
-from koala.disk import BALLAST
+from koala.core.eviction import forget
+from koala.core.model.values import Instant
+from koala.daemon.auth.audit import note
+from koala.daemon.state_folder import DAMAGED, FILE, LOCK, MARK, RESTORED, SALVAGED
+from koala.daemon.storage.journal import check_format, check_whole, unmarked
+from koala.daemon.storage.journal_reader import JournalReader, connect, open_past, replay
+from koala.daemon.storage.records import ADVICE, JournalPosition, mark_text
 from koala.errors import ConfigError, DamagedError, JournalError
-from koala.formats import BACKUP
+from koala.runtime.disk import BALLAST
+from koala.runtime.disk_formats import BACKUP
 
 MANIFEST = "backup.json"
 SPOOL = "spool"
@@ -168,7 +168,7 @@ def is_packed(path: Path) -> bool:
 
 
 @contextmanager
-def open_packed(backup: Path) -> Iterator[Past]:
+def open_packed(backup: Path) -> Iterator[JournalReader]:
     """The journal of a backup in one file; of the rest nothing is unpacked. Raises ConfigError,
     JournalError."""
     with TemporaryDirectory(prefix="koala-") as scratch:
@@ -226,7 +226,7 @@ def _require_end(state_dir: Path) -> None:
         raise unmarked(past.path, state_dir / MARK, past.events)
 
 
-def _read_back(past: Past) -> None:
+def _read_back(past: JournalReader) -> None:
     """Read the journal from its first to its last event, of which only some is remembered at a
     time, and all jobs that have left the state: a start would. Raises JournalError."""
     with closing(connect(past.path)) as connection:
@@ -235,7 +235,7 @@ def _read_back(past: Past) -> None:
         forget(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
 
 
-def _copy_database(source: Path, target: Path) -> Mark:
+def _copy_database(source: Path, target: Path) -> JournalPosition:
     """The database as of one commit, in one file; the last event in it."""
     target.touch(mode=0o600)
     with closing(connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
@@ -250,7 +250,7 @@ def _copy_database(source: Path, target: Path) -> Mark:
             writer.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error as error:
             raise JournalError(f"{source}: cannot be copied: {error}") from error
-    return Mark() if found is None else Mark(int(found[0]), bytes(found[1]))
+    return JournalPosition() if found is None else JournalPosition(int(found[0]), bytes(found[1]))
 
 
 def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
@@ -371,7 +371,7 @@ def _read(folder: Path, backup: Path) -> Backup:
         _check_files(folder, backup, manifest.sha256)
     events = manifest.events
     past = open_past(folder, source=backup / FILE)
-    if past.mark != Mark(events, chain) or past.events != events:
+    if past.mark != JournalPosition(events, chain) or past.events != events:
         raise JournalError(f"{backup}: damaged: {MANIFEST} and {MARK} name other events")
     _read_back(past)
     missing = [name for name in manifest.files if not (folder / name).is_file()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from koala.core.values import Instant
+from koala.core.model.values import Instant
 
 
 def boot_s() -> float:

@@ -6,7 +6,7 @@ in use:
 
     [daemon]        listen, agents, plain, certificate_days, state_dir, spool, open, log_level,
                     beat_s, silence_s, low_disk_mb, ballast_mb
-    [parameters]    any of koala.core.parameters, by name
+    [parameters]    any of koala.core.model.parameters, by name
     [policies]      placement, claiming, deadlines, queueing, progress: names of policies
     [sites.NAME]    owner; over plain text, when any is listed, only these may register unless
                     daemon.open is true
@@ -30,14 +30,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from koala.core.parameters import NAMES, Parameters
-from koala.core.slots import Policies
-from koala.core.values import SiteName, UserName
-from koala.daemon.guard import contained
+from koala.core.model.parameters import NAMES, Parameters
+from koala.core.model.values import SiteName, UserName
+from koala.core.policy_api import Policies
+from koala.daemon.policy_sandbox import contained
 from koala.errors import ConfigError
-from koala.paths import written_path, written_text
+from koala.identity.tls import is_loopback
 from koala.policies import chosen
-from koala.wire.tls import is_loopback
+from koala.runtime.paths import written_path, written_text
 
 MB = 1_000_000
 DEFAULT_LISTEN = "127.0.0.1:7740"

@@ -30,55 +30,55 @@ import grpc
 import psutil
 import structlog
 
-from koala.core.actions import Action
-from koala.core.job import Finished
+from koala.core.model.actions import Action
+from koala.core.model.job import Finished
+from koala.core.model.values import JobId
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import digest
-from koala.core.values import JobId
-from koala.daemon.audit import note
-from koala.daemon.beginning import INIT, leave_witness, require_begun
+from koala.daemon.action_dispatcher import ActionDispatcher
+from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
+from koala.daemon.agents.requests import RequestHandler
+from koala.daemon.agents.session import Allowlist, Timing
+from koala.daemon.agents.streams import Streams
+from koala.daemon.auth.audit import note
+from koala.daemon.auth.enrolment_service import Registrar
+from koala.daemon.auth.enrolments import Owners
+from koala.daemon.clients.archive_queries import ArchiveQueries
+from koala.daemon.clients.event_feed import EventFeed
+from koala.daemon.clients.logs import Logs
+from koala.daemon.clients.outputs import Outputs, Publisher
+from koala.daemon.clients.rsl_parsing import DescriptionParser
+from koala.daemon.clients.service import Parts, Service
+from koala.daemon.clients.site_status import SiteStatus
+from koala.daemon.clients.submit_service import SubmitService
 from koala.daemon.config import Config, read_config
-from koala.daemon.desk import Desk
-from koala.daemon.doors import Doors, check_state
-from koala.daemon.effects import Effects
-from koala.daemon.enrolling import Registrar
-from koala.daemon.enrolments import Owners
-from koala.daemon.garbage import keep_aside, set_aside, uncollected
-from koala.daemon.guard import troubles
-from koala.daemon.journal import Journal, overtaken
-from koala.daemon.limits import Quotas, Seats
-from koala.daemon.logs import Logs
-from koala.daemon.marks import Marks
-from koala.daemon.notices import Notices
-from koala.daemon.outputs import Outputs, Publisher
-from koala.daemon.past_jobs import PastJobs
-from koala.daemon.pump import Pump
-from koala.daemon.records import Notice
+from koala.daemon.event_loop import EventLoop
+from koala.daemon.files.relay import RelayProcess, RelaySettings
+from koala.daemon.files.spool import EndedJob, Spool
+from koala.daemon.gc_tuning import keep_aside, set_aside, uncollected
+from koala.daemon.group_commit import Upkeep
+from koala.daemon.listeners import Listeners, check_state
+from koala.daemon.policy_sandbox import troubles
+from koala.daemon.quotas import ConcurrencyQuota, Quotas
 from koala.daemon.recovery import Recovered, begin_life, read_secret
-from koala.daemon.relay import RelayProcess, RelaySettings
-from koala.daemon.roster import Links, Roster
-from koala.daemon.service import Parts, Service
-from koala.daemon.session import Guests, Timing
-from koala.daemon.spool import Over, Spool
-from koala.daemon.standing import Standing
-from koala.daemon.streams import Streams
-from koala.daemon.submitting import Submitting
-from koala.daemon.texts import Texts
-from koala.daemon.turns import Upkeep
-from koala.disk import Disk
+from koala.daemon.state_init import INIT, leave_witness, require_begun
+from koala.daemon.storage.journal import Journal, overtaken
+from koala.daemon.storage.records import Notice
+from koala.daemon.storage.watermark import Watermarks
 from koala.errors import (
     ConfigError,
     DiskError,
     KoalaError,
     first_error,
 )
-from koala.logstream import log_stream
-from koala.standard_streams import open_standard_streams
-from koala.systemd import ServiceManager
-from koala.threads import keep_threads
-from koala.wire import strangers
-from koala.wire.handlers import Readable
-from koala.wire.stopping import to_the_end
+from koala.runtime.disk import Disk
+from koala.runtime.log_stream import log_stream
+from koala.runtime.standard_streams import open_standard_streams
+from koala.runtime.systemd import ServiceManager
+from koala.runtime.threads import keep_threads
+from koala.views.documents import digest
+from koala.wire import connection_limits as strangers
+from koala.wire.grpc_shutdown import to_the_end
+from koala.wire.interceptors import Readable
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
@@ -185,7 +185,7 @@ class Daemon:
             journal, recovered = await asyncio.to_thread(begin)
         set_aside()
         try:
-            doors = Doors(self._config, self._disk.write_surely)
+            doors = Listeners(self._config, self._disk.write_surely)
             if self._accept_loss:
                 note(state_dir, verb="AcceptLoss", subject=f"epoch {recovered.scheduler.epoch}")
             await self._serve(journal, recovered, doors, stop)
@@ -201,10 +201,10 @@ class Daemon:
     # --- assembly ---------------------------------------------------------------------------------
 
     async def _serve(
-        self, journal: Journal, recovered: Recovered, doors: Doors, stop: asyncio.Event
+        self, journal: Journal, recovered: Recovered, doors: Listeners, stop: asyncio.Event
     ) -> None:
         config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
-        pump = Pump(
+        pump = EventLoop(
             scheduler,
             journal,
             clock,
@@ -223,21 +223,21 @@ class Daemon:
         if config.journal.keep_past_jobs_days:
             journal.keep_jobs_s = config.journal.keep_past_jobs_days * 86_400.0
         secret = read_secret(config.state_dir)
-        marks = Marks(
+        marks = Watermarks(
             secret=secret,
             epoch=scheduler.epoch,
             loss_epoch=scheduler.loss_epoch,
             newest=lambda: journal.mark,
             chain_at=journal.chain_at,
         )
-        guests = Guests(
+        guests = Allowlist(
             epoch=scheduler.epoch,
             sites=Owners(config.sites, doors.enrolled),
             is_open=config.is_open,
             verdict=marks.verdict,
         )
         timing = Timing(beat_s=config.beat_s, silence_s=config.silence_s)
-        roster = Roster(
+        roster = AgentRegistry(
             scheduler, pump, clock, guests=guests, timing=timing, sites_max=config.limits.sites
         )
         spool = Spool(config.spool)
@@ -257,14 +257,14 @@ class Daemon:
             reports_per_s=config.limits.reports_per_s,
             is_awaited=logs.is_awaited,
         )
-        desk = Desk(scheduler, pump, clock, send=roster.send, take_log=logs.take)
+        desk = RequestHandler(scheduler, pump, clock, send=roster.send, take_log=logs.take)
 
         def settle(identity: JobId) -> None:
             job = scheduler.jobs[identity]
             wants_files = any(part.output_files for part in job.spec.components)
             if job.attempts > 1 or (job.attempts and wants_files):
                 is_finished = isinstance(job.phase, Finished)
-                over = Over(job=job.id, attempt=job.attempts, is_finished=is_finished)
+                over = EndedJob(job=job.id, attempt=job.attempts, is_finished=is_finished)
                 publisher.settle(over)
 
         def settle_unfinished(notices: Sequence[Notice]) -> None:
@@ -272,14 +272,14 @@ class Daemon:
                 if notice.job in scheduler.jobs and notice.phase in ENDS:
                     settle(JobId(notice.job))
 
-        effects = Effects(
+        effects = ActionDispatcher(
             send=roster.send,
             publish=lambda action: settle(action.job),
             sites=lambda: scheduler.sites,
             secret=secret,
         )
         roster.serve(
-            Links(
+            LinkCallbacks(
                 messages=effects.messages,
                 relay=lambda: effects.relay,
                 answer=desk.answer,
@@ -291,29 +291,29 @@ class Daemon:
                 ),
             )
         )
-        notices = Notices(journal)
+        notices = EventFeed(journal)
         self._publish_notices = [notices.publish, _log_notices, settle_unfinished]
         pump.deliver_to(_Receiver(effects, self._publish_notices))
         quotas = Quotas(config.limits, scheduler.jobs.values())
-        texts = Texts(calls_per_user=config.limits.calls_per_user)
+        texts = DescriptionParser(calls_per_user=config.limits.calls_per_user)
         self._publish_notices.append(quotas.publish)
-        figures = Figures(scheduler, pump, desk, roster, notices, self._disk)
+        figures = MetricsView(scheduler, pump, desk, roster, notices, self._disk)
         registrar = Registrar(doors.authority, doors.enrolments, doors.audit, cut=roster.cut)
         parts = Parts(
             scheduler=scheduler,
             pump=pump,
             notices=notices,
-            standing=Standing(roster, doors.enrolled),
+            standing=SiteStatus(roster, doors.enrolled),
             logs=logs,
             outputs=Outputs(spool, publisher),
             registrar=registrar,
             journal=journal,
-            past=PastJobs(journal, calls_per_user=config.limits.calls_per_user),
+            past=ArchiveQueries(journal, calls_per_user=config.limits.calls_per_user),
             turnstile=doors.turnstile,
-            submitting=Submitting(
+            submitting=SubmitService(
                 pump, texts=texts, quotas=quotas, journal=journal, roster=roster, disk=self._disk
             ),
-            seats=Seats(
+            seats=ConcurrencyQuota(
                 "watchers",
                 most=config.limits.watchers,
                 most_of_user=config.limits.watchers_per_user,
@@ -367,7 +367,7 @@ class Daemon:
         log.info("daemon.ended")
 
     async def _relay(
-        self, effects: Effects, streams: Streams, secret: bytes, identity: str
+        self, effects: ActionDispatcher, streams: Streams, secret: bytes, identity: str
     ) -> None:
         config = self._config
         host = config.relay_address or _reachable(config.relay_listen)
@@ -391,9 +391,9 @@ class Daemon:
     def _bus(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         if not self._config.bus_url:
             return []
-        from koala.bus import Broker, Bus  # noqa: PLC0415 - not imported without a broker
+        from koala.daemon.mqtt import MqttBroker, MqttPublisher  # noqa: PLC0415 - not imported without a broker
 
-        bus = Bus(Broker.parse(self._config.bus_url))
+        bus = MqttPublisher(MqttBroker.parse(self._config.bus_url))
 
         def publish(notices: Sequence[Notice]) -> None:
             for notice in notices:
@@ -430,7 +430,7 @@ class _Receiver:
     """What the pump delivers to."""
 
     def __init__(
-        self, effects: Effects, publishers: Sequence[Callable[[Sequence[Notice]], None]]
+        self, effects: ActionDispatcher, publishers: Sequence[Callable[[Sequence[Notice]], None]]
     ) -> None:
         self._effects = effects
         self._publishers = publishers
@@ -444,16 +444,16 @@ class _Receiver:
             publish(notices)
 
 
-class Figures:
+class MetricsView:
     """What `koala metrics` shows."""
 
     def __init__(
         self,
         scheduler: Scheduler,
-        pump: Pump,
-        desk: Desk,
-        roster: Roster,
-        notices: Notices,
+        pump: EventLoop,
+        desk: RequestHandler,
+        roster: AgentRegistry,
+        notices: EventFeed,
         disk: Disk,
     ) -> None:
         self._scheduler = scheduler
@@ -518,7 +518,7 @@ def software_version() -> str:
         return "0"
 
 
-def _server(doors: Doors, streams: Streams, service: Service) -> tuple[grpc.aio.Server, int]:
+def _server(doors: Listeners, streams: Streams, service: Service) -> tuple[grpc.aio.Server, int]:
     server = grpc.aio.server(
         options=SERVER_OPTIONS + strangers.options(doors.ports),
         interceptors=(Readable(doors.guard), doors.gate()),

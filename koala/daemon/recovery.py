@@ -19,25 +19,24 @@ from typing import Protocol
 
 import structlog
 
-from koala.core.actions import Announce
-from koala.core.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
-from koala.core.parameters import Parameters
-from koala.core.saving import NotSavedError, load, save
+from koala.core.model.actions import Announce
+from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import Instant, JobId, SiteName
+from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
-from koala.core.slots import Policies
-from koala.core.snapshot import digest
-from koala.core.values import Instant, JobId, SiteName
-from koala.daemon.archive import Kept
-from koala.daemon.authority import FOLDER
+from koala.core.snapshot import NotSavedError, load, save
+from koala.daemon.auth.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
 from koala.daemon.config import Config
-from koala.daemon.folder import RESTORED
-from koala.daemon.journal import Journal
-from koala.daemon.past import repeat, require_digest
-from koala.daemon.records import (
+from koala.daemon.state_folder import RESTORED
+from koala.daemon.storage.archive import KeptSnapshot
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.journal_reader import repeat, require_digest
+from koala.daemon.storage.records import (
     ADVICE,
     Batch,
-    Mark,
+    JournalPosition,
     Notice,
     Record,
     Snapshot,
@@ -45,11 +44,12 @@ from koala.daemon.records import (
     decode_event,
     encode_event,
 )
-from koala.daemon.salvage import finish, salvage
-from koala.daemon.takeover import Comparison, later, refused, require_sound
+from koala.daemon.storage.salvage import finish, salvage
+from koala.daemon.storage.upgrade import Comparison, later, refused, require_sound
 from koala.errors import DamagedError, JournalError
-from koala.formats import CORE
-from koala.wire.private import private_folder, read_private, write_private
+from koala.identity.private_files import private_folder, read_private, write_private
+from koala.runtime.disk_formats import CORE
+from koala.views.documents import digest
 
 PUBLISHED_MAX = 10_000  # of the newest jobs that are over, looked at again after a start
 SECRET = "secret"
@@ -188,7 +188,7 @@ def recover(
     start, scheduler = _start(journal, config)
     snapshot = None if start is None else start.snapshot
     past = _Past() if snapshot is None else _Past(snapshot.jobs, _settings(snapshot.settings))
-    begun = Mark() if start is None else start.mark
+    begun = JournalPosition() if start is None else start.mark
     last_at = 0.0 if start is None else start.at
     if begun.seq:
         journal.check_history(begun, accept_loss=accept_loss)
@@ -243,7 +243,7 @@ def recover(
     )
 
 
-def _start(journal: Journal, config: Settings) -> tuple[Kept | None, Scheduler]:
+def _start(journal: Journal, config: Settings) -> tuple[KeptSnapshot | None, Scheduler]:
     """The snapshot to begin at, and its state; None: the first event. Raises JournalError."""
     problems = []
     for kept in journal.snapshots():
@@ -276,7 +276,7 @@ def _replay_of_other(
     journal: Journal,
     scheduler: Scheduler,
     past: _Past,
-    begun: Mark,
+    begun: JournalPosition,
     begun_at: Instant,
     *,
     accept_loss: bool,

@@ -1,7 +1,7 @@
 """The policies of the pipeline's slots, by name; other packages add theirs by entry points in the
 group `koala.policies`.
 
-A policy is a pure function (see koala.core.slots). An entry point's name is `slot.name`, for
+A policy is a pure function (see koala.core.policy_api). An entry point's name is `slot.name`, for
 instance `placement.my-policy`; it loads the function itself.
 """
 
@@ -11,8 +11,8 @@ from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from koala.core.slots import Policies, ProgressPolicy, QueueingPolicy, Scans
-from koala.core.visiting import Discipline
+from koala.core.model.visiting import Discipline
+from koala.core.policy_api import Policies, ProgressPolicy, QueueingPolicy, Scans
 from koala.errors import ConfigError
 from koala.policies.claiming.incremental import incremental
 from koala.policies.claiming.repeated import repeated

@@ -15,8 +15,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
 
-from koala.core.job import Deadline, Hint, InputFile
-from koala.core.values import ALL, FileName, Instant, Seconds, TcpPath
+from koala.core.model.job import Deadline, Hint, InputFile
+from koala.core.model.values import ALL, FileName, Instant, Seconds, TcpPath
 from koala.errors import SpecError
 from koala.rsl.tree import AnyNode, Literal, Relation, Sequence, Source
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from koala.core.job import ComponentSpec, JobSpec, StartType
-from koala.core.paths import count_of, names_of
-from koala.core.values import ALL, SiteName, UserName
+from koala.core.model.job import ComponentSpec, JobSpec, StartType
+from koala.core.model.tcp_paths import count_of, names_of
+from koala.core.model.values import ALL, SiteName, UserName
 from koala.errors import SpecError
 from koala.rsl import fields
 from koala.rsl.attributes import KNOWN, Attribute, Scope, Treatment, known_names_near

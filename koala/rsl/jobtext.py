@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from koala.core.job import ComponentSpec, Deadline, InputMode, JobSpec, JobType, StartType
-from koala.core.values import Priority, Seconds, UserName
+from koala.core.model.job import ComponentSpec, Deadline, InputMode, JobSpec, JobType, StartType
+from koala.core.model.values import Priority, Seconds, UserName
 from koala.errors import SpecError
 from koala.rsl.fields import amount_text, minutes_text
 from koala.rsl.jobspec import read_job

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from koala.core.job import ComponentSpec, InputMode, JobSpec, JobType, StartType
-from koala.core.values import Priority
+from koala.core.model.job import ComponentSpec, InputMode, JobSpec, JobType, StartType
+from koala.core.model.values import Priority
 from koala.rsl import fields
 from koala.rsl.fields import Given
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from koala.core.job import ComponentSpec, JobSpec, JobType
-from koala.core.values import Seconds, SiteName
+from koala.core.model.job import ComponentSpec, JobSpec, JobType
+from koala.core.model.values import Seconds, SiteName
 from koala.errors import Position, SpecError
 
 SCRIPT_BYTES_MAX = 100_000

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from heapq import heappop, heappush
 
-from koala.core.values import Instant, Seconds
+from koala.core.model.values import Instant, Seconds
 
 NEVER = float("inf")
 

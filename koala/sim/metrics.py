@@ -12,9 +12,9 @@ from math import nan
 from statistics import fmean
 from typing import Any
 
-from koala.core.job import Finished, Job
-from koala.core.snapshot import timeline
-from koala.core.values import Instant, JobId, Seconds
+from koala.core.model.job import Finished, Job
+from koala.core.model.values import Instant, JobId, Seconds
+from koala.views.documents import timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from koala.errors import KoalaError
-from koala.lifeline import interrupts_held, serve
+from koala.runtime.child_lifetime import interrupts_held, serve
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

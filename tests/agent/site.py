@@ -10,12 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from koala_agent.carrier import Claims, Ports, no_input
-from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
-from koala_agent.lrm.port import Idle, Listed, serving
-from koala_agent.placeholders import Place
-from koala_agent.store import Store
-from koala_agent.values import (
+from koala_agent.claim_driver import ClaimDriver, Ports, no_input
+from koala_agent.claims.messages import (
     Acknowledge,
     Arm,
     ArmNumber,
@@ -37,6 +33,10 @@ from koala_agent.values import (
     ReportState,
     ToDaemon,
 )
+from koala_agent.claims.store import Store
+from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.port import Idle, Listed, serving
+from koala_agent.placeholders.submission import LaunchSettings
 
 LIMIT_S = 60.0
 NUMBER = ArmNumber(epoch=1, counter=1)
@@ -156,7 +156,7 @@ class Daemon:
 class Site:
     """What a test works with."""
 
-    claims: Claims
+    claims: ClaimDriver
     daemon: Daemon
     manager: EmulatedLocalManager
 
@@ -210,10 +210,10 @@ async def a_site(
         clock=boot_now,
     )
     store = Store(folder / "state")
-    claims = Claims(
+    claims = ClaimDriver(
         store=store,
         manager=manager,
-        place=Place(
+        place=LaunchSettings(
             root=folder / "claims",
             site="here",
             shared=scratch is None,

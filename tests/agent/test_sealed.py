@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from koala.errors import DamagedError, DiskError, KoalaError
-from koala_agent.claim_events import Forget, Record
-from koala_agent.lrm.table import JobTable
-from koala_agent.store import Store
-from koala_agent.values import ClaimId, Leases
+from koala_agent.claims.events import Forget, StoreClaim
+from koala_agent.claims.messages import ClaimId, Leases
+from koala_agent.claims.store import Store
+from koala_agent.lrm.job_table import JobTable
 from tests.agent.claims.test_store import a_claim
 
 FLIPS = 100
@@ -50,8 +50,8 @@ def write_store(folder: Path) -> Callable[[], None]:
     store.set_epoch(7)
     store.set_leases(Leases(hold_lease_s=1.0, run_lease_s=2.0, kill_s=0.5))
     for number in range(1, 6):
-        store.commit([Record(claim=a_claim(f"j{number}/1/0/1"))])
-    store.commit([Record(claim=a_claim("j1/1/0/1")), Forget(claim=ClaimId("j2/1/0/1"))])
+        store.commit([StoreClaim(claim=a_claim(f"j{number}/1/0/1"))])
+    store.commit([StoreClaim(claim=a_claim("j1/1/0/1")), Forget(claim=ClaimId("j2/1/0/1"))])
     store.set_epoch(8)
     return store.close
 
@@ -224,7 +224,7 @@ def test_a_change_that_was_taken_back_is_in_neither_seal_nor_mark(tmp_path: Path
     (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
     store._connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(DiskError):
-        store.commit([Record(claim=a_claim(f"j{n}/1/0/1")) for n in range(10, 200)])
+        store.commit([StoreClaim(claim=a_claim(f"j{n}/1/0/1")) for n in range(10, 200)])
     store.close()
     assert len(read_store(tmp_path)[0]) == 4
 

@@ -23,7 +23,7 @@ from random import Random
 
 from koala.client import Client
 from koala.errors import UnreachableError
-from koala_agent.placeholders import STARTERS
+from koala_agent.placeholders.submission import STARTERS
 from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
 from tests.live.chaos import submit_surely
 from tests.live.faults import moment

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from koala.lifeline import ended_in_order
-from koala.whole_file import write_whole
+from koala.runtime.atomic_file import write_whole
+from koala.runtime.child_lifetime import ended_in_order
 from tests.bench import core, identity, live, multiqueue, references, traces
 from tests.bench.figures import Figure, Measurement, document, machine, table
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from time import perf_counter
 
-from koala.core.events import SiteReported, Woken
-from koala.core.parameters import Parameters
+from koala.core.model.events import SiteReported, Woken
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
-from koala.core.values import Instant, SiteName
 from koala.policies import chosen
 from tests.bench.figures import Figure, median
 from tests.harness.builders import a_job, a_site

@@ -24,12 +24,12 @@ from typing import Any
 import grpc
 
 from koala.client import Client, Submission, Submitted
-from koala.credentials import Credentials
 from koala.daemon.clock import wall_s
 from koala.errors import KoalaError
-from koala.wire.tls import IdentityFile
+from koala.identity.credentials import Credentials
+from koala.identity.tls import IdentityFile
 from koala.wire.v1 import link_pb2
-from koala_agent.joining import identity_path
+from koala_agent.link.enrolment import identity_path
 from tests.bench.figures import percentile
 from tests.daemon.fake_agent import FakeAgent
 from tests.harness.children import module_command

@@ -17,9 +17,9 @@ from time import perf_counter
 import psutil
 
 from koala.client import Client
-from koala.credentials import PLAIN, Credentials, read_credentials
-from koala.wire.tls import Identity
-from koala_agent.keys import make_request
+from koala.identity.credentials import PLAIN, Credentials, read_credentials
+from koala.identity.keys import make_request
+from koala.identity.tls import Identity
 from tests.bench.figures import Figure, median
 from tests.harness.children import module_command
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import psutil
 
-from koala.client import ENDS, Client, Submission, Submitted
+from koala.client import Client, Submission, Submitted
+from koala.client.client import ENDS
 from tests.bench.figures import Figure, median, percentile
 from tests.bench.references import DURABLE, INTERPRETERS, SPAWNS, appends_per_s, spawns_per_s
 from tests.live.grid import CALM, Grid, live_grid

@@ -24,8 +24,8 @@ from typing import Any, TypeAlias
 import psutil
 
 from koala.client import Client, Submitted
-from koala.lifeline import ended_in_order
-from koala.whole_file import write_whole
+from koala.runtime.atomic_file import write_whole
+from koala.runtime.child_lifetime import ended_in_order
 from tests.bench.crowd import Crowd, a_crowd, pause
 from tests.bench.figures import Figure, document, machine, percentile, table
 from tests.bench.live import PATIENT, TRUE, a_queued_job, submit, timed

@@ -12,14 +12,14 @@ from typing import Any
 import aiomqtt
 import pytest
 
-from koala.bus import Broker, Bus
+from koala.daemon.mqtt import MqttBroker, MqttPublisher
 from koala.errors import ConfigError
 from tests.bus.broker import broker, listener, told
 from tests.files.stage import comes_true
 
 PUBLISHER = """
 import asyncio, sys
-from koala.bus import Broker, Bus
+from koala.daemon.mqtt import Broker, Bus
 
 async def main():
     bus = Bus(Broker.parse(sys.argv[1]))
@@ -31,7 +31,7 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def running(bus: Bus) -> AsyncIterator[None]:
+async def running(bus: MqttPublisher) -> AsyncIterator[None]:
     """The bus in a task of its own, cancelled at the end as the daemon does."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(bus.run())
@@ -43,7 +43,7 @@ async def running(bus: Bus) -> AsyncIterator[None]:
 async def test_the_newest_event_of_each_job_and_site_is_retained(tmp_path: Path) -> None:
     with broker(tmp_path) as process:
         process.start()
-        bus = Bus(Broker.parse(process.url))
+        bus = MqttPublisher(MqttBroker.parse(process.url))
         async with running(bus):
             bus.publish_job("j1", {"phase": "Placing", "at": 1.5})
             bus.publish_job("j1", {"phase": "Claiming", "at": 2.5})
@@ -66,7 +66,7 @@ async def test_a_stopped_bus_says_that_the_daemon_is_offline(tmp_path: Path) -> 
     with broker(tmp_path) as process:
         process.start()
         async with listener(process.port) as client:
-            async with running(Bus(Broker.parse(process.url))):
+            async with running(MqttPublisher(MqttBroker.parse(process.url))):
                 await told(client, {"grid/daemon": b"online"})
             await told(client, {"grid/daemon": b"offline"})
 
@@ -111,7 +111,7 @@ async def test_a_bus_ends_though_its_cancellation_comes_together_with_an_answer(
     with broker(tmp_path) as process:
         process.start()
         async with listener(process.port) as client:
-            bus = Bus(Broker.parse(process.url))
+            bus = MqttPublisher(MqttBroker.parse(process.url))
             async with running(bus):
                 bus.publish_job("j1", {"phase": "Placing"})
                 await confirmed.wait()
@@ -124,7 +124,7 @@ async def test_a_bus_ends_though_its_cancellation_comes_together_with_the_end_of
 ) -> None:
     with broker(tmp_path) as process:
         process.start()
-        bus = Bus(Broker.parse(process.url))
+        bus = MqttPublisher(MqttBroker.parse(process.url))
         async with running(bus):
             async with listener(process.port) as client:
                 await told(client, {"grid/daemon": b"online"})
@@ -135,7 +135,7 @@ async def test_a_bus_ends_though_its_cancellation_comes_together_with_the_end_of
 async def test_what_was_published_during_an_outage_arrives_after_it(tmp_path: Path) -> None:
     with broker(tmp_path) as process:
         process.start()
-        bus = Bus(Broker.parse(process.url))
+        bus = MqttPublisher(MqttBroker.parse(process.url))
         async with running(bus):
             async with listener(process.port) as client:
                 await told(client, {"grid/daemon": b"online"})
@@ -150,7 +150,7 @@ async def test_what_was_published_during_an_outage_arrives_after_it(tmp_path: Pa
 @pytest.mark.live
 async def test_only_the_newest_wait_for_a_broker_that_is_away(tmp_path: Path) -> None:
     with broker(tmp_path) as process:
-        bus = Bus(Broker.parse(process.url), queue_max=3)
+        bus = MqttPublisher(MqttBroker.parse(process.url), queue_max=3)
         async with running(bus):
             for number in range(5):
                 bus.publish_job(f"j{number}", {"phase": "Placing"})
@@ -162,14 +162,14 @@ async def test_only_the_newest_wait_for_a_broker_that_is_away(tmp_path: Path) ->
 
 
 async def test_a_name_cannot_leave_its_topic() -> None:
-    bus = Bus(Broker.parse("mqtt://127.0.0.1:1"))
+    bus = MqttPublisher(MqttBroker.parse("mqtt://127.0.0.1:1"))
     bus.publish_site("a/b#+\n", {})
     assert list(bus._waiting) == [("koala/sites/a_b___", b"{}")]
 
 
 def test_a_url_says_where_the_broker_is() -> None:
-    assert Broker.parse("mqtt://host") == Broker(host="host", port=1883, prefix="koala")
-    assert Broker.parse("mqtts://ann:p%40ss@[::1]:99/a/b/") == Broker(
+    assert MqttBroker.parse("mqtt://host") == MqttBroker(host="host", port=1883, prefix="koala")
+    assert MqttBroker.parse("mqtts://ann:p%40ss@[::1]:99/a/b/") == MqttBroker(
         host="::1", port=99, prefix="a/b", user="ann", password="p@ss", is_encrypted=True
     )
 
@@ -180,10 +180,10 @@ def test_a_url_says_where_the_broker_is() -> None:
 )
 def test_a_url_of_another_form_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="allowed is"):
-        Broker.parse(url)
+        MqttBroker.parse(url)
 
 
 def test_an_error_about_a_url_keeps_the_password() -> None:
     with pytest.raises(ConfigError) as error:
-        Broker.parse("http://ann:secret@host")
+        MqttBroker.parse("http://ann:secret@host")
     assert "secret" not in str(error.value)

@@ -12,7 +12,7 @@ Written by `python -m tests.cli.reference` from the commands' own help; a test c
 
 Results go to standard output, everything else to standard error, so that
 `JOB=$(koala submit job.rsl)` needs no care. Every query has `--json`; the documents are those of
-[the Python client](../koala/client.py).
+[the Python client](../koala/client/client.py).
 
 | exit status | means |
 | --- | --- |

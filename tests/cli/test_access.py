@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala.cli.inputs import read_duration
+from koala.cli.arguments import read_duration
 from koala.cli.main import main
 from koala.errors import SpecError
-from koala.wire.private import write_private
+from koala.identity.private_files import write_private
 from tests.cli.command import LIMIT_S, environment, koala_here
 from tests.cli.grids import GRID, Up, up
 
@@ -176,7 +176,7 @@ def test_what_stands_before_a_subcommand_counts(
     monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: tuple[bool, str]
 ) -> None:
     asked: list[tuple[object, ...]] = []
-    monkeypatch.setattr("koala.cli.sites._change", lambda *what: asked.append(what))
+    monkeypatch.setattr("koala.cli.admin.sites._change", lambda *what: asked.append(what))
     monkeypatch.setenv("KOALA_ADDRESS", "1.1.1.1:1")
     assert main(["sites", *words]) == 0
     assert asked == [("a", "lost", *told)]

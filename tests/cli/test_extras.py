@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.simulate import SIMULATIONS
+from koala.cli.research.simulate import SIMULATIONS
 from tests.cli.command import LIMIT_S, PYTHON_PATH, environment, koala
 from tests.cli.grids import up
 from tests.tidy.sources import shipped_modules
@@ -36,7 +36,9 @@ def test_all_but_drawings_can_be_loaded_without_the_extra() -> None:
         for module in shipped_modules()
         if not module.name.endswith((".drawing", ".__main__")) and "starter" not in module.name
     ]
-    assert {"koala.daemon.main", "koala_agent.main", "koala.client", "koala.bus"} < set(names)
+    assert {"koala.daemon.main", "koala_agent.main", "koala.client", "koala.daemon.mqtt"} < set(
+        names
+    )
     code = f"import importlib\nfor name in {names}:\n    importlib.import_module(name)\n"
     run = subprocess.run(
         [sys.executable, "-c", code],

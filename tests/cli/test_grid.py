@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.cli.folders import shipped, state_folder
-from koala.cli.grid import ANY_PORT, GridFile, lay_out, parse_grid, read_grid
-from koala.cli.scenario import FILES, PROCESSES_MAX, SITES, input_bytes, plan
-from koala.cli.toml import toml_text
+from koala.cli.local.demo_scenario import FILES, PROCESSES_MAX, SITES, input_bytes, plan
+from koala.cli.local.folders import shipped, state_folder
+from koala.cli.local.grid_file import ANY_PORT, GridFile, lay_out, parse_grid, read_grid
+from koala.cli.local.toml_writer import toml_text
 from koala.daemon.config import read_config as read_daemon
 from koala.errors import ConfigError
 from koala_agent.config import read_config as read_agent

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from koala.cli import render, render_access, summary
+from koala.cli.admin.report import csv_text
 from koala.cli.connection import say, show_json, show_json_line
-from koala.cli.follow import LabelledLines, Texts, Writer, _shared_names
+from koala.cli.jobs.follow import LabelledLines, TextDecoder, Writer, _shared_names
+from koala.cli.local import demo_summary as summary
 from koala.cli.main import main
-from koala.cli.report import csv_text
-from koala.cli.table import clean
+from koala.cli.render import access as render_access
+from koala.cli.render import documents as render
+from koala.cli.render.table import clean
 from koala.wire.v1.koala_pb2 import LogPart
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site
 
@@ -131,7 +133,7 @@ def test_a_character_may_be_in_two_parts_of_a_log() -> None:
     text = "koala \u2026 \U0001f428\n"
     data = text.encode()
     for cut in range(len(data)):
-        texts, lines = Texts(), LabelledLines(is_labelled=True)
+        texts, lines = TextDecoder(), LabelledLines(is_labelled=True)
         shown = ""
         for piece in (data[:cut], data[cut:]):
             for stream in ("stdout", "stderr"):  # each has characters of its own
@@ -139,7 +141,7 @@ def test_a_character_may_be_in_two_parts_of_a_log() -> None:
                 shown += lines.take(Writer.of(part), texts.take(part))
         assert shown == f"a.0 | {text}a.0 ! {text}"
         assert texts.rest() == []
-    texts = Texts()
+    texts = TextDecoder()
     assert texts.take(LogPart(label="a", data=b"x\xf0\x9f")) == "x"
     assert texts.rest() == [(Writer(0, "a", 0, ""), "\ufffd")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from koala.cli.main import main
 from koala.errors import ConfigError
-from koala.paths import SETTINGS_MAX, written_text
+from koala.runtime.paths import SETTINGS_MAX, written_text
 from koala_agent.main import main as agent_main
 from tests.tidy.sources import ROOT
 from tests.workload.logs import a_log, line

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.outputs import fetch
+from koala.cli.jobs.outputs import fetch
 from koala.errors import KoalaError, SpecError
 from koala.wire.v1.koala_pb2 import OutputPart
 

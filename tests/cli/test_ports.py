@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError
-from koala.wire.ports import cannot_listen, check_free
+from koala.wire.listen_ports import cannot_listen, check_free
 from koala_agent.accounts import own_environment
-from koala_agent.starters import Starters
+from koala_agent.placeholders.starter_listener import StarterListener
 from tests.cli.command import LIMIT_S, environment, koala
 
 GRID = """
@@ -70,7 +70,7 @@ def test_a_grid_whose_port_is_taken_says_so_in_one_line_and_leaves_no_folder(
 
 
 async def test_a_port_of_the_starters_that_is_taken_is_told(taken: str) -> None:
-    starters = Starters(tell=lambda _: None, secret=lambda _: None)
+    starters = StarterListener(tell=lambda _: None, secret=lambda _: None)
     host, _, port = taken.rpartition(":")
     with pytest.raises(ConfigError, match=f"starter.port = '{taken}'.* port {port} is taken"):
         await starters.listen(host, int(port), is_fixed=True)
@@ -105,7 +105,9 @@ def fails(module: str, address: str, *, on_terminal: bool, **changes: str) -> st
     return found.removesuffix(b"end").decode()
 
 
-@pytest.mark.parametrize("module", ["koala.daemon.main", "koala.daemon.relay", "koala_agent.main"])
+@pytest.mark.parametrize(
+    "module", ["koala.daemon.main", "koala.daemon.files.relay", "koala_agent.main"]
+)
 def test_the_core_of_grpc_writes_to_logs_but_not_to_terminals(module: str, taken: str) -> None:
     assert fails(module, taken, on_terminal=True) == ""
     assert "add_port.cc" in fails(module, taken, on_terminal=True, GRPC_VERBOSITY="ERROR")
@@ -116,7 +118,7 @@ def test_a_command_keeps_it_quiet_unless_it_is_told_otherwise(tmp_path: Path) ->
     """What a command says is its own, wherever its standard error leads."""
     program = tmp_path / "command.py"
     program.write_text(
-        "import os, sys\nfrom koala.cli.main import main\nsys.argv[1:] = ['list']\n"
+        "import os, sys\nfrom koala.cli.main import main\nsys.argv[1:] = ['list', '--address', '127.0.0.1:1']\n"
         "os._exit = lambda status: print(os.environ['GRPC_VERBOSITY'])\nmain()\n"
     )
     for told, found in (({}, "NONE"), ({"GRPC_VERBOSITY": "INFO"}, "INFO")):

@@ -6,8 +6,9 @@ import itertools
 import re
 from datetime import UTC
 
-from koala.cli.figures import places, reached, timeline_text
-from koala.cli.render import (
+from koala.cli.admin.report import csv_text
+from koala.cli.local.demo_summary import summary_rows, summary_text
+from koala.cli.render.documents import (
     files_text,
     job_text,
     jobs_text,
@@ -20,9 +21,8 @@ from koala.cli.render import (
     size,
     why_text,
 )
-from koala.cli.report import csv_text
-from koala.cli.summary import summary_rows, summary_text
-from koala.cli.table import columns, table
+from koala.cli.render.table import columns, table
+from koala.cli.render.timeline import places, reached, timeline_text
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site, a_timeline
 
 

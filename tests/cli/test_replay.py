@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from koala.core.values import FileName, SiteName
+from koala.core.model.values import FileName, SiteName
 from koala.daemon.backup import back_up
-from koala.daemon.journal import Journal
-from koala.daemon.records import Batch
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Batch
 from tests.cli.command import environment, koala, koala_here
 from tests.harness.builders import a_component, a_spec
 from tests.sim.replay.past import Grid, written
@@ -144,7 +144,8 @@ def test_a_replay_leaves_nothing_behind(journal: Path) -> None:
 def test_a_replay_needs_neither_grpc_nor_drawing() -> None:
     code = (
         "import sys; from koala.cli.main import main; main(['replay', '--help'])\n"
-        "import koala.cli.past_run, koala.cli.retelling, koala.daemon.past\n"
+        "import koala.cli.research.past_run, koala.cli.render.replay, "
+        "koala.daemon.storage.journal_reader\n"
         "print([m for m in ('grpc', 'rich', 'matplotlib') if m in sys.modules])"
     )
     run = subprocess.run(

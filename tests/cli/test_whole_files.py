@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from koala.errors import KoalaError
-from koala.whole_file import PREFIX, check_whole, whole_file, write_whole
+from koala.runtime.atomic_file import PREFIX, check_whole, whole_file, write_whole
 from tests.cli.command import environment, koala
 from tests.harness.small_disk import fill, small_disk
 
@@ -100,7 +100,8 @@ def test_what_a_killed_writer_left_is_removed_and_one_at_work_is_left_alone(
     tmp_path: Path,
 ) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from koala.whole_file import whole_file\n"
+        "import os, sys; from pathlib import Path; from koala.runtime.atomic_file import "
+        "whole_file\n"
         "with whole_file(Path(sys.argv[1])) as part:\n"
         "    part.write_text('half'); print('half', flush=True); sys.stdin.read()"
     )

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from koala.core.slots import Policies
+from koala.core.policy_api import Policies
 from tests.harness.script import Script
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from koala.core import events as ev
-from koala.core.job import Claim, ClaimEnd, ClaimPhase, EndKind
+from koala.core.model import events as ev
+from koala.core.model.job import Claim, ClaimEnd, ClaimPhase, EndKind
+from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
-from koala.core.values import Instant, SiteName
 
 
 def news(scheduler: Scheduler, now: Instant) -> Iterator[ev.Event]:

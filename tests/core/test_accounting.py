@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.accounting import DAY_S, By, Period, Report, civil_day
-from koala.core.actions import PublishOutputs, StopClaim
-from koala.core.events import ClaimGone, ClaimGranted
-from koala.core.job import ClaimEnd, EndKind
-from koala.core.snapshot import whole_picture
-from koala.core.values import ClaimId, JobId, UserName
+from koala.core.model.actions import PublishOutputs, StopClaim
+from koala.core.model.events import ClaimGone, ClaimGranted
+from koala.core.model.job import ClaimEnd, EndKind
+from koala.core.model.values import ClaimId, JobId, UserName
+from koala.views.accounting import DAY_S, By, Period, Report, civil_day
+from koala.views.documents import whole_picture
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.actions import (
+from koala.core.model.actions import (
     AcknowledgeClaim,
     ArmClaim,
     CancelTransfer,
@@ -15,7 +15,7 @@ from koala.core.actions import (
     StopClaim,
     Wanted,
 )
-from koala.core.events import (
+from koala.core.model.events import (
     ClaimArmed,
     ClaimFenced,
     ClaimGone,
@@ -31,8 +31,8 @@ from koala.core.events import (
     TransferFailed,
     TransferFinished,
 )
-from koala.core.job import ArmNumber, ClaimEnd, EndKind
-from koala.core.values import ClaimId, FileName, SiteName, TransferId, UserName
+from koala.core.model.job import ArmNumber, ClaimEnd, EndKind
+from koala.core.model.values import ClaimId, FileName, SiteName, TransferId, UserName
 from tests.core.conftest import Begin
 from tests.core.test_failures import in_phase
 from tests.harness.builders import a_component, a_job, a_site

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.actions import (
+from koala.core.model.actions import (
     AcknowledgeClaim,
     ArmClaim,
     ClaimProcessors,
@@ -15,9 +15,9 @@ from koala.core.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.events import ClaimArmed, ClaimPassed, DaemonStarted, SiteReported
-from koala.core.job import ArmNumber, EndKind
-from koala.core.values import ClaimId, SiteName
+from koala.core.model.events import ClaimArmed, ClaimPassed, DaemonStarted, SiteReported
+from koala.core.model.job import ArmNumber, EndKind
+from koala.core.model.values import ClaimId, SiteName
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from koala.core.actions import CancelTransfer, ClaimProcessors, StartTransfer
-from koala.core.events import ParametersChanged, TransferFinished
-from koala.core.explain import why
-from koala.core.facts import booked
-from koala.core.grid import Assignment, Placement
-from koala.core.job import EndKind, Hint
+from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
+from koala.core.model.events import ParametersChanged, TransferFinished
+from koala.core.model.grid import Assignment, Placement
+from koala.core.model.job import EndKind, Hint
+from koala.core.model.values import JobId, SiteName, TransferId
+from koala.core.policy_api import NO_POLICIES, Recorder
+from koala.core.queries import booked
 from koala.core.scheduler import Scheduler
-from koala.core.slots import NO_POLICIES, Recorder
-from koala.core.snapshot import digest, job_picture
-from koala.core.values import JobId, SiteName, TransferId
 from koala.policies import chosen
+from koala.views.documents import digest, job_picture
+from koala.views.explain import why
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 

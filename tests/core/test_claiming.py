@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koala.core.actions import (
+from koala.core.model.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
@@ -14,11 +14,11 @@ from koala.core.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.events import SiteDisconnected, SiteDrained, SiteRegistered
-from koala.core.explain import why
-from koala.core.grid import SiteFacts
-from koala.core.job import Claiming, EndKind, InputMode
-from koala.core.values import JobId, SiteName, UserName
+from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import Claiming, EndKind, InputMode
+from koala.core.model.values import JobId, SiteName, UserName
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, LOW, a_component, a_job, a_site
 from tests.harness.script import Script

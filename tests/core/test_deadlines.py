@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from koala.core.actions import (
+from koala.core.model.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
@@ -16,18 +16,18 @@ from koala.core.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.ending import TIMER_S_MAX
-from koala.core.events import DaemonStarted, TransferFailed, Woken
-from koala.core.explain import why
-from koala.core.grid import Assignment, GridView, Replica, SiteView
-from koala.core.job import Deadline, EndKind
-from koala.core.saving import save
-from koala.core.slots import ClaimQuestion, Ground, PendingPart
-from koala.core.timeline import considered_at, next_try_at, tries
-from koala.core.timers import Bell
-from koala.core.values import FileName, JobId, Priority, SiteName, TransferId, UserName
+from koala.core.model.events import DaemonStarted, TransferFailed, Woken
+from koala.core.model.grid import Assignment, GridView, Replica, SiteView
+from koala.core.model.job import Deadline, EndKind
+from koala.core.model.timeline import considered_at, next_try_at, tries
+from koala.core.model.timers import TimerKind
+from koala.core.model.values import FileName, JobId, Priority, SiteName, TransferId, UserName
+from koala.core.pipeline.ending import TIMER_S_MAX
+from koala.core.policy_api import ClaimQuestion, PendingPart, ReclaimableSite
+from koala.core.snapshot import save
 from koala.policies.claiming.repeated import make_room, repeated
 from koala.policies.placement.worst_fit import worst_fit
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
 from tests.harness.script import Script
@@ -203,7 +203,7 @@ def test_a_site_with_a_longer_grace_lets_tries_begin_earlier(begin: Begin) -> No
     script.tell(a_site("a"), a_job("j", 4, deadline=D))
     for _ in range(5):
         script.disconnect("a").tell(a_site("a"))
-    waits = [timer for timer in script.scheduler.timers._heap if timer.bell is Bell.TRY]
+    waits = [timer for timer in script.scheduler.timers._heap if timer.bell is TimerKind.TRY]
     assert len(waits) == 1
     script.at(95).expect(ClaimProcessors)
 
@@ -485,7 +485,9 @@ def test_a_budget_that_does_not_suffice_for_all_saves_everybody(begin: Begin) ->
     assert script.phase("j") == "Failed"
 
 
-def question(*pending: PendingPart, grounds: tuple[Ground, ...], **more: object) -> ClaimQuestion:
+def question(
+    *pending: PendingPart, grounds: tuple[ReclaimableSite, ...], **more: object
+) -> ClaimQuestion:
     fields: dict[str, object] = {
         "components": len(pending),
         "held": 0,
@@ -515,8 +517,8 @@ def a_view(**idle: int) -> GridView:
     return GridView(sites, replicas={}, bandwidth={}, bandwidth_default=1.0)
 
 
-def a_ground(site: str, idle: int, local: int) -> Ground:
-    return Ground(site=SiteName(site), idle=idle, local=local)
+def a_ground(site: str, idle: int, local: int) -> ReclaimableSite:
+    return ReclaimableSite(site=SiteName(site), idle=idle, local=local)
 
 
 def test_room_is_made_where_most_are_idle() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koala.core.actions import (
+from koala.core.model.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
@@ -14,13 +14,13 @@ from koala.core.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.claiming import victims
-from koala.core.events import TransferFinished, TransferProgressed
-from koala.core.explain import why
-from koala.core.files import CHECKED_BPS
-from koala.core.job import Deadline, EndKind
-from koala.core.snapshot import whole_picture
-from koala.core.values import JobId, SiteName, TransferId
+from koala.core.model.events import TransferFinished, TransferProgressed
+from koala.core.model.job import Deadline, EndKind
+from koala.core.model.replicas import CHECKED_BPS
+from koala.core.model.values import JobId, SiteName, TransferId
+from koala.core.pipeline.claiming import victims
+from koala.views.documents import whole_picture
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script

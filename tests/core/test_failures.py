@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.actions import (
+from koala.core.model.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
@@ -14,11 +14,11 @@ from koala.core.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.events import JobCancelRequested, SiteDrained, SiteResumed, TransferFailed
-from koala.core.explain import why
-from koala.core.grid import Site
-from koala.core.job import EndKind
-from koala.core.values import JobId, SiteName, TransferId, UserName
+from koala.core.model.events import JobCancelRequested, SiteDrained, SiteResumed, TransferFailed
+from koala.core.model.grid import Site
+from koala.core.model.job import EndKind
+from koala.core.model.values import JobId, SiteName, TransferId, UserName
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from koala.core.explain import why
-from koala.core.fitting import ANY, Piece, Room, describe_misfit, fits, most_at_a_site
-from koala.core.values import JobId, SiteName
+from koala.core.feasibility import ANY, Piece, Room, describe_misfit, fits, most_at_a_site
+from koala.core.model.values import JobId, SiteName
 from koala.policies import chosen
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script

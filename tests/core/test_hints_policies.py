@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.grid import (
+from koala.core.model.grid import (
     Assignment,
     Demand,
     GridView,
@@ -15,7 +15,7 @@ from koala.core.grid import (
     SiteView,
     Unplaceable,
 )
-from koala.core.values import FileName, SiteName
+from koala.core.model.values import FileName, SiteName
 from koala.policies import named
 
 FILE = FileName("data")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.grid import GridView, Placement, PlacementRequest, Unplaceable
-from koala.core.slots import Policies
-from koala.core.values import UserName
+from koala.core.model.grid import GridView, Placement, PlacementRequest, Unplaceable
+from koala.core.model.values import UserName
+from koala.core.policy_api import Policies
 from koala.policies import chosen
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site

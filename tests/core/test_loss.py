@@ -3,12 +3,12 @@ changed, and no number is given twice."""
 
 import pytest
 
-from koala.core import events as ev
-from koala.core.actions import ClaimProcessors, StopClaim
-from koala.core.ending import LOST_ATTEMPTS_MAX
-from koala.core.explain import why
-from koala.core.job import Deadline
-from koala.core.values import ClaimId, JobId
+from koala.core.model import events as ev
+from koala.core.model.actions import ClaimProcessors, StopClaim
+from koala.core.model.job import Deadline
+from koala.core.model.values import ClaimId, JobId
+from koala.core.pipeline.ending import LOST_ATTEMPTS_MAX
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script

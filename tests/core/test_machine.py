@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from koala.core import events as ev
-from koala.core.grid import SiteFacts
 from koala.core.invariants import check
-from koala.core.job import (
+from koala.core.model import events as ev
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import (
     TERMINAL,
     ArmNumber,
     ClaimEnd,
@@ -26,14 +26,22 @@ from koala.core.job import (
     InputMode,
     StartType,
 )
-from koala.core.parameters import Parameters
-from koala.core.saving import load, save
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import (
+    ClaimId,
+    FileName,
+    JobId,
+    Priority,
+    SiteName,
+    TransferId,
+    UserName,
+)
+from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
-from koala.core.slots import NO_POLICIES
-from koala.core.snapshot import digest
-from koala.core.values import ClaimId, FileName, JobId, Priority, SiteName, TransferId, UserName
+from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
+from koala.views.documents import digest
 from tests.core.fair import news, report
 from tests.harness.builders import a_component, a_spec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.actions import (
+from koala.core.model.actions import (
     ArmClaim,
     ClaimProcessors,
     PublishOutputs,
@@ -12,8 +12,8 @@ from koala.core.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.explain import why
-from koala.core.job import EndKind
+from koala.core.model.job import EndKind
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
 from tests.harness.script import Script

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.actions import ClaimProcessors, PaceClaim
-from koala.core.events import ProgressReported
-from koala.core.job import EndKind
-from koala.core.pacing import rest
-from koala.core.progress import POINTS_MAX, Course, MemberReport
-from koala.core.slots import Policies
-from koala.core.values import JobId, SiteName
+from koala.core.model.actions import ClaimProcessors, PaceClaim
+from koala.core.model.events import ProgressReported
+from koala.core.model.job import EndKind
+from koala.core.model.progress_reports import POINTS_MAX, MemberReport, ProgressHistory
+from koala.core.model.values import JobId, SiteName
+from koala.core.pipeline.progress_control import rest
+from koala.core.policy_api import Policies
 from koala.policies import chosen
 from tests.harness.builders import FREE, a_component, a_job, a_site
 from tests.harness.script import Script
@@ -121,7 +121,7 @@ def test_an_old_job_is_corrected_less_often_and_as_much_in_the_same_time(script:
 
 
 def test_points_of_a_long_run_reach_from_its_beginning_to_its_end() -> None:
-    course = Course(attempt=1, policy="sq")
+    course = ProgressHistory(attempt=1, policy="sq")
     for cycle in range(1, 100_001):
         course.add(cycle, float(cycle), 0.0)
     instants = [at for at, _ in course.points]

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.actions import ArmClaim, ClaimProcessors, PublishOutputs, StartTransfer, StopClaim
-from koala.core.events import ReplicaRemoved
-from koala.core.values import FileName, SiteName
+from koala.core.model.actions import (
+    ArmClaim,
+    ClaimProcessors,
+    PublishOutputs,
+    StartTransfer,
+    StopClaim,
+)
+from koala.core.model.events import ReplicaRemoved
+from koala.core.model.values import FileName, SiteName
 from koala.policies import chosen
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, a_component, a_job, a_site

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.grid import (
+from koala.core.model.grid import (
     GridView,
     Part,
     Placement,
@@ -15,8 +15,8 @@ from koala.core.grid import (
     SiteView,
     Unplaceable,
 )
-from koala.core.slots import ClaimQuestion, PendingPart, Victim
-from koala.core.values import FileName, JobId, Priority, SiteName, UserName
+from koala.core.model.values import FileName, JobId, Priority, SiteName, UserName
+from koala.core.policy_api import ClaimQuestion, PendingPart, Victim
 from koala.policies.claiming.incremental import incremental
 from koala.policies.placement.close_to_files import close_to_files
 from koala.policies.placement.worst_fit import spread, worst_fit, worst_fit_distinct

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.actions import ArmClaim, PathTarget, StartTransfer, StopClaim, TryPaths
-from koala.core.events import ClaimGranted, DaemonStarted, PathsTried
-from koala.core.explain import why
-from koala.core.job import JobType
-from koala.core.paths import world_port
-from koala.core.values import ClaimId, JobId, SiteName, TcpPath
-from koala_agent import values
+from koala.core.model.actions import ArmClaim, PathTarget, StartTransfer, StopClaim, TryPaths
+from koala.core.model.events import ClaimGranted, DaemonStarted, PathsTried
+from koala.core.model.job import JobType
+from koala.core.model.tcp_paths import world_port
+from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
+from koala.views.explain import why
+from koala_agent.claims import messages as values
 from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
 from tests.harness.script import Script
 

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from koala.core.actions import CancelTransfer, ClaimProcessors, StartTransfer
-from koala.core.events import Event, SiteResumed
-from koala.core.explain import why
-from koala.core.job import EndKind
-from koala.core.refusals import closed_to
-from koala.core.values import FOREVER, JobId, SiteName
+from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
+from koala.core.model.events import Event, SiteResumed
+from koala.core.model.job import EndKind
+from koala.core.model.values import FOREVER, JobId, SiteName
+from koala.core.pipeline.refusals import closed_to
 from koala.policies import chosen
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, a_component, a_job, a_site
 from tests.harness.script import ANN, Script

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.actions import ClaimProcessors, StartTransfer
-from koala.core.events import DaemonStarted, ParametersChanged, SiteDrained, SiteResumed
-from koala.core.explain import why
-from koala.core.job import EndKind
-from koala.core.slots import Policies
-from koala.core.values import FOREVER, JobId, SiteName, UserName
+from koala.core.model.actions import ClaimProcessors, StartTransfer
+from koala.core.model.events import DaemonStarted, ParametersChanged, SiteDrained, SiteResumed
+from koala.core.model.job import EndKind
+from koala.core.model.values import FOREVER, JobId, SiteName, UserName
+from koala.core.policy_api import Policies
 from koala.policies import chosen
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.core.test_placing import order_of_claims
 from tests.harness.builders import a_component, a_job, a_site

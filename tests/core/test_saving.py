@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from koala.core.forgetting import LOT, forget
-from koala.core.saving import NotSavedError, load, load_object, save, save_object
+from koala.core.eviction import LOT, forget
+from koala.core.model.values import ClaimId, JobId
+from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
-from koala.core.slots import NO_POLICIES
-from koala.core.snapshot import digest, job_picture
-from koala.core.values import ClaimId, JobId
+from koala.core.snapshot import NotSavedError, load, load_object, save, save_object
+from koala.views.documents import digest, job_picture
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.actions import ClaimProcessors
-from koala.core.timeline import chunk, first_claim_at, lead_s, lowered_fraction, next_claim_at
+from koala.core.model.actions import ClaimProcessors
+from koala.core.model.timeline import chunk, first_claim_at, lead_s, lowered_fraction, next_claim_at
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 

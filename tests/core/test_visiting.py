@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.ageing import aged_first, is_door_held
-from koala.core.values import FOREVER
-from koala.core.visiting import Visiting, draw_of
+from koala.core.model.ageing import aged_first, is_door_held
+from koala.core.model.values import FOREVER
+from koala.core.model.visiting import Visiting, draw_of
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
 A, B, C, ALL = "a", "b", "c", "*"

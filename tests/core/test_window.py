@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koala.core.actions import ClaimProcessors
-from koala.core.values import SiteName
+from koala.core.model.actions import ClaimProcessors
+from koala.core.model.values import SiteName
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script

@@ -23,19 +23,19 @@ from random import Random
 
 import structlog
 
-from koala.core.events import Event, JobCancelRequested, JobSubmitted, SiteRegistered
-from koala.core.grid import SiteFacts
-from koala.core.snapshot import digest, summary
-from koala.core.values import JobId, SiteName, UserName
+from koala.core.model.events import Event, JobCancelRequested, JobSubmitted, SiteRegistered
+from koala.core.model.grid import SiteFacts
+from koala.core.model.values import JobId, SiteName, UserName
 from koala.daemon.config import Config, parse_config
-from koala.daemon.folder import FILE, MARK
-from koala.daemon.journal import Journal
-from koala.daemon.marks import Marks, Verdict
-from koala.daemon.pump import Pump
-from koala.daemon.records import ADVICE, Mark
+from koala.daemon.event_loop import EventLoop
+from koala.daemon.group_commit import BatchContext, Upkeep
 from koala.daemon.recovery import LOST_EPOCHS_MAX, Recovered, begin_life, recover
-from koala.daemon.turns import Turn, Upkeep
+from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import ADVICE, JournalPosition
+from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError
+from koala.views.documents import digest, summary
 from tests.harness.builders import a_spec
 
 WAL = f"{FILE}-wal"
@@ -49,7 +49,7 @@ class State:
     """A state directory as a killed daemon left it, and what had been committed."""
 
     folder: Path
-    mark: Mark
+    mark: JournalPosition
     jobs: dict[str, object]
 
 
@@ -64,7 +64,7 @@ async def _live(folder: Path, *, begin: int, killed: Path | None = None) -> Stat
     config = config_of(folder)
     journal = Journal.open(config.state_dir)
     found = recover(journal, config)
-    pump = Pump(
+    pump = EventLoop(
         found.scheduler,
         journal,
         found.clock,
@@ -94,7 +94,7 @@ def spoil_history(state_dir: Path) -> None:
     (state_dir / FILE).write_bytes(data)
 
 
-def _tell(event: Event, turn: Turn) -> None:
+def _tell(event: Event, turn: BatchContext) -> None:
     turn.tell(event)
 
 
@@ -126,7 +126,7 @@ def outcome(state: State, folder: Path) -> str:
         try:
             found = recover(journal, config_of(folder))
             is_same = journal.chain_at(state.mark.seq) == state.mark.chain
-            marks = Marks(
+            marks = Watermarks(
                 secret=SECRET,
                 epoch=found.scheduler.epoch,
                 loss_epoch=found.scheduler.loss_epoch,
@@ -134,7 +134,7 @@ def outcome(state: State, folder: Path) -> str:
                 chain_at=journal.chain_at,
             )
             shown = marks.sealed(DELFT, state.mark)
-            if marks.verdict(DELFT, shown) is Verdict.BEHIND:
+            if marks.verdict(DELFT, shown) is WatermarkVerdict.BEHIND:
                 return "refused: an agent knows more"
         finally:
             journal.close()

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from koala.wire.tls import IdentityFile
+from koala.identity.tls import IdentityFile
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
-from koala_agent.dialling import dial
+from koala_agent.link.endpoints import dial
 
 OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 200))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from koala.client import Client, Submission
-from koala.daemon.folder import FILE
+from koala.daemon.state_folder import FILE
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.test_process import configured, started
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.events import ReplicaAdded, SiteDisconnected, SiteDrained, SiteRegistered
-from koala.core.grid import SiteFacts
-from koala.core.job import ComponentSpec, Deadline, InputFile, JobSpec, StartType
-from koala.core.parameters import Parameters
+from koala.core.model.events import ReplicaAdded, SiteDisconnected, SiteDrained, SiteRegistered
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ComponentSpec, Deadline, InputFile, JobSpec, StartType
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import FileName, SiteName, UserName
 from koala.core.scheduler import Scheduler
-from koala.core.values import FileName, SiteName, UserName
-from koala.daemon.admission import (
+from koala.daemon.clients.admission import (
     Verdicts,
     at_queue,
     check,

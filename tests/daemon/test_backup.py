@@ -17,16 +17,16 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import Client
-from koala.core.events import SiteDrained
-from koala.core.values import SiteName, UserName
-from koala.daemon.audit import FILE as AUDIT
-from koala.daemon.audit import account
+from koala.core.model.events import SiteDrained
+from koala.core.model.values import SiteName, UserName
+from koala.daemon.auth.audit import FILE as AUDIT
+from koala.daemon.auth.audit import account
 from koala.daemon.backup import MANIFEST, Backup, back_up, open_packed, restore
-from koala.daemon.folder import FILE, MARK, RESTORED
-from koala.daemon.journal import Journal
-from koala.daemon.past import open_past, records
-from koala.daemon.records import Batch, Record
 from koala.daemon.recovery import LOST_JOBS_MAX
+from koala.daemon.state_folder import FILE, MARK, RESTORED
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.journal_reader import open_past, records
+from koala.daemon.storage.records import Batch, Record
 from koala.errors import ConfigError, JournalError, KoalaError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.beginning import leave_witness, require_begun, witness_of
-from koala.daemon.folder import FILE
+from koala.daemon.state_folder import FILE
+from koala.daemon.state_init import leave_witness, require_begun, witness_of
 from koala.errors import JournalError
 from tests.live.grid import live_grid
 

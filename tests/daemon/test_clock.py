@@ -6,16 +6,16 @@ from functools import partial
 
 import pytest
 
-from koala.core.actions import Action, ArmClaim, ClaimProcessors, ReleaseClaim
-from koala.core.events import ClaimArmed, ClaimGranted, ClaimPassed, Event
-from koala.core.parameters import Parameters
+from koala.core.model.actions import Action, ArmClaim, ClaimProcessors, ReleaseClaim
+from koala.core.model.events import ClaimArmed, ClaimGranted, ClaimPassed, Event
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import JobId
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import digest
-from koala.core.values import JobId
 from koala.daemon.clock import Clock
-from koala.daemon.records import Record
-from koala.daemon.turns import Turn, Turns
+from koala.daemon.group_commit import BatchContext, GroupCommit
+from koala.daemon.storage.records import Record
 from koala.policies import chosen
+from koala.views.documents import digest
 from tests.harness.builders import a_job, a_site
 
 HOUR_S = 3600.0
@@ -40,7 +40,7 @@ class Machine:
         self.stepped_s = next(self.steps)
 
 
-def tell(event: Event, turn: Turn) -> None:
+def tell(event: Event, turn: BatchContext) -> None:
     turn.tell(event)
 
 
@@ -63,7 +63,7 @@ class Run:
     def go(self) -> list[Record]:
         clock = Clock(wall=self.machine.wall, boot=self.machine.boot)
         scheduler = Scheduler(Parameters(), chosen())
-        turns = Turns(scheduler, NoJournal(), clock, digest=digest, jobs=0)
+        turns = GroupCommit(scheduler, NoJournal(), clock, digest=digest, jobs=0)
         turns.deliver_to(self)
         said: list[Event] = [a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4), a_job("j2", 3)]
         for _ in range(40):

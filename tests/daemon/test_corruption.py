@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.folder import FILE, MARK
 from koala.daemon.recovery import begin_life
+from koala.daemon.state_folder import FILE, MARK
 from koala.errors import JournalError
 from tests.daemon.corruption import WAL, State, campaign, config_of, make_state, outcome
 

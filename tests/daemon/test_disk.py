@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client
-from koala.core.events import Woken
-from koala.core.values import JobId
-from koala.daemon.journal import Journal
-from koala.daemon.outputs import Publisher
-from koala.daemon.records import Batch, Record
-from koala.daemon.spool import Over, Spool
-from koala.disk import BALLAST, MB, Disk
+from koala.core.model.events import Woken
+from koala.core.model.values import JobId
+from koala.daemon.clients.outputs import Publisher
+from koala.daemon.files.spool import EndedJob, Spool
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Batch, Record
 from koala.errors import DiskError, ExhaustedError, JournalError, UnreachableError
+from koala.runtime.disk import BALLAST, MB, Disk
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.daemon.test_process import configured, run_daemon, started
@@ -219,7 +219,7 @@ async def test_outputs_are_published_when_the_spool_has_room_again(
     published = small / "jobs" / "j1" / "published"
     async with asyncio.TaskGroup() as group, asyncio.timeout(60):
         publishing = group.create_task(publisher.run())
-        publisher.settle(Over(job="j1", attempt=1, is_finished=True))
+        publisher.settle(EndedJob(job="j1", attempt=1, is_finished=True))
         await comes_true(lambda: "outputs.not_published" in capsys.readouterr().out)
         assert not published.exists()
         assert list(spool.incoming.iterdir()) == [], "no half file"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.sites import _until_empty
+from koala.cli.admin.sites import _until_empty
 from koala.client import Client
-from koala.core.values import SiteName
-from koala.daemon import contention
+from koala.core.model.values import SiteName
+from koala.daemon.agents import duplicate_agents as contention
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -148,12 +148,12 @@ async def test_two_agents_that_contend_for_a_site_are_its_trouble(
 
 def test_the_pause_of_contending_agents_grows_and_ends() -> None:
     """Of two that dial each second. One that dials anew after cuts is never refused."""
-    delft, cuts = SiteName("delft"), contention.Contention()
+    delft, cuts = SiteName("delft"), contention.DuplicateAgents()
     for at in range(0, 3600, 15):
         assert not cuts.objection(delft, at)
         cuts.note(delft, at)
     assert not cuts.is_contended(delft, 3600)
-    both, replaced = contention.Contention(), list[int]()
+    both, replaced = contention.DuplicateAgents(), list[int]()
     for at in range(3600):
         if not both.objection(delft, at):
             both.note(delft, at)

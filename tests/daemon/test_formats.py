@@ -14,26 +14,31 @@ from pathlib import Path
 
 import pytest
 
-import koala.daemon.archive
-import koala.daemon.past
 import koala.daemon.recovery
-import koala.daemon.takeover
-from koala.core.events import Event, SiteDrained
-from koala.core.snapshot import digest
-from koala.core.values import FOREVER, SiteName, UserName
-from koala.daemon.archive import read_snapshots
-from koala.daemon.folder import FILE, MARK
-from koala.daemon.journal import Journal
-from koala.daemon.past import open_past, replay
-from koala.daemon.pump import Pump
-from koala.daemon.records import Mark, mark_text
+import koala.daemon.storage.archive
+import koala.daemon.storage.journal_reader
+import koala.daemon.storage.upgrade
+from koala.core.model.events import Event, SiteDrained
+from koala.core.model.values import FOREVER, SiteName, UserName
+from koala.daemon.event_loop import EventLoop
+from koala.daemon.group_commit import BatchContext, Upkeep
 from koala.daemon.recovery import Recovered, recover
-from koala.daemon.turns import Turn, Upkeep
+from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.storage.archive import read_snapshots
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.journal_reader import open_past, replay
+from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.errors import JournalError
-from koala.formats import CORE, JOURNAL
+from koala.runtime.disk_formats import CORE, JOURNAL
+from koala.views.documents import digest
 from tests.daemon.running import config_of
 
-TOLD = (koala.daemon.archive, koala.daemon.past, koala.daemon.recovery, koala.daemon.takeover)
+TOLD = (
+    koala.daemon.storage.archive,
+    koala.daemon.storage.journal_reader,
+    koala.daemon.recovery,
+    koala.daemon.storage.upgrade,
+)
 OLD = Path(__file__).parent / "old"
 UPKEEP = Upkeep(keep_jobs=1000, keep_jobs_s=1e9, snapshot_events=10)
 
@@ -45,7 +50,7 @@ def old_state(folder: Path, number: int) -> Path:
     with closing(sqlite3.connect(state / FILE)) as connection:
         connection.executescript(OLD.joinpath(f"format{number}.sql").read_text(encoding="utf-8"))
         last = connection.execute("SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1")
-        (state / MARK).write_bytes(mark_text(Mark(*last.fetchone())))
+        (state / MARK).write_bytes(mark_text(JournalPosition(*last.fetchone())))
     return state
 
 
@@ -58,7 +63,7 @@ def life(folder: Path) -> Recovered:
         journal.close()
 
 
-def tell(event: Event, turn: Turn) -> None:
+def tell(event: Event, turn: BatchContext) -> None:
     turn.tell(event)
 
 
@@ -68,7 +73,7 @@ async def lived(folder: Path, events: int, *, keep_s: float = FOREVER) -> None:
     journal.keep_s = keep_s
     found = recover(journal, config_of(folder))
     upkeep = replace(UPKEEP, settings=found.settings, replayed=found.replayed)
-    pump = Pump(
+    pump = EventLoop(
         found.scheduler, journal, found.clock, digest=digest, jobs=found.jobs, upkeep=upkeep
     )
     for number in range(events):

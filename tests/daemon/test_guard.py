@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from koala.core.grid import (
+from koala.core.model.grid import (
     Assignment,
     GridView,
     Part,
@@ -18,9 +18,9 @@ from koala.core.grid import (
     SiteView,
     Unplaceable,
 )
-from koala.core.progress import Correction, MemberProgress, ProgressQuestion
-from koala.core.values import FileName, SiteName
-from koala.daemon.guard import Guard, ProgressGuard, contained, troubles
+from koala.core.model.progress_reports import Correction, MemberProgress, ProgressQuestion
+from koala.core.model.values import FileName, SiteName
+from koala.daemon.policy_sandbox import PolicySandbox, ProgressSandbox, contained, troubles
 from koala.policies import chosen
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
@@ -56,8 +56,8 @@ def at(site: str, component: int = 0, **more: Any) -> Assignment:
     return Assignment(component=component, site=SiteName(site), **more)
 
 
-def answering(*assignments: Assignment) -> Guard:
-    return Guard(
+def answering(*assignments: Assignment) -> PolicySandbox:
+    return PolicySandbox(
         lambda _request, _view: Placement(assignments=assignments), name="theirs", limit_s=LONG_S
     )
 
@@ -78,7 +78,7 @@ def test_one_that_errs_is_replaced_for_good_and_the_default_answers() -> None:
         asked.append(1)
         raise KeyError("price")
 
-    guard = Guard(errs, name="theirs", limit_s=LONG_S)
+    guard = PolicySandbox(errs, name="theirs", limit_s=LONG_S)
     for _ in range(3):
         answer = guard(request(), view())
         assert isinstance(answer, Placement)
@@ -102,7 +102,7 @@ def hangs_on(_request: PlacementRequest, _view: GridView) -> Placement:
 
 @pytest.mark.parametrize("policy", [hangs, hangs_on])
 def test_one_that_never_answers_is_interrupted(policy: Callable[..., Any]) -> None:
-    guard = Guard(policy, name="theirs", limit_s=0.05)
+    guard = PolicySandbox(policy, name="theirs", limit_s=0.05)
     assert isinstance(guard(request(), view()), Placement)
     assert guard.trouble == "no answer in 0.05 s"
 
@@ -154,7 +154,7 @@ def test_an_answer_that_cannot_be_is_not_believed(
 
 @pytest.mark.parametrize("answer", [None, "delft", Unplaceable(component=3, reason="no")])
 def test_neither_is_what_is_no_answer(answer: Any) -> None:
-    guard = Guard(lambda _request, _view: answer, name="theirs", limit_s=LONG_S)
+    guard = PolicySandbox(lambda _request, _view: answer, name="theirs", limit_s=LONG_S)
     assert isinstance(guard(request(), view()), Placement)
     assert guard.trouble
 
@@ -165,7 +165,7 @@ def test_what_a_policy_does_to_its_view_is_lost() -> None:
         return Placement(assignments=(at("leiden"),))
 
     picture = view()
-    Guard(grabs, name="theirs", limit_s=LONG_S)(request(), picture)
+    PolicySandbox(grabs, name="theirs", limit_s=LONG_S)(request(), picture)
     assert picture.idle_at(DELFT) == 8
 
 
@@ -182,7 +182,7 @@ FREE = (Correction(component=0, weight=0.25), Correction(component=1, weight=0.2
 
 def test_corrections_of_a_progress_policy_that_behaves_are_its_own() -> None:
     answer = (Correction(component=1, weight=-0.75), Correction(component=0, weight=0.25))
-    guard = ProgressGuard(lambda _question: answer, name="theirs", limit_s=LONG_S)
+    guard = ProgressSandbox(lambda _question: answer, name="theirs", limit_s=LONG_S)
     assert guard(a_question()) == answer
     assert not guard.trouble
 
@@ -200,7 +200,7 @@ def test_corrections_of_a_progress_policy_that_behaves_are_its_own() -> None:
     ],
 )
 def test_corrections_that_cannot_be_are_not_believed(answer: Any, trouble: str) -> None:
-    guard = ProgressGuard(lambda _question: answer, name="theirs", limit_s=LONG_S)
+    guard = ProgressSandbox(lambda _question: answer, name="theirs", limit_s=LONG_S)
     assert guard(a_question()) == FREE
     assert trouble in guard.trouble
     assert guard(a_question()) == FREE
@@ -218,7 +218,7 @@ def test_a_progress_policy_that_errs_or_hangs_is_replaced() -> None:
         (errs, LONG_S, "ValueError: no idea"),
         (hangs_there, 0.05, "no answer in 0.05 s"),
     ):
-        guard = ProgressGuard(policy, name="theirs", limit_s=limit_s)
+        guard = ProgressSandbox(policy, name="theirs", limit_s=limit_s)
         assert guard(a_question()) == FREE
         assert guard.trouble == trouble
 
@@ -228,7 +228,7 @@ def test_only_policies_of_others_are_guarded() -> None:
     same = contained(ours, {"placement": "WF"})
     assert (same.place, same.progress) == (ours.place, ours.progress)
     theirs = contained(ours, {"placement": "theirs"})
-    assert isinstance(theirs.place, Guard)
+    assert isinstance(theirs.place, PolicySandbox)
     assert troubles(theirs) == {}
     theirs.place.trouble = "it is of no use"
     assert troubles(theirs) == {"placement.theirs": "it is of no use"}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.backup import back_up
-from koala.daemon.folder import FILE, MARK
-from koala.daemon.past import open_past, replay
-from koala.daemon.records import ADVICE
 from koala.daemon.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, Recovered, begin_life
+from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.storage.journal_reader import open_past, replay
+from koala.daemon.storage.records import ADVICE
 from koala.errors import DamagedError, JournalError
 from tests.daemon.corruption import State, config_of, jobs_of, make_state, spoil_history
 

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.events import EVENTS, Event, ParametersChanged, SiteDrained, Woken
-from koala.core.parameters import PAPER, Parameters
-from koala.core.values import SiteName, UserName
-from koala.daemon import journal as journal_module
-from koala.daemon.folder import FILE, MARK
-from koala.daemon.journal import Journal
-from koala.daemon.past import open_past, records
-from koala.daemon.records import (
+from koala.core.model.events import EVENTS, Event, ParametersChanged, SiteDrained, Woken
+from koala.core.model.parameters import PAPER, Parameters
+from koala.core.model.values import SiteName, UserName
+from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.storage import journal as journal_module
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.journal_reader import open_past, records
+from koala.daemon.storage.records import (
     Batch,
-    Mark,
+    JournalPosition,
     Notice,
     Record,
     _chained,
@@ -74,11 +74,11 @@ def test_what_is_nested_too_deep_is_refused_as_any_other_nonsense(kind: str) -> 
     deep = "[" * 100_000
     with pytest.raises(JournalError, match="cannot be read"):
         decode_event(kind, f'{{"site": "delft", "by": "ann", "parameters": {deep}')
-    (row,), _ = rows_of([record(1)], Mark())
+    (row,), _ = rows_of([record(1)], JournalPosition())
     seq, at, name, body, _, _ = row
     chain = _chained(b"", seq, at, name, body, deep)
     with pytest.raises(JournalError, match="event 1 cannot be read"):
-        list(read_rows([(seq, at, name, body, deep, chain)], Mark(), source="a journal"))
+        list(read_rows([(seq, at, name, body, deep, chain)], JournalPosition(), source="a journal"))
 
 
 def record(seq: int, *, answers: list[object] | None = None) -> Record:
@@ -264,10 +264,10 @@ def test_a_database_deleted_under_the_daemon_is_noticed(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from koala.core.events import Woken
-from koala.daemon.folder import FILE, MARK
-from koala.daemon.journal import Journal
-from koala.daemon.records import Batch, Record
+from koala.core.model.events import Woken
+from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Batch, Record
 journal = Journal.open(Path(sys.argv[1]))
 assert list(journal.records()) is not None
 seq = journal.seq
@@ -345,7 +345,7 @@ def test_the_first_mark_is_durable_before_the_first_event_is(
     journal, _ = opened(tmp_path / "state")
     state = tmp_path / "state"
     assert synced == [(state / MARK).stat().st_ino, state.stat().st_ino]
-    assert texts[0] == mark_text(Mark())
+    assert texts[0] == mark_text(JournalPosition())
     journal.append(Batch(records=[record(1)]))
     assert len(synced) == 2, "later ones need not be"
     journal.close()

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.events import ClaimFenced
-from koala.core.grid import Site, SiteFacts
-from koala.core.job import Claim, ClaimPhase, StartType
 from koala.core.leases import Leases
-from koala.core.values import ClaimId, JobId, SiteName
-from koala.daemon.exchange import NAMES_MAX, Exchange
+from koala.core.model.events import ClaimFenced
+from koala.core.model.grid import Site, SiteFacts
+from koala.core.model.job import Claim, ClaimPhase, StartType
+from koala.core.model.values import ClaimId, JobId, SiteName
+from koala.daemon.agents.kvstore import NAMES_MAX, KeyValueStore
 from koala.errors import RejectedError, SpecError
 
 CLAIM = ClaimId("j1/1/0/1")
@@ -155,12 +155,14 @@ def test_answers_of_claims_that_are_gone_are_forgotten() -> None:
 # --- key-values -----------------------------------------------------------------------------------
 
 
-def get(exchange: Exchange, name: str, *, attempt: int = 1, wait_s: float = 30.0) -> str | None:
+def get(
+    exchange: KeyValueStore, name: str, *, attempt: int = 1, wait_s: float = 30.0
+) -> str | None:
     return exchange.get(JOB, attempt, asker=name, name=name, wait_s=wait_s, now=0.0)
 
 
 def test_a_value_is_given_at_once_or_when_it_comes() -> None:
-    exchange = Exchange()
+    exchange = KeyValueStore()
     assert get(exchange, "addr/0") is None
     assert [w.asker for w in exchange.put(JOB, 1, name="addr/0", value="a:1")] == ["addr/0"]
     assert exchange.put(JOB, 1, name="addr/0", value="a:1") == []
@@ -168,14 +170,14 @@ def test_a_value_is_given_at_once_or_when_it_comes() -> None:
 
 
 def test_a_name_takes_no_second_value() -> None:
-    exchange = Exchange()
+    exchange = KeyValueStore()
     exchange.put(JOB, 1, name="addr/0", value="a:1")
     with pytest.raises(RejectedError, match="'addr/0' has another value already: 'a:1'"):
         exchange.put(JOB, 1, name="addr/0", value="b:2")
 
 
 def test_a_get_ends_after_its_wait() -> None:
-    exchange = Exchange()
+    exchange = KeyValueStore()
     get(exchange, "never", wait_s=5.0)
     assert exchange.wake_at == 5.0
     assert exchange.expire(4.9) == []
@@ -184,7 +186,7 @@ def test_a_get_ends_after_its_wait() -> None:
 
 
 def test_attempts_do_not_see_each_others_values() -> None:
-    exchange = Exchange()
+    exchange = KeyValueStore()
     exchange.put(JOB, 1, name="addr/0", value="old")
     get(exchange, "addr/9", attempt=1)
     assert get(exchange, "addr/0", attempt=2) is None
@@ -193,7 +195,7 @@ def test_attempts_do_not_see_each_others_values() -> None:
 
 
 def test_limits_are_told() -> None:
-    exchange = Exchange()
+    exchange = KeyValueStore()
     with pytest.raises(SpecError, match="4097 bytes; at most 4096"):
         exchange.put(JOB, 1, name="a", value="x" * 4097)
     with pytest.raises(SpecError, match="allowed are 1 to 256 bytes"):

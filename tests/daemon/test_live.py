@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from koala.client import Client, Submission
-from koala.core.charges import Charge
-from koala.core.forgetting import alone
-from koala.core.job import Job, Running
-from koala.core.values import JobId, SiteName, claim_id
-from koala.daemon.logs import Logs, LogsWanted
-from koala.daemon.spool import Place, Spool
+from koala.core.eviction import alone
+from koala.core.model.charges import Charge
+from koala.core.model.job import Job, Running
+from koala.core.model.values import JobId, SiteName, claim_id
+from koala.daemon.clients.logs import Logs, LogsWanted
+from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import (
     JournalError,
     KoalaError,
@@ -27,7 +27,7 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.wire.from_agent import LogPart
+from koala.protocol.from_agent import LogPart
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -532,7 +532,7 @@ def spooled_logs(
     )
     spool = Spool(folder / "spool")
     for (attempt, name), text in texts.items():
-        path = spool.log(Place(job=job.id, attempt=attempt, component=0), name)
+        path = spool.log(AttemptComponent(job=job.id, attempt=attempt, component=0), name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
 

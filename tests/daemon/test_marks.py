@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client
-from koala.core.values import SiteName
-from koala.daemon.folder import FILE, MARK
+from koala.core.model.values import SiteName
 from koala.daemon.main import Daemon
-from koala.daemon.marks import Marks, Verdict
-from koala.daemon.records import Mark, mark_text
 from koala.daemon.recovery import LOST_JOBS_MAX
+from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.storage.records import JournalPosition, mark_text
+from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError
-from koala.wire.from_agent import SiteMark
+from koala.protocol.from_agent import SiteWatermark
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -26,12 +26,12 @@ ROWS = {seq: f"chain {seq}".encode() for seq in range(1, 11)}
 ONE = "&(executable=/bin/true)(count=4)"
 
 
-def marks(*, epoch: int = 3, loss_epoch: int = 0, secret: bytes = b"secret") -> Marks:
-    return Marks(
+def marks(*, epoch: int = 3, loss_epoch: int = 0, secret: bytes = b"secret") -> Watermarks:
+    return Watermarks(
         secret=secret,
         epoch=epoch,
         loss_epoch=loss_epoch,
-        newest=lambda: Mark(10, ROWS[10]),
+        newest=lambda: JournalPosition(10, ROWS[10]),
         chain_at=ROWS.get,
     )
 
@@ -39,48 +39,48 @@ def marks(*, epoch: int = 3, loss_epoch: int = 0, secret: bytes = b"secret") -> 
 @pytest.mark.parametrize(
     ("seq", "chain", "verdict"),
     [
-        (10, ROWS[10], Verdict.SAME),
-        (4, ROWS[4], Verdict.SAME),
-        (11, b"chain 11", Verdict.BEHIND),
-        (4, b"another chain", Verdict.BEHIND),
-        (0, b"", Verdict.SAME),
+        (10, ROWS[10], WatermarkVerdict.SAME),
+        (4, ROWS[4], WatermarkVerdict.SAME),
+        (11, b"chain 11", WatermarkVerdict.BEHIND),
+        (4, b"another chain", WatermarkVerdict.BEHIND),
+        (0, b"", WatermarkVerdict.SAME),
     ],
 )
 def test_a_row_is_the_same_or_the_journal_is_behind(
-    seq: int, chain: bytes, verdict: Verdict
+    seq: int, chain: bytes, verdict: WatermarkVerdict
 ) -> None:
-    shown = marks().sealed(DELFT, Mark(seq, chain))
+    shown = marks().sealed(DELFT, JournalPosition(seq, chain))
     assert marks().verdict(DELFT, shown) is verdict
     assert marks(epoch=9).verdict(DELFT, shown) is verdict, "in a later life, too"
 
 
 def test_a_row_that_is_not_kept_says_nothing() -> None:
     compacted = replace(marks(), chain_at=lambda _: None)
-    shown = marks().sealed(DELFT, Mark(4, ROWS[4]))
-    assert compacted.verdict(DELFT, shown) is Verdict.UNKNOWN
+    shown = marks().sealed(DELFT, JournalPosition(4, ROWS[4]))
+    assert compacted.verdict(DELFT, shown) is WatermarkVerdict.UNKNOWN
 
 
 def test_rows_of_before_an_accepted_loss_count_no_more() -> None:
-    shown = marks(epoch=3).sealed(DELFT, Mark(11, b"chain 11"))
-    assert marks(epoch=1003, loss_epoch=1003).verdict(DELFT, shown) is Verdict.SAME
-    shown = marks(epoch=1003).sealed(DELFT, Mark(11, b"chain 11"))
-    assert marks(epoch=1004, loss_epoch=1003).verdict(DELFT, shown) is Verdict.BEHIND
+    shown = marks(epoch=3).sealed(DELFT, JournalPosition(11, b"chain 11"))
+    assert marks(epoch=1003, loss_epoch=1003).verdict(DELFT, shown) is WatermarkVerdict.SAME
+    shown = marks(epoch=1003).sealed(DELFT, JournalPosition(11, b"chain 11"))
+    assert marks(epoch=1004, loss_epoch=1003).verdict(DELFT, shown) is WatermarkVerdict.BEHIND
 
 
 def test_nobody_can_make_a_mark_up() -> None:
-    far = Mark(10**9, b"chain")
+    far = JournalPosition(10**9, b"chain")
     true = marks().sealed(DELFT, far)
     forged = [
-        SiteMark(epoch=3, seq=far.seq, chain=far.chain, seal=b""),
+        SiteWatermark(epoch=3, seq=far.seq, chain=far.chain, seal=b""),
         replace(true, seq=true.seq + 1),
         replace(true, epoch=4),
         replace(true, chain=b"other"),
         marks(secret=b"another").sealed(DELFT, far),
     ]
-    assert marks().verdict(DELFT, true) is Verdict.BEHIND
+    assert marks().verdict(DELFT, true) is WatermarkVerdict.BEHIND
     for shown in forged:
-        assert marks().verdict(DELFT, shown) is Verdict.UNSEALED
-    assert marks().verdict(SiteName("leiden"), true) is Verdict.UNSEALED
+        assert marks().verdict(DELFT, shown) is WatermarkVerdict.UNSEALED
+    assert marks().verdict(SiteName("leiden"), true) is WatermarkVerdict.UNSEALED
 
 
 # --- daemons and agents ---------------------------------------------------------------------------
@@ -175,7 +175,7 @@ async def test_a_rolled_back_write_ahead_log_is_refused_though_the_mark_file_was
         connection.execute("DELETE FROM snapshot WHERE seq > 5")
         (chain,) = connection.execute("SELECT chain FROM event WHERE seq = 5").fetchone()
     connection.close()
-    (tmp_path / "state" / MARK).write_bytes(mark_text(Mark(5, chain)))
+    (tmp_path / "state" / MARK).write_bytes(mark_text(JournalPosition(5, chain)))
     assert "it ends with event" in await refused(tmp_path, agent)
 
 

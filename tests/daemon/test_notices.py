@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon import journal as journal_module
-from koala.daemon import notices as notices_module
-from koala.daemon.journal import Journal
-from koala.daemon.notices import CutError, Notices
-from koala.daemon.records import Batch, Notice
+from koala.daemon.clients import event_feed as notices_module
+from koala.daemon.clients.event_feed import CutError, EventFeed
+from koala.daemon.storage import journal as journal_module
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Batch, Notice
 from koala.errors import RejectedError, SpecError
 
 
 @asynccontextmanager
-async def hub(folder: Path, *, past: int = 0) -> AsyncIterator[tuple[Notices, Journal]]:
+async def hub(folder: Path, *, past: int = 0) -> AsyncIterator[tuple[EventFeed, Journal]]:
     """A hub over a journal that has so many notices from earlier lives."""
     journal = Journal.open(folder)
     assert list(journal.records()) == []
     if past:
         journal.append(Batch(records=[], notices=[notice(n) for n in range(1, past + 1)]))
-    yield Notices(journal), journal
+    yield EventFeed(journal), journal
     journal.close()
 
 
@@ -30,13 +30,13 @@ def notice(number: int) -> Notice:
     return Notice(number=number, at=float(number), job=f"j{number}")
 
 
-def publish(the: Notices, journal: Journal, first: int, last: int) -> None:
+def publish(the: EventFeed, journal: Journal, first: int, last: int) -> None:
     batch = [notice(number) for number in range(first, last + 1)]
     journal.append(Batch(records=[], notices=batch))
     the.publish(batch)
 
 
-async def take(the: Notices, after: int, count: int) -> list[int]:
+async def take(the: EventFeed, after: int, count: int) -> list[int]:
     numbers: list[int] = []
     async with asyncio.timeout(90), aclosing(the.since(after)) as since:
         while len(numbers) < count:

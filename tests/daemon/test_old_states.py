@@ -18,20 +18,20 @@ from pathlib import Path
 import pytest
 
 from koala.core.invariants import check
-from koala.core.job import Job
-from koala.core.values import JobId
+from koala.core.model.job import Job
+from koala.core.model.values import JobId
+from koala.daemon.auth.enrolments import Enrolments
 from koala.daemon.backup import back_up
 from koala.daemon.config import read_config
-from koala.daemon.enrolments import Enrolments
-from koala.daemon.folder import FILE
-from koala.daemon.journal import Journal
-from koala.daemon.past import open_past, replay
 from koala.daemon.recovery import Recovered, begin_life
+from koala.daemon.state_folder import FILE
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.journal_reader import open_past, replay
 from koala.errors import ConfigError, JournalError, LocalManagerError
-from koala.formats import CORE, JOURNAL
-from koala_agent.files.incoming import Incoming
-from koala_agent.lrm.table import JobTable, Record
-from koala_agent.store import Store
+from koala.files.incoming import Incoming
+from koala.runtime.disk_formats import CORE, JOURNAL
+from koala_agent.claims.store import Store
+from koala_agent.lrm.job_table import JobRow, JobTable
 from tests.states.recorded import RECORDED, SITES, unpack
 
 KILLED = tuple(name for name in RECORDED if name.endswith("-kill"))
@@ -135,7 +135,7 @@ def test_what_an_agent_kept_is_read(name: str, tmp_path: Path) -> None:
         assert store.port > 0
         assert store.mark is not None
         store.close()
-        table = JobTable(tmp_path / "state" / site / "lrm", Record, boot="another", scope="new")
+        table = JobTable(tmp_path / "state" / site / "lrm", JobRow, boot="another", scope="new")
         assert table.scope != "new"
         table.load()
         table.close()
@@ -154,7 +154,7 @@ def test_what_an_agent_of_a_later_release_kept_is_refused(name: str, tmp_path: P
     with pytest.raises(JournalError, match=told):
         Store(folder)
     with pytest.raises(LocalManagerError, match=told):
-        JobTable(folder / "lrm", Record, boot="another", scope="new")
+        JobTable(folder / "lrm", JobRow, boot="another", scope="new")
     enrolments = tmp_path / "state" / "daemon" / "authority" / "enrolments.json"
     enrolments.write_text(enrolments.read_text().replace('"format": 1', '"format": 7'))
     with pytest.raises(ConfigError, match=r"enrolments format 7: this release reads 1\. A later"):

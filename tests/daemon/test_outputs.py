@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from koala.core.values import JobId
-from koala.daemon import outputs
-from koala.daemon.outputs import Outputs, OutputsWanted, Publisher
-from koala.daemon.spool import Over, Place, Spool
+from koala.core.model.values import JobId
+from koala.daemon.clients import outputs
+from koala.daemon.clients.outputs import Outputs, OutputsWanted, Publisher
+from koala.daemon.files.spool import AttemptComponent, EndedJob, Spool
 from koala.errors import ExhaustedError
-from koala_agent.files.folders import UnusableFileError
+from koala.files.confined_folder import UnusableFileError
 
 JOB = JobId("j1")
-OVER = Over(job=JOB, attempt=2, is_finished=True)
+OVER = EndedJob(job=JOB, attempt=2, is_finished=True)
 WANTED = OutputsWanted(job=JOB, components=None, is_names_only=False)
 
 
 def spool_with(folder: Path, **files: bytes) -> Spool:
     """What came of the only component of the job's second attempt."""
     spool = Spool(folder)
-    came = spool.outputs(Place(job=JOB, attempt=2, component=0))
+    came = spool.outputs(AttemptComponent(job=JOB, attempt=2, component=0))
     came.mkdir(parents=True)
     for name, content in files.items():
         (came / name).write_bytes(content)
@@ -80,7 +80,7 @@ async def test_a_link_in_their_place_is_not_followed(tmp_path: Path) -> None:
 async def test_those_of_components_are_chosen_by_label(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     for component, label in enumerate(("a", "b", "b")):
-        place = Place(job=JOB, attempt=2, component=component)
+        place = AttemptComponent(job=JOB, attempt=2, component=component)
         spool.outputs(place).mkdir(parents=True)
         (spool.outputs(place) / "x").write_text(str(component))
         (spool.outputs(place).parent / "label").write_text(label)

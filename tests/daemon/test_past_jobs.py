@@ -16,21 +16,21 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import Client, Submission, Submitted
-from koala.core.accounting import Report
-from koala.core.forgetting import LOT, Forgotten
-from koala.core.job import Finished, Job
-from koala.core.values import JobId, UserName
-from koala.daemon import archive
-from koala.daemon.access import Caller, Role
-from koala.daemon.archive import Wanted
-from koala.daemon.folder import FILE, MARK
-from koala.daemon.journal import Journal
+from koala.core.eviction import LOT, Forgotten
+from koala.core.model.job import Finished, Job
+from koala.core.model.values import JobId, UserName
+from koala.daemon.auth.access_rules import Caller, Role
+from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.main import Daemon
-from koala.daemon.past_jobs import PastJobs, owner_wanted
-from koala.daemon.records import ADVICE, Batch
 from koala.daemon.recovery import begin_life
+from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.storage import archive
+from koala.daemon.storage.archive import ArchiveQuery
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import ADVICE, Batch
 from koala.errors import DamagedError, ExhaustedError, JournalError, RejectedError, UnknownJobError
-from koala.wire.tls import Kind
+from koala.identity.tls import Kind
+from koala.views.accounting import Report
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.files.stage import comes_true
@@ -217,8 +217,8 @@ async def test_snapshots_go_on_however_many_jobs_are_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a start would need all events since there were so few, and none of them could go."""
-    monkeypatch.setattr("koala.daemon.turns.SNAPSHOT_JOBS_MAX", 5)
-    monkeypatch.setattr("koala.daemon.turns.DIGEST_SHARE_MAX", 1e9)
+    monkeypatch.setattr("koala.daemon.group_commit.SNAPSHOT_JOBS_MAX", 5)
+    monkeypatch.setattr("koala.daemon.group_commit.DIGEST_SHARE_MAX", 1e9)
     async with served(tmp_path, SMALL.replace("keep_jobs = 0", "keep_jobs = 1000")) as (_, client):
         await finished(client, 60)
         events = (await client.metrics())["events"]
@@ -232,7 +232,7 @@ def test_past_jobs_go_after_their_time() -> None:
     with closing(archive_of(ended_jobs(5))) as connection:
         archive.write_jobs(connection, ended_jobs(5)[:2])  # by a replay, once more
         archive.remove_jobs(connection, before=12.0)
-        left = archive.read_jobs(connection, HERE, Wanted())
+        left = archive.read_jobs(connection, HERE, ArchiveQuery())
         assert [job.id for job in left.jobs] == ["j4", "j3", "j2"]
         keys = archive.read_keys(connection, HERE, ["ann\x000", "ann\x004"])
         assert keys == {"ann\x004": ("j4", "")}
@@ -275,7 +275,9 @@ def test_the_archive_is_read_whole_in_parts(size: int) -> None:
         found: list[str] = []
         before: archive.Place | None = archive.END
         while before is not None:
-            part = archive.read_jobs(connection, HERE, Wanted(before=before, most=size, **wanted))
+            part = archive.read_jobs(
+                connection, HERE, ArchiveQuery(before=before, most=size, **wanted)
+            )
             assert len(part.jobs) <= size
             found += [job.id for job in part.jobs]
             before = part.before
@@ -293,7 +295,7 @@ def test_one_users_jobs_are_found_without_a_look_at_those_of_others() -> None:
     with closing(archive_of([])) as connection:
         questions: list[str] = []
         connection.set_trace_callback(questions.append)
-        archive.read_jobs(connection, HERE, Wanted(owner="ann", since=1.0, before=(9.0, 9)))
+        archive.read_jobs(connection, HERE, ArchiveQuery(owner="ann", since=1.0, before=(9.0, 9)))
         connection.set_trace_callback(None)
         plan = connection.execute(f"EXPLAIN QUERY PLAN {questions[-1]}").fetchall()
     assert [row[3].split("(")[0] for row in plan] == ["SEARCH job USING INDEX job_owner "]
@@ -321,14 +323,14 @@ async def test_a_short_question_does_not_wait_behind_a_list(tmp_path: Path) -> N
     list(journal.records())
     go_on = threading.Event()
 
-    def long_read(_: sqlite3.Connection, __: Path, wanted: Wanted) -> archive.Part:
+    def long_read(_: sqlite3.Connection, __: Path, wanted: ArchiveQuery) -> archive.ArchivePage:
         go_on.wait(60.0)
-        return archive.Part(jobs=(), before=None)
+        return archive.ArchivePage(jobs=(), before=None)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "read_jobs", long_read)
         async with asyncio.timeout(90), asyncio.TaskGroup() as group:
-            reading = group.create_task(journal.jobs(Wanted()))
+            reading = group.create_task(journal.jobs(ArchiveQuery()))
             await asyncio.sleep(0)  # it is asked
             assert await journal.job("j1") is None
             assert await journal.jobs_of_keys(["k"]) == {}
@@ -338,19 +340,19 @@ async def test_a_short_question_does_not_wait_behind_a_list(tmp_path: Path) -> N
 
 
 async def test_long_reads_are_few_and_one_of_a_user(tmp_path: Path) -> None:
-    reading: list[Wanted] = []
+    reading: list[ArchiveQuery] = []
     go_on = asyncio.Event()
 
     class SlowJournal:
-        async def jobs(self, wanted: Wanted) -> archive.Part:
+        async def jobs(self, wanted: ArchiveQuery) -> archive.ArchivePage:
             reading.append(wanted)
             await go_on.wait()
-            return archive.Part(jobs=(), before=None)
+            return archive.ArchivePage(jobs=(), before=None)
 
-    past = PastJobs(cast("Journal", SlowJournal()), calls_per_user=3)
+    past = ArchiveQueries(cast("Journal", SlowJournal()), calls_per_user=3)
 
     async def read(user: str) -> None:
-        async with past.turn(user), aclosing(past.read(Wanted(owner=user))) as parts:
+        async with past.turn(user), aclosing(past.read(ArchiveQuery(owner=user))) as parts:
             async for _ in parts:
                 pass
 
@@ -369,7 +371,7 @@ async def test_long_reads_are_few_and_one_of_a_user(tmp_path: Path) -> None:
 async def test_a_list_of_one_user_is_not_lost_behind_the_jobs_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koala.daemon.service.PAST_JOBS_MAX", 20)
+    monkeypatch.setattr("koala.daemon.clients.service.PAST_JOBS_MAX", 20)
     async with served(tmp_path) as (daemon, client):
         async with Client(daemon.address, user="bob") as bob:
             own = await finished(bob, 3, begin=1_000)
@@ -399,7 +401,7 @@ def forgetting_meanwhile(
         if question == of or of is None:
             asked.append(len(asked))
             if len(asked) <= times:
-                monkeypatch.setattr("koala.daemon.submitting.KEY_TRIES", 99)
+                monkeypatch.setattr("koala.daemon.clients.submit_service.KEY_TRIES", 99)
                 await finished(client, JOBS, begin=10_000 * len(asked))
         return await original(journal, question)
 
@@ -431,13 +433,13 @@ async def test_reports_of_one_user_look_at_the_state_one_after_the_other(
         looks += 1
         return Report(*arguments)
 
-    async def jobs(journal: Journal, wanted: Wanted) -> archive.Part:
+    async def jobs(journal: Journal, wanted: ArchiveQuery) -> archive.ArchivePage:
         nonlocal reads
         reads += 1
         await go_on.wait()
         return await original(journal, wanted)
 
-    monkeypatch.setattr("koala.daemon.service.Report", look)
+    monkeypatch.setattr("koala.daemon.clients.service.Report", look)
     monkeypatch.setattr(Journal, "jobs", jobs)
     async with served(tmp_path) as (daemon, client), asyncio.TaskGroup() as group:
         reporting = [group.create_task(client.report("user")) for _ in range(5)]
@@ -463,7 +465,7 @@ async def test_a_submission_is_put_off_when_keys_go_too_quickly(
         user = (await other.hello())["user"]
         keys = [f"{user}\0late"]
         asked = forgetting_meanwhile(monkeypatch, "jobs_of_keys", client, of=keys, times=2)
-        monkeypatch.setattr("koala.daemon.submitting.KEY_TRIES", 2)
+        monkeypatch.setattr("koala.daemon.clients.submit_service.KEY_TRIES", 2)
         with pytest.raises(ExhaustedError, match="too quickly") as refused:
             await other.submit(ONE, key="late")
         assert refused.value.retry_after_s == 1.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.events import ProgressReported
-from koala.core.values import ClaimId, SiteName
-from koala.daemon.progress import CYCLES_MAX, Gathering
-from koala.wire.from_agent import ProgressNews
+from koala.core.model.events import ProgressReported
+from koala.core.model.values import ClaimId, SiteName
+from koala.daemon.agents.progress_reports import CYCLES_MAX, ProgressGatherer
+from koala.protocol.from_agent import ProgressNews
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
@@ -28,14 +28,16 @@ def news(claim: str, cycle: int, work: float = 1.0) -> ProgressNews:
     return ProgressNews(claim=ClaimId(claim), cycle=cycle, work=work, is_told=False, can_pace=True)
 
 
-def take(gathering: Gathering, script: Script, told: ProgressNews) -> ProgressReported | None:
+def take(
+    gathering: ProgressGatherer, script: Script, told: ProgressNews
+) -> ProgressReported | None:
     site = SiteName("a" if told.claim.split("/")[2] == "0" else "b")
     return gathering.take(told, site, script.scheduler)
 
 
 def test_the_last_report_of_a_cycle_completes_it(script: Script) -> None:
     one, other = begun(script)
-    gathering = Gathering()
+    gathering = ProgressGatherer()
     assert take(gathering, script, news(one, 1)) is None
     assert take(gathering, script, news(one, 2)) is None
     event = take(gathering, script, news(other, 2, 0.5))
@@ -47,14 +49,14 @@ def test_the_last_report_of_a_cycle_completes_it(script: Script) -> None:
 def test_a_component_that_ended_is_not_waited_for(script: Script) -> None:
     one, other = begun(script)
     script.exits(one)
-    event = take(Gathering(), script, news(other, 3))
+    event = take(ProgressGatherer(), script, news(other, 3))
     assert event is not None
     assert [member.component for member in event.members] == [1]
 
 
 def test_reports_of_nobody_are_dropped(script: Script) -> None:
     one, other = begun(script)
-    gathering = Gathering()
+    gathering = ProgressGatherer()
     assert gathering.take(news(other, 1), SiteName("a"), script.scheduler) is None
     assert take(gathering, script, news("j1/2/0/1", 1)) is None
     assert take(gathering, script, news(one, 1)) is None
@@ -64,14 +66,14 @@ def test_reports_of_nobody_are_dropped(script: Script) -> None:
 
 def test_a_job_that_is_not_controlled_is_not_gathered(script: Script) -> None:
     one, other = begun(script, progress=None)
-    gathering = Gathering()
+    gathering = ProgressGatherer()
     assert take(gathering, script, news(one, 1)) is None
     assert take(gathering, script, news(other, 1)) is None
 
 
 def test_what_is_never_completed_does_not_grow(script: Script) -> None:
     one, other = begun(script)
-    gathering = Gathering()
+    gathering = ProgressGatherer()
     for cycle in range(1, 1000):
         assert take(gathering, script, news(one, cycle)) is None
     assert take(gathering, script, news(other, 999 - CYCLES_MAX)) is None

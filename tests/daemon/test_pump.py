@@ -8,30 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from koala.core.actions import Action, ClaimProcessors
-from koala.core.events import (
-    DaemonStarted,
-    Event,
-    JobSubmitted,
-    SiteRegistered,
-    Woken,
-)
-from koala.core.grid import SiteFacts
-from koala.core.job import ComponentSpec, JobSpec
-from koala.core.parameters import Parameters
+from koala.core.model.actions import Action, ClaimProcessors
+from koala.core.model.events import DaemonStarted, Event, JobSubmitted, SiteRegistered, Woken
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import JobId, SiteName
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import digest
-from koala.core.values import JobId, SiteName
 from koala.daemon.clock import Clock
 from koala.daemon.config import Config
-from koala.daemon.folder import FILE
-from koala.daemon.journal import Journal
-from koala.daemon.pump import Pump
-from koala.daemon.records import Batch, Notice, Record
+from koala.daemon.event_loop import EventLoop
+from koala.daemon.group_commit import BatchContext, GroupCommit
 from koala.daemon.recovery import recover
-from koala.daemon.turns import Turn, Turns
+from koala.daemon.state_folder import FILE
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Batch, Notice, Record
 from koala.errors import JournalError, RejectedError, UnreachableError
 from koala.policies import chosen
+from koala.views.documents import digest
 from tests.daemon.running import config_of
 
 SPEC = JobSpec(components=(ComponentSpec(executable="/bin/true", processors=2),))
@@ -70,7 +64,7 @@ class Bench:
 
     scheduler: Scheduler
     journal: Journal
-    pump: Pump
+    pump: EventLoop
     received: Recording
     running: asyncio.Task[None]
 
@@ -81,7 +75,7 @@ async def bench(folder: Path) -> AsyncIterator[Bench]:
     assert list(journal.records()) == []
     scheduler = Scheduler(Parameters(), chosen())
     clock = Clock()
-    pump = Pump(scheduler, journal, clock, digest=digest, jobs=0)
+    pump = EventLoop(scheduler, journal, clock, digest=digest, jobs=0)
     received = Recording(journal)
     pump.deliver_to(received)
     running = asyncio.get_running_loop().create_task(pump.run())
@@ -94,7 +88,7 @@ async def bench(folder: Path) -> AsyncIterator[Bench]:
         journal.close()
 
 
-def submit(turn: Turn) -> JobId:
+def submit(turn: BatchContext) -> JobId:
     job = turn.new_job()
     turn.tell(JobSubmitted(job=job, spec=SPEC))
     return job
@@ -142,7 +136,7 @@ def test_a_timer_waits_for_what_came_before_it_was_due(tmp_path: Path) -> None:
     """Two submissions have come, and a busy machine handles one of them in a turn."""
     journal = Journal.open(tmp_path)
     clock = SlowClock()
-    turns = Turns(Scheduler(Parameters(), chosen()), journal, clock, digest=digest, jobs=0)
+    turns = GroupCommit(Scheduler(Parameters(), chosen()), journal, clock, digest=digest, jobs=0)
     for _ in range(2):
         turns.post(submit)
     clock.step_s = 1.0
@@ -177,7 +171,7 @@ async def test_a_failed_commit_ends_the_pump_before_any_answer_or_action(tmp_pat
 
 
 async def test_a_tripped_assertion_is_not_in_the_journal_to_trip_it_again(tmp_path: Path) -> None:
-    def trip(turn: Turn) -> None:
+    def trip(turn: BatchContext) -> None:
         turn.tell(REGISTERED)
         raise AssertionError("a bug")
 
@@ -189,7 +183,7 @@ async def test_a_tripped_assertion_is_not_in_the_journal_to_trip_it_again(tmp_pa
 
 
 async def test_an_error_of_ours_goes_to_who_asked_and_to_nobody_else(tmp_path: Path) -> None:
-    def refuse(turn: Turn) -> None:
+    def refuse(turn: BatchContext) -> None:
         raise RejectedError(f"not at {turn.now:.0f}")
 
     async with bench(tmp_path) as the:

@@ -11,10 +11,17 @@ import grpc
 import pytest
 
 from koala.client import Client, Submission, Submitted
-from koala.core.values import JobId
+from koala.core.model.values import JobId
 from koala.daemon.config import LimitsTable
-from koala.daemon.limits import CALLS_BYTES_MAX, Bucket, Buckets, Quotas, Seats, Turnstile
-from koala.daemon.records import Notice
+from koala.daemon.quotas import (
+    CALLS_BYTES_MAX,
+    ConcurrencyQuota,
+    FairQueue,
+    Quotas,
+    RateLimit,
+    RateLimits,
+)
+from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
 from koala.wire import PROTOCOL
 from koala.wire.status import PROTOCOL_KEY, RETRY_KEY
@@ -40,7 +47,7 @@ def limits(**values: float) -> str:
 
 
 def test_a_bucket_gives_its_rate_in_the_long_run() -> None:
-    bucket = Bucket(10.0, burst=20.0, now=100.0)
+    bucket = RateLimit(10.0, burst=20.0, now=100.0)
     assert bucket.wait_s(100.0) == 0
     bucket.take(50)  # in one piece
     assert bucket.wait_s(100.0) == pytest.approx(3.1)
@@ -54,7 +61,7 @@ def test_a_bucket_gives_its_rate_in_the_long_run() -> None:
 
 
 def test_a_bucket_of_somebody_stays_until_it_says_nothing_any_more() -> None:
-    buckets = Buckets[str](1.0, burst=10.0)
+    buckets = RateLimits[str](1.0, burst=10.0)
     one = buckets.of("delft", 0.0)
     one.take(10)
     assert buckets.of("leiden", 5.0) is not one
@@ -65,7 +72,7 @@ def test_a_bucket_of_somebody_stays_until_it_says_nothing_any_more() -> None:
 
 
 def test_seats_are_counted_for_all_and_for_each_user() -> None:
-    seats = Seats("watchers", most=3, most_of_user=2, keys=("limits.a", "limits.b"))
+    seats = ConcurrencyQuota("watchers", most=3, most_of_user=2, keys=("limits.a", "limits.b"))
     with seats.seat("ann"), seats.seat("ann"):
         with (
             pytest.raises(
@@ -86,7 +93,7 @@ def test_seats_are_counted_for_all_and_for_each_user() -> None:
 
 
 async def test_a_user_who_floods_waits_for_himself_and_another_one_does_not() -> None:
-    turnstile, order = Turnstile(most=5, at_once=2), list[str]()
+    turnstile, order = FairQueue(most=5, at_once=2), list[str]()
     opened = asyncio.Event()
 
     async def call(user: str, number: int) -> None:
@@ -111,7 +118,7 @@ async def test_a_user_who_floods_waits_for_himself_and_another_one_does_not() ->
 
 
 async def test_what_waits_of_one_user_says_so_much_and_no_more() -> None:
-    turnstile = Turnstile(most=100, at_once=1)
+    turnstile = FairQueue(most=100, at_once=1)
     part = CALLS_BYTES_MAX // 4
 
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
@@ -228,7 +235,7 @@ async def test_a_refused_call_is_resource_exhausted_with_the_time_to_try_again(
 async def test_who_is_patient_is_accepted_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koala.daemon.limits.QUEUE_RETRY_S", 0.1)
+    monkeypatch.setattr("koala.daemon.quotas.QUEUE_RETRY_S", 0.1)
     async with (
         running(config_of(tmp_path, limits(jobs=2))) as daemon,
         Client(daemon.address) as client,
@@ -323,7 +330,7 @@ async def test_who_watches_or_reads_logs_takes_a_turn_for_that(
         await go_on.wait()
         raise UnknownJobError("no job")
 
-    monkeypatch.setattr("koala.daemon.service.Service._ask_about", slowly)
+    monkeypatch.setattr("koala.daemon.clients.service.Service._ask_about", slowly)
     config = config_of(tmp_path, limits(calls_per_user=1))
     async with running(config) as daemon, Client(daemon.address, user="ann") as ann:
         async with asyncio.TaskGroup() as group:
@@ -362,8 +369,8 @@ async def test_there_is_a_number_of_sites_that_may_be_connected(tmp_path: Path) 
 async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koala.daemon.streams.FLOOD_S", 2.0)
-    monkeypatch.setattr("koala.daemon.streams.BURST_S", 0.2)
+    monkeypatch.setattr("koala.daemon.agents.streams.FLOOD_S", 2.0)
+    monkeypatch.setattr("koala.daemon.agents.streams.BURST_S", 0.2)
     config = config_of(tmp_path, limits(reports_per_s=100))
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         calm, wild = FakeAgent(daemon.address), FakeAgent(daemon.address, site="leiden")
@@ -390,8 +397,8 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
 async def test_log_parts_that_nobody_asked_for_are_a_flood_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koala.daemon.streams.FLOOD_S", 0.5)
-    monkeypatch.setattr("koala.daemon.streams.BURST_S", 0.2)
+    monkeypatch.setattr("koala.daemon.agents.streams.FLOOD_S", 0.5)
+    monkeypatch.setattr("koala.daemon.agents.streams.BURST_S", 0.2)
     config = config_of(tmp_path, limits(reports_per_s=100))
     async with running(config) as daemon, asyncio.timeout(60), asyncio.TaskGroup() as group:
         wild = FakeAgent(daemon.address)
@@ -431,8 +438,8 @@ async def followed(agent: FakeAgent) -> AsyncIterator[Client]:
 async def test_the_logs_that_are_asked_for_are_no_flood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koala.daemon.streams.FLOOD_S", 0.5)
-    monkeypatch.setattr("koala.daemon.streams.BURST_S", 0.2)
+    monkeypatch.setattr("koala.daemon.agents.streams.FLOOD_S", 0.5)
+    monkeypatch.setattr("koala.daemon.agents.streams.BURST_S", 0.2)
     config = config_of(tmp_path, limits(reports_per_s=20))
     async with running(config) as daemon:
         agent = FakeAgent(daemon.address)
@@ -458,7 +465,7 @@ class DrippingAgent(FakeAgent):
 async def test_many_logs_are_looked_at_less_often_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[FakeAgent]
 ) -> None:
-    monkeypatch.setattr("koala.daemon.logs.POLLS_PER_S", 20.0)
+    monkeypatch.setattr("koala.daemon.clients.logs.POLLS_PER_S", 20.0)
     async with running(config_of(tmp_path)) as daemon:
         agent = kind(daemon.address)
         async with followed(agent):

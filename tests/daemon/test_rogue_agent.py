@@ -13,16 +13,24 @@ import grpc
 import pytest
 
 from koala.client import Client
-from koala.core import events as ev
-from koala.core.accounting import By, Period, Report
-from koala.core.job import ClaimEnd, ClaimPhase, EndKind
-from koala.core.values import ClaimId, FileName, Instant, SiteName, TransferId
-from koala.daemon import reports
-from koala.daemon.holdings import Holdings
+from koala.core.model import events as ev
+from koala.core.model.job import ClaimEnd, ClaimPhase, EndKind
+from koala.core.model.values import ClaimId, FileName, Instant, SiteName, TransferId
+from koala.daemon.agents import reports
+from koala.daemon.agents.replica_reports import ReplicaReports
+from koala.daemon.agents.session import (
+    INVENTORY_BYTES_MAX,
+    Allowlist,
+    EndSession,
+    Output,
+    Session,
+    Timing,
+)
 from koala.daemon.main import REQUEST_BYTES_MAX
-from koala.daemon.session import INVENTORY_BYTES_MAX, End, Guests, Output, Session, Timing
-from koala.wire import PROTOCOL, from_agent
-from koala.wire.from_agent import ClaimNews, CopyNews, FileNews, KvPut, TransferNews
+from koala.protocol import from_agent
+from koala.protocol.from_agent import ClaimNews, CopyNews, FileNews, KvPut, TransferNews
+from koala.views.accounting import By, Period, Report
+from koala.wire import PROTOCOL
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -183,10 +191,12 @@ async def test_a_message_that_is_too_large_or_too_deep_ends_its_session_only(
 # Without sockets ----------------------------------------------------------------------------------
 
 
-def told(news: Any, site: SiteName, script: Script, holdings: Holdings | None = None) -> list[Any]:
+def told(
+    news: Any, site: SiteName, script: Script, holdings: ReplicaReports | None = None
+) -> list[Any]:
     """The events that come of a report, handled one by one."""
     if isinstance(news, FileNews):
-        events = (holdings or Holdings()).take(news, site, script.scheduler)
+        events = (holdings or ReplicaReports()).take(news, site, script.scheduler)
     else:
         events = reports.of_news(news, site, script.scheduler, rtt_s=0.0, now=script.now)
     found = []
@@ -207,7 +217,7 @@ def holders(script: Script) -> tuple[str, tuple[SiteName, ...]]:
 
 def test_it_does_not_replace_what_others_hold() -> None:
     """Or any site could give everybody's jobs another input."""
-    script, holdings = Script(), Holdings()
+    script, holdings = Script(), ReplicaReports()
     script.tell(a_site(LEIDEN), a_site(UTRECHT), a_site(DELFT))
     for site in (LEIDEN, UTRECHT):
         told(a_copy("good"), site, script, holdings)
@@ -227,7 +237,7 @@ def test_it_does_not_replace_what_others_hold() -> None:
 
 
 def test_it_has_so_many_files_and_no_more() -> None:
-    script, holdings = Script(), Holdings(files_max=3)
+    script, holdings = Script(), ReplicaReports(files_max=3)
     script.tell(a_site(DELFT))
     for number in range(5):
         news = FileNews(file=FileName(f"f{number}"), size_bytes=1, checksum="", is_removed=False)
@@ -339,7 +349,7 @@ def test_an_end_has_no_more_statuses_than_there_are_processes() -> None:
 
 def test_an_inventory_is_kept_up_to_so_many_bytes() -> None:
     """It is kept until its end comes, which may be never."""
-    session = Session(Guests(epoch=1, sites={}, is_open=True), Timing(), now=0.0)
+    session = Session(Allowlist(epoch=1, sites={}, is_open=True), Timing(), now=0.0)
     register = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft"))
     opened = from_agent.read(register)
     assert opened is not None
@@ -351,5 +361,5 @@ def test_an_inventory_is_kept_up_to_so_many_bytes() -> None:
         outputs = session.receive(value, 0.0, 4 * 2**20)
         kept += 4 * 2**20
     assert kept <= INVENTORY_BYTES_MAX + 4 * 2**20
-    assert isinstance(outputs[-1], End)
+    assert isinstance(outputs[-1], EndSession)
     assert "an inventory of more than" in outputs[-1].reason

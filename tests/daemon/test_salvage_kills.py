@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 
-from koala.daemon import folder, journal, recovery, salvage
-from koala.daemon.folder import FILE, MARK
+from koala.daemon import recovery
+from koala.daemon import state_folder as folder
 from koala.daemon.recovery import LOST_EPOCHS_MAX, begin_life
+from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.storage import journal, salvage
 from koala.errors import JournalError
-from koala.wire import private
+from koala.identity import private_files as private
 from tests.daemon.corruption import WAL, State, config_of, jobs_of, make_state, spoil_history
 
 TRACED = {str(module.__file__) for module in (folder, journal, private, recovery, salvage)}

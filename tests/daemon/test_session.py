@@ -4,35 +4,35 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from koala.core.grid import SiteFacts
-from koala.core.job import ClaimPhase
-from koala.core.values import ClaimId, SiteName, UserName
-from koala.daemon.marks import Verdict
-from koala.daemon.session import (
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ClaimPhase
+from koala.core.model.values import ClaimId, SiteName, UserName
+from koala.daemon.agents.session import (
     BEATS_MAX,
-    End,
-    Forked,
-    Guests,
-    Hear,
-    Join,
-    Measured,
+    Allowlist,
+    DeliverMessage,
+    EndSession,
+    JoinSession,
+    JournalForked,
     Output,
+    RoundTripMeasured,
     Send,
     Session,
     Timing,
 )
-from koala.wire import to_agent
-from koala.wire.from_agent import (
+from koala.daemon.storage.watermark import WatermarkVerdict
+from koala.protocol import to_agent
+from koala.protocol.from_agent import (
     BeatEcho,
     ClaimNews,
     Goodbye,
     InventoryEnd,
     News,
     Registration,
-    SiteMark,
+    SiteWatermark,
 )
 
-GUESTS = Guests(epoch=5, sites={SiteName("delft"): None}, is_open=False)
+GUESTS = Allowlist(epoch=5, sites={SiteName("delft"): None}, is_open=False)
 FACTS = SiteFacts(processors=4)
 GRANTED = ClaimNews(claim=ClaimId("j1/1/0/1"), phase=ClaimPhase.GRANTED, nonce="n")
 
@@ -81,7 +81,7 @@ def kinds(outputs: list[Output]) -> list[str]:
 def rejection(outputs: list[Output]) -> tuple[str, bool]:
     send, end = outputs
     assert isinstance(send, Send)
-    assert isinstance(end, End)
+    assert isinstance(end, EndSession)
     (message,) = send.messages
     return message.reject.reason, message.reject.is_final
 
@@ -91,7 +91,7 @@ def test_the_inventory_is_kept_together_until_its_end() -> None:
     assert machine.receive(registration(), 0.0) == []
     assert machine.receive(GRANTED, 0.0) == []
     (join,) = machine.receive(InventoryEnd(), 0.0)
-    assert join == Join(registration=registration(), inventory=[GRANTED])
+    assert join == JoinSession(registration=registration(), inventory=[GRANTED])
     assert not machine.is_live
 
 
@@ -101,14 +101,14 @@ def test_what_comes_while_the_core_takes_the_inventory_is_heard_after_it() -> No
     machine.receive(InventoryEnd(), 0.0)
     assert machine.receive(GRANTED, 0.1) == []
     outputs = machine.join([to_agent.stop(ClaimId("j1/1/0/1"))], 0.2)
-    assert kinds(outputs) == ["stop", "wanted_end", "beat", "Hear"]
+    assert kinds(outputs) == ["stop", "wanted_end", "beat", "DeliverMessage"]
     assert machine.is_live
-    assert machine.receive(GRANTED, 0.3) == [Hear(GRANTED)]
+    assert machine.receive(GRANTED, 0.3) == [DeliverMessage(GRANTED)]
 
 
 def test_a_site_whose_two_ends_name_different_users_is_refused_for_good() -> None:
     """Nobody could use it, and neither side's word may be passed over in silence."""
-    guests = Guests(epoch=5, sites={SiteName("delft"): UserName("ann")}, is_open=False)
+    guests = Allowlist(epoch=5, sites={SiteName("delft"): UserName("ann")}, is_open=False)
 
     def told(**facts: Any) -> list[Output]:
         machine = Session(guests, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
@@ -134,7 +134,7 @@ def test_an_unknown_site_is_told_the_known_ones() -> None:
 
 
 def test_an_open_daemon_takes_any_site() -> None:
-    guests = Guests(epoch=5, sites={}, is_open=True)
+    guests = Allowlist(epoch=5, sites={}, is_open=True)
     machine = Session(guests, Timing(), now=0.0)
     assert machine.receive(registration(site="leiden"), 0.0) == []
     assert machine.site == "leiden"
@@ -157,26 +157,26 @@ def test_words_at_a_wrong_place_end_the_session() -> None:
         machine = session()
         for news in script[:-1]:
             machine.receive(news, 0.0)
-        assert kinds(machine.receive(script[-1], 0.0)) == ["reject", "End"]
+        assert kinds(machine.receive(script[-1], 0.0)) == ["reject", "EndSession"]
         assert machine.receive(GRANTED, 0.0) == []
         assert machine.wake_at is None
 
 
 def test_a_goodbye_ends_the_session_without_fault() -> None:
     outputs = live().receive(Goodbye(reason="maintenance"), 1.0)
-    assert outputs == [End(reason="the agent said goodbye: maintenance", is_fault=False)]
+    assert outputs == [EndSession(reason="the agent said goodbye: maintenance", is_fault=False)]
 
 
 def test_a_beat_goes_out_in_time_and_measures_the_round_trip() -> None:
     machine = live()
     assert machine.wake_at == 2.0
     assert kinds(machine.wake(2.0)) == ["beat"]
-    assert machine.receive(BeatEcho(number=2), 2.25) == [Measured(0.25)]
+    assert machine.receive(BeatEcho(number=2), 2.25) == [RoundTripMeasured(0.25)]
     assert machine.receive(BeatEcho(number=2), 9.0) == []  # said twice, measured once
     assert machine.receive(BeatEcho(number=77), 9.0) == []
     machine.wake(9.0)
     (measured,) = machine.receive(BeatEcho(number=3), 9.05)
-    assert isinstance(measured, Measured)
+    assert isinstance(measured, RoundTripMeasured)
     assert 0.05 < measured.rtt_s < 0.25
 
 
@@ -187,43 +187,43 @@ def test_beats_that_an_agent_never_echoes_are_forgotten() -> None:
         machine.receive(BeatEcho(number=0), now)  # it says something, and no echo
         assert kinds(machine.wake(now)) == ["beat"]
     assert machine.receive(BeatEcho(number=1), now) == []
-    assert machine.receive(BeatEcho(number=2 * BEATS_MAX), now + 0.5) == [Measured(2.5)]
+    assert machine.receive(BeatEcho(number=2 * BEATS_MAX), now + 0.5) == [RoundTripMeasured(2.5)]
 
 
 def test_a_silent_agent_is_cut_and_a_beating_one_is_not() -> None:
     machine = live()
     machine.receive(BeatEcho(number=1), 10.0)
     assert kinds(machine.wake(24.9)) == ["beat"]
-    assert machine.wake(25.0) == [End(reason="silent for 15 s", is_fault=True)]
+    assert machine.wake(25.0) == [EndSession(reason="silent for 15 s", is_fault=True)]
 
 
 def test_a_stream_that_never_registers_is_cut() -> None:
     machine = session()
     assert machine.wake_at == 15.0
-    assert kinds(machine.wake(15.0)) == ["End"]
+    assert kinds(machine.wake(15.0)) == ["EndSession"]
 
 
 def test_a_session_that_ended_is_not_joined_any_more() -> None:
     machine = session()
     machine.receive(registration(), 0.0)
     machine.receive(InventoryEnd(), 0.0)
-    assert kinds(machine.close("the daemon stops")) == ["goodbye", "End"]
+    assert kinds(machine.close("the daemon stops")) == ["goodbye", "EndSession"]
     assert machine.join([to_agent.beat(1, 0.0)], 1.0) == []
     assert machine.close("again") == []
 
 
-def answer(verdict: Verdict, _site: SiteName, _mark: SiteMark) -> Verdict:
+def answer(verdict: WatermarkVerdict, _site: SiteName, _mark: SiteWatermark) -> WatermarkVerdict:
     return verdict
 
 
 def test_an_agent_that_knows_more_than_the_journal_ends_more_than_its_session() -> None:
-    mark = SiteMark(epoch=5, seq=90, chain=b"c", seal=b"s")
-    for verdict in Verdict:
+    mark = SiteWatermark(epoch=5, seq=90, chain=b"c", seal=b"s")
+    for verdict in WatermarkVerdict:
         guests = replace(GUESTS, verdict=partial(answer, verdict))
         machine = Session(guests, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
         outputs = machine.receive(replace(registration(), mark=mark), 0.0)
-        if verdict is Verdict.BEHIND:
-            assert outputs[0] == Forked(site=SiteName("delft"), mark=mark)
-            assert kinds(outputs[1:]) == ["reject", "End"]
+        if verdict is WatermarkVerdict.BEHIND:
+            assert outputs[0] == JournalForked(site=SiteName("delft"), mark=mark)
+            assert kinds(outputs[1:]) == ["reject", "EndSession"]
         else:
             assert outputs == []

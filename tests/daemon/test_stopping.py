@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.wire.stopping import to_the_end
+from koala.wire.grpc_shutdown import to_the_end
 
 CALLS = 50
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client, Submitted
-from koala.daemon.limits import description_bytes
-from koala.daemon.texts import (
+from koala.daemon.clients.rsl_parsing import (
     DEFINITIONS_MAX,
     INLINE_CHARACTERS,
     LOT_BYTES,
-    Texts,
+    DescriptionParser,
 )
+from koala.daemon.quotas import description_bytes
 from koala.errors import KoalaError, SpecError
 from koala.rsl.evaluation import PRODUCED_CHARACTERS_MAX
 from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX, JobReading
@@ -28,8 +28,8 @@ LARGE_JOB = "+" + f"({LARGE})" * 8  # its arguments have 0.8 MB
 
 
 @pytest.fixture
-async def texts() -> AsyncIterator[Texts]:
-    made = Texts(calls_per_user=10)
+async def texts() -> AsyncIterator[DescriptionParser]:
+    made = DescriptionParser(calls_per_user=10)
     yield made
     made.close()
 
@@ -39,7 +39,7 @@ def long_text(number: int) -> pb.Submission:
 
 
 async def test_long_texts_are_read_one_after_the_other_in_turns_between_users(
-    texts: Texts,
+    texts: DescriptionParser,
 ) -> None:
     order: list[str] = []
 
@@ -60,7 +60,9 @@ async def test_long_texts_are_read_one_after_the_other_in_turns_between_users(
     assert order == ["ann0", "bob0", "ann1", "ann2"]
 
 
-async def test_a_call_that_is_given_up_gives_its_user_no_second_thread(texts: Texts) -> None:
+async def test_a_call_that_is_given_up_gives_its_user_no_second_thread(
+    texts: DescriptionParser,
+) -> None:
     for number in range(4):
         async with asyncio.TaskGroup() as group:
             given_up = group.create_task(texts.read(long_text(number), "ann"))
@@ -70,7 +72,7 @@ async def test_a_call_that_is_given_up_gives_its_user_no_second_thread(texts: Te
     assert len([t for t in threading.enumerate() if t.name.startswith("texts")]) == 1
 
 
-async def test_what_was_read_is_dealt_with_before_it_is_much(texts: Texts) -> None:
+async def test_what_was_read_is_dealt_with_before_it_is_much(texts: DescriptionParser) -> None:
     submissions = [pb.Submission(rsl=LARGE_JOB)] * 20
     readings = await texts.read_lot(submissions, "ann")
     sizes = [description_bytes(r.spec) for r in readings if isinstance(r, JobReading)]
@@ -78,7 +80,7 @@ async def test_what_was_read_is_dealt_with_before_it_is_much(texts: Texts) -> No
     assert sum(sizes[:-1]) < LOT_BYTES <= sum(sizes)
 
 
-async def test_what_is_wrong_keeps_nothing_of_what_was_read(texts: Texts) -> None:
+async def test_what_is_wrong_keeps_nothing_of_what_was_read(texts: DescriptionParser) -> None:
     """An error keeps its traceback, whose frames keep the tree and what references produced."""
     wrong = pb.Submission(rsl=LARGE_JOB.replace("$(A)#y", "$(A)#y $(A)#y $(A)#y $(A)#y"))
     tracemalloc.start()
@@ -116,13 +118,13 @@ async def test_what_is_wrong_keeps_nothing_of_what_was_read(texts: Texts) -> Non
     ],
 )
 async def test_what_is_too_much_is_refused(
-    texts: Texts, submission: pb.Submission, words: str
+    texts: DescriptionParser, submission: pb.Submission, words: str
 ) -> None:
     with pytest.raises(SpecError, match=words):
         await texts.read(submission, "ann")
 
 
-async def test_definitions_count_as_text(texts: Texts) -> None:
+async def test_definitions_count_as_text(texts: DescriptionParser) -> None:
     """Who waits behind a long text of the same user is long, too."""
     given = {"A": "x" * INLINE_CHARACTERS}
     defined = pb.Submission(rsl="&(executable=a)(arguments=$(A))", definitions=given)

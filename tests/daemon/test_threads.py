@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from koala.errors import ExhaustedError
-from koala.threads import keep_threads
+from koala.runtime.threads import keep_threads
 
 
 async def test_all_threads_are_there_before_the_first_is_needed(

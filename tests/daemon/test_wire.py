@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.actions import ClaimProcessors, StartTransfer
-from koala.core.job import ArmNumber, ClaimPhase, ComponentSpec, EndKind, JobType, StartType
-from koala.core.values import ClaimId, FileName, SiteName, TransferId, UserName
+from koala.core.model.actions import ClaimProcessors, StartTransfer
+from koala.core.model.job import ArmNumber, ClaimPhase, ComponentSpec, EndKind, JobType, StartType
+from koala.core.model.values import ClaimId, FileName, SiteName, TransferId, UserName
 from koala.errors import (
     ConfigError,
     ExhaustedError,
@@ -24,7 +24,8 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.wire import PROTOCOL, from_agent, status, to_agent
+from koala.protocol import from_agent, to_agent
+from koala.wire import PROTOCOL, status
 from koala.wire.v1 import link_pb2 as pb
 
 ERRORS: list[KoalaError] = [

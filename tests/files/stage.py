@@ -12,12 +12,10 @@ from typing import TypeVar
 
 from grpc import aio
 
-from koala.daemon import relay
-from koala.daemon.spool import Purpose, token
-from koala.wire.v1 import files_pb2, files_pb2_grpc
-from koala_agent.files.carrier import Files, FilesSettings
-from koala_agent.files.channels import CHANNEL_OPTIONS
-from koala_agent.files.orders import (
+from koala.daemon.files import relay
+from koala.daemon.files.spool import Purpose, token
+from koala.files.channels import CHANNEL_OPTIONS
+from koala.files.orders import (
     FetchOrder,
     FileFound,
     Report,
@@ -25,7 +23,9 @@ from koala_agent.files.orders import (
     TransferFailed,
     TransferFinished,
 )
-from koala_agent.files.transfer import TransferLimits
+from koala.files.transfer import TransferLimits
+from koala.wire.v1 import files_pb2, files_pb2_grpc
+from koala_agent.files import Files, FilesSettings
 
 LIMIT_S = 60.0
 SECRET = b"a secret of the tests"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from koala.errors import ConfigError
-from koala_agent.files.carrier import Files
-from koala_agent.files.names import escape
-from koala_agent.files.orders import FileFound, FileRemoved, TransferFailed, TransferProgress
-from koala_agent.files.rates import Links, RateLimits
-from koala_agent.files.transfer import TransferLimits
+from koala.files.names import escape
+from koala.files.orders import FileFound, FileRemoved, TransferFailed, TransferProgress
+from koala.files.rate_limits import LinkLimits, RateLimits
+from koala.files.transfer import TransferLimits
+from koala_agent.files import Files
 from tests.files.stage import (
     LIMIT_S,
     QUICK,
@@ -416,13 +416,13 @@ async def test_a_rate_holds_within_a_fifth_at_either_end(
     """It takes as long as it must, and is not made to wait for longer: a busy machine is slow by
     itself."""
     waited_s = []
-    take = Links.take
+    take = LinkLimits.take
 
-    def noted(links: Links, *what: Any, **more: Any) -> float:
+    def noted(links: LinkLimits, *what: Any, **more: Any) -> float:
         waited_s.append(take(links, *what, **more))
         return waited_s[-1]
 
-    monkeypatch.setattr(Links, "take", noted)
+    monkeypatch.setattr(LinkLimits, "take", noted)
     rate = 1_000_000.0
     content = some_bytes(700_000)
     at_source = RateLimits(by_site={"leiden": rate}) if limited == "source" else RateLimits()

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from koala.daemon.spool import Place, Spool
+from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError
-from koala_agent.files.folders import Descriptor, Folder, UnusableFileError
-from koala_agent.files.names import PART_BYTES_MAX, check_name, escape, is_name
+from koala.files.confined_folder import Descriptor, Folder, UnusableFileError
+from koala.files.names import PART_BYTES_MAX, check_name, escape, is_name
 
 SECRET = b"what nobody may read"
 
@@ -81,7 +81,7 @@ def check_spool(spool: Spool, *, name: str, label: str, job: str, is_log: bool) 
         spool.store(part, claim=f"{job}/1/0/1", label=label, name=name, is_log=is_log)
     except (SpecError, OSError):  # or a file stands where this name needs a folder
         return
-    place = Place(job=job, attempt=1, component=0)
+    place = AttemptComponent(job=job, attempt=1, component=0)
     stored = (spool.logs(place) if is_log else spool.outputs(place)) / name
     assert stored.read_bytes() == b"stored"
     assert stored.resolve().is_relative_to(jobs / escape(job) / "attempt-1" / "0")

@@ -13,18 +13,18 @@ import grpc
 import pytest
 from grpc import aio
 
-from koala.daemon.spool import Over, Place, Purpose, Spool, place_of, token
+from koala.daemon.files.spool import AttemptComponent, EndedJob, Purpose, Spool, place_of, token
 from koala.errors import RejectedError, SpecError
+from koala.files import uploads as outputs
+from koala.files.confined_folder import Descriptor, UnusableFileError
+from koala.files.orders import Uploaded, UploadOrder
+from koala.files.uploads import UploadLimits
+from koala.runtime import clock
 from koala.wire.v1 import files_pb2, files_pb2_grpc
-from koala_agent import clock
-from koala_agent.carrier import check_outputs
-from koala_agent.claim_states import Claim, Gone
-from koala_agent.collecting import upload_order
-from koala_agent.files import outputs
-from koala_agent.files.folders import Descriptor, UnusableFileError
-from koala_agent.files.orders import Uploaded, UploadOrder
-from koala_agent.files.outputs import UploadLimits
-from koala_agent.values import ClaimId, End, EndKind, Hold, Program
+from koala_agent.claim_driver import check_outputs
+from koala_agent.claims.messages import ClaimId, End, EndKind, Hold, Program
+from koala_agent.claims.states import Claim, Gone
+from koala_agent.placeholders.result_files import upload_order
 from tests.files.stage import (
     LIMIT_S,
     SECRET,
@@ -42,7 +42,7 @@ from tests.live.proxied import filled
 pytestmark = pytest.mark.live
 
 CLAIM = "j1/2/0/1"
-PLACE = Place(job="j1", attempt=2, component=0)
+PLACE = AttemptComponent(job="j1", attempt=2, component=0)
 IMPATIENT = UploadLimits(stalled_s=0.5)
 """For what stands still."""
 BUSY = UploadLimits(stalled_s=1.5)
@@ -472,12 +472,12 @@ def test_what_earlier_attempts_left_goes_when_a_job_is_over(tmp_path: Path) -> N
     for claim in ("j1/1/0/1", "j1/2/0/1"):
         store(spool, "a", b"a", claim=claim)
         store(spool, "stdout.0", b"said", claim=claim, is_log=True)
-    spool.settle(Over(job="j1", attempt=2, is_finished=True))
+    spool.settle(EndedJob(job="j1", attempt=2, is_finished=True))
     for is_log in (False, True):
         with pytest.raises(SpecError, match="the job is over"):
             store(spool, "late", b"late", claim="j1/1/0/1", is_log=is_log)
         store(spool, "late", b"late", claim="j1/2/0/1", is_log=is_log)
-    spool.settle(Over(job="j1", attempt=2, is_finished=True))
+    spool.settle(EndedJob(job="j1", attempt=2, is_finished=True))
     names = ["attempt-2", "output", "published"]
     assert sorted(path.name for path in (tmp_path / "spool" / "jobs" / "j1").iterdir()) == names
     assert spool.published("j1").joinpath("left", "late").read_bytes() == b"late"
@@ -489,7 +489,7 @@ def test_of_a_job_that_failed_only_the_last_logs_stay(tmp_path: Path) -> None:
         store(spool, "a", b"a", claim=claim)
         store(spool, "stdout.0", b"said", claim=claim, is_log=True)
     for _ in range(2):
-        spool.settle(Over(job="j1", attempt=2, is_finished=False))
+        spool.settle(EndedJob(job="j1", attempt=2, is_finished=False))
     for claim, is_log in (("j1/1/0/1", True), ("j1/2/0/1", False)):
         with pytest.raises(SpecError, match="the job is over"):
             store(spool, "late", b"late", claim=claim, is_log=is_log)
@@ -515,23 +515,23 @@ def test_a_job_whose_end_was_lost_with_the_journal_has_the_outputs_of_its_later_
     spool = Spool(tmp_path / "spool")
     store(spool, "a", b"first", claim="j1/1/0/1")
     store(spool, "b", b"first", claim="j1/1/0/1")
-    spool.settle(Over(job="j1", attempt=1, is_finished=was_finished))
+    spool.settle(EndedJob(job="j1", attempt=1, is_finished=was_finished))
     store(spool, "a", b"later", claim="j1/1001/0/1")
     store(spool, "stdout.0", b"said", claim="j1/1001/0/1", is_log=True)
-    spool.settle(Over(job="j1", attempt=1001, is_finished=True))
+    spool.settle(EndedJob(job="j1", attempt=1001, is_finished=True))
     published = spool.published("j1") / "left"
     assert {path.name: path.read_bytes() for path in published.iterdir()} == {"a": b"later"}
     with pytest.raises(SpecError, match="the job is over"):
         store(spool, "a", b"late", claim="j1/1/0/1")
     with pytest.raises(RejectedError):
-        spool.settle(Over(job="j1", attempt=1, is_finished=True))
+        spool.settle(EndedJob(job="j1", attempt=1, is_finished=True))
 
 
 @pytest.mark.parametrize("marker", ["published", "given-up"])
 def test_a_damaged_marker_is_another_one(tmp_path: Path, marker: str) -> None:
     """All jobs that are over are looked at when a daemon starts: one of them must not end it."""
     spool = Spool(tmp_path / "spool")
-    over = Over(job="j1", attempt=1, is_finished=marker == "published")
+    over = EndedJob(job="j1", attempt=1, is_finished=marker == "published")
     spool.settle(over)
     path = tmp_path / "spool" / "jobs" / "j1" / marker
     path.write_bytes(b"\xff")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala_agent.files.rates import CHUNK_BYTES, Links, RateLimits, TokenBucket, chunk_bytes
+from koala.files.rate_limits import CHUNK_BYTES, LinkLimits, RateLimits, TokenBucket, chunk_bytes
 
 ASKS = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 100_000)), min_size=1, max_size=60)
 
@@ -66,7 +66,7 @@ def test_a_clock_that_stands_still_or_repeats_an_instant_gives_nothing_away() ->
 
 
 def test_copies_with_one_site_share_its_rate_and_others_have_their_own() -> None:
-    links = Links(RateLimits(default=1_000_000, by_site={"delft": 1000.0, "leiden": 1000.0}))
+    links = LinkLimits(RateLimits(default=1_000_000, by_site={"delft": 1000.0, "leiden": 1000.0}))
     assert links.take("delft", 1024, 0.0) == 0.0
     assert links.take("delft", 1000, 0.0) == 1.0
     assert links.take("delft", 1000, 0.0) == 2.0
@@ -75,7 +75,7 @@ def test_copies_with_one_site_share_its_rate_and_others_have_their_own() -> None
 
 
 def test_without_a_rate_nothing_waits() -> None:
-    links = Links(RateLimits(by_site={"delft": 1000.0}))
+    links = LinkLimits(RateLimits(by_site={"delft": 1000.0}))
     assert links.take("leiden", 10**12, 0.0) == 0.0
     assert links.chunk_bytes("leiden") == CHUNK_BYTES
 
@@ -88,7 +88,7 @@ def test_messages_on_slow_links_are_small_but_never_tiny_or_huge(rate: float) ->
 # --- booked rates ---
 
 
-def sent(links: Links, copies: dict[str, bool], *, until: float) -> dict[str, int]:
+def sent(links: LinkLimits, copies: dict[str, bool], *, until: float) -> dict[str, int]:
     """Bytes that each copy with the site `b` got through, all of them always with a kilobyte in
     hand; whether one is booked is said by the mapping."""
     next_at = dict.fromkeys(copies, 0.0)
@@ -103,13 +103,13 @@ def sent(links: Links, copies: dict[str, bool], *, until: float) -> dict[str, in
 
 def test_a_booked_copy_goes_at_its_rate_whatever_the_limit_leaves_open() -> None:
     for limit in (None, 100_000.0):
-        links = Links(RateLimits(default=limit))
+        links = LinkLimits(RateLimits(default=limit))
         with links.booking("t1", "b", 20_000.0, 0.0):
             assert sent(links, {"t1": True}, until=10.0)["t1"] == pytest.approx(200_000, rel=0.03)
 
 
 def test_others_share_what_is_not_booked() -> None:
-    links = Links(RateLimits(default=100_000.0))
+    links = LinkLimits(RateLimits(default=100_000.0))
     with links.booking("t1", "b", 70_000.0, 0.0), links.booking("t2", "b", 10_000.0, 0.0):
         gone = sent(links, {"t1": True, "t2": True, "t3": False, "t4": False}, until=20.0)
     assert gone["t1"] == pytest.approx(1_400_000, rel=0.05)
@@ -118,28 +118,28 @@ def test_others_share_what_is_not_booked() -> None:
 
 
 def test_what_was_booked_is_everybody_s_when_the_copy_is_over() -> None:
-    links = Links(RateLimits(default=100_000.0))
+    links = LinkLimits(RateLimits(default=100_000.0))
     with links.booking("t1", "b", 90_000.0, 0.0):
         assert sent(links, {"t2": False}, until=10.0)["t2"] == pytest.approx(100_000, rel=0.2)
-    later = Links(RateLimits(default=100_000.0))
+    later = LinkLimits(RateLimits(default=100_000.0))
     with later.booking("t1", "b", 90_000.0, 0.0):
         pass
     assert sent(later, {"t2": False}, until=10.0)["t2"] == pytest.approx(1_000_000, rel=0.03)
 
 
 def test_the_owner_s_limit_holds_for_booked_copies_too() -> None:
-    links = Links(RateLimits(default=10_000.0))
+    links = LinkLimits(RateLimits(default=10_000.0))
     with links.booking("t1", "b", 70_000.0, 0.0):
         assert sent(links, {"t1": True}, until=10.0)["t1"] == pytest.approx(100_000, rel=0.05)
 
 
 def test_copies_beside_a_link_that_is_wholly_booked_go_on_slowly() -> None:
-    links = Links(RateLimits(default=100_000.0))
+    links = LinkLimits(RateLimits(default=100_000.0))
     with links.booking("t1", "b", 100_000.0, 0.0):
         assert 5_000 <= sent(links, {"t2": False}, until=10.0)["t2"] <= 40_000
 
 
 def test_messages_of_a_booked_copy_fit_its_rate() -> None:
-    links = Links(RateLimits())
+    links = LinkLimits(RateLimits())
     assert links.chunk_bytes("b") == CHUNK_BYTES
     assert links.chunk_bytes("b", 80_000.0) == 10_000

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from grpc import aio
 
-from koala.daemon.relay import Pipe, PipeClosedError, RelayProcess, RelaySettings
-from koala.daemon.spool import Purpose, token
+from koala.daemon.files.relay import Pipe, PipeClosedError, RelayProcess, RelaySettings
+from koala.daemon.files.spool import Purpose, token
 from koala.errors import UnreachableError
+from koala.files.orders import TransferFailed
+from koala.files.rate_limits import RateLimits
 from koala.wire.v1 import files_pb2, files_pb2_grpc
-from koala_agent.files.orders import TransferFailed
-from koala_agent.files.rates import RateLimits
 from tests.files.stage import (
     LIMIT_S,
     QUICK,
@@ -165,7 +165,7 @@ def test_a_daemon_that_is_killed_while_it_starts_its_relay_leaves_none_and_no_tr
     """Neither end of its pipes is there any more."""
     settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
     line = msgspec.json.encode(settings) + b"\n"
-    words = [sys.executable, "-m", "koala.daemon.relay"]
+    words = [sys.executable, "-m", "koala.daemon.files.relay"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(words, **pipes) as relay:  # type: ignore[call-overload]
         relay.stdout.close()

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala_agent.files.orders import (
-    FetchOrder,
-    TransferFailed,
-    TransferFinished,
-    TransferProgress,
-)
-from koala_agent.files.transfer import (
+from koala.files.orders import FetchOrder, TransferFailed, TransferFinished, TransferProgress
+from koala.files.transfer import (
     Action,
     Admitted,
     Arrived,

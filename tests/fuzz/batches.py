@@ -7,12 +7,12 @@ from random import Random
 from typing import TypeAlias
 
 from koala.errors import LocalManagerError
+from koala_agent.link.session import SiteFigures
+from koala_agent.lrm.claim_tracking import idle_of
 from koala_agent.lrm.dialect import BatchJob
 from koala_agent.lrm.gridengine import GridEngine
-from koala_agent.lrm.known import idle_of
 from koala_agent.lrm.shell import Answer
 from koala_agent.lrm.slurm import Slurm
-from koala_agent.session import SiteFigures
 from tests.fuzz.making import spoilt_text
 from tests.fuzz.tables import require_taken
 from tests.fuzz.target import Target, require_readable

@@ -7,21 +7,21 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.core.actions import ClaimProcessors
-from koala.core.events import DaemonStarted, JobSubmitted
 from koala.core.invariants import check as check_state
-from koala.core.job import StartType
-from koala.core.parameters import Parameters
+from koala.core.model.actions import ClaimProcessors
+from koala.core.model.events import DaemonStarted, JobSubmitted
+from koala.core.model.job import StartType
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
-from koala.core.values import ClaimId, JobId, SiteName, UserName
-from koala.daemon.admission import check as admit
-from koala.daemon.records import decode_event, encode_event
+from koala.daemon.clients.admission import check as admit
+from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import KoalaError, SpecError
 from koala.policies import chosen
+from koala.protocol import to_agent
 from koala.rsl import canonical_json, evaluate, parse, read_job, unparse, write_job
 from koala.rsl.attributes import ATTRIBUTES
-from koala.wire import to_agent
-from koala_agent import codec
+from koala_agent.link import codec
 from tests.fuzz.making import number, spoilt_bytes, spoilt_text, text
 from tests.fuzz.target import Target, require_readable
 from tests.harness.builders import a_site

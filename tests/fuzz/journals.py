@@ -10,13 +10,13 @@ import hashlib
 from random import Random
 from typing import TypeAlias
 
-from koala.core import events as ev
-from koala.core.events import EVENTS
-from koala.core.job import ClaimEnd, EndKind
-from koala.core.parameters import Parameters
-from koala.core.values import ClaimId, FileName, SiteName, UserName
-from koala.daemon.records import (
-    Mark,
+from koala.core.model import events as ev
+from koala.core.model.events import EVENTS
+from koala.core.model.job import ClaimEnd, EndKind
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import ClaimId, FileName, SiteName, UserName
+from koala.daemon.storage.records import (
+    JournalPosition,
     _chained,
     encode_event,
     mark_text,
@@ -56,7 +56,7 @@ def a_case(random: Random) -> Case:
         answers = spoilt_text(random, answers, PIECES)
     if random.randrange(8) == 0:
         kind = random.choice((*EVENTS, "", "Event", "\x1b[2J"))
-    line = mark_text(Mark(7, hashlib.blake2b(b"x", digest_size=16).digest()))
+    line = mark_text(JournalPosition(7, hashlib.blake2b(b"x", digest_size=16).digest()))
     return kind, _stored(body), _stored(answers), spoilt_bytes(random, line)
 
 
@@ -69,8 +69,10 @@ def check(case: Case) -> None:
     kind, body, answers, line = case
     chain = _chained(b"", 1, 1.0, kind, body, answers)
     try:
-        ((record, mark),) = read_rows([(1, 1.0, kind, body, answers, chain)], Mark(), source="j")
-        assert mark == Mark(1, chain)
+        ((record, mark),) = read_rows(
+            [(1, 1.0, kind, body, answers, chain)], JournalPosition(), source="j"
+        )
+        assert mark == JournalPosition(1, chain)
         encode_event(record.event)
     except JournalError as error:
         require_readable(str(error))

@@ -11,9 +11,10 @@ import math
 from random import Random
 from typing import Any
 
-from koala_agent import starters
-from koala_agent.claim_events import BatchEnded, BatchUnlisted, StarterLost
+from koala_agent.claims.events import BatchEnded, BatchUnlisted, StarterLost
 from koala_agent.lrm.port import EndCause
+from koala_agent.placeholders import starter_listener as starters
+from koala_agent.placeholders.starter_codec import record_of
 from koala_agent.starter.events import (
     Asked,
     Connected,
@@ -25,8 +26,7 @@ from koala_agent.starter.events import (
     Woken,
 )
 from koala_agent.starter.machine import StarterMachine
-from koala_agent.starter.node_machine import NodeMachine
-from koala_agent.starter_codec import record_of
+from koala_agent.starter.node.machine import NodeMachine
 from tests.fuzz.making import spoilt_line, spoilt_object
 from tests.fuzz.tables import CLAIM, NONCE, a_table, require_storable
 from tests.fuzz.target import Target
@@ -93,8 +93,8 @@ class _Peer:
 
     def __init__(self) -> None:
         self.table = a_table(is_bound=False)
-        self._starters = starters.Starters(tell=self._told, secret=self.table.machine.secret)
-        self.connection = starters.Connection(self._starters)
+        self._starters = starters.StarterListener(tell=self._told, secret=self.table.machine.secret)
+        self.connection = starters.StarterConnection(self._starters)
         self._starters.later = lambda _delay_s, _call: _Never()
 
     def _told(self, event: Any) -> None:

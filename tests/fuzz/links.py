@@ -12,21 +12,22 @@ from typing import TypeAlias
 import msgspec
 from google.protobuf.message import DecodeError
 
-from koala.core import events as ev
 from koala.core.invariants import check as check_state
-from koala.core.parameters import Parameters
+from koala.core.model import events as ev
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import SiteName
 from koala.core.scheduler import Scheduler
-from koala.core.values import SiteName
-from koala.daemon import reports
-from koala.daemon.holdings import Holdings
-from koala.daemon.records import decode_event, encode_event
+from koala.daemon.agents import reports
+from koala.daemon.agents.replica_reports import ReplicaReports
+from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
-from koala.wire import from_agent
-from koala.wire.from_agent import ClaimNews, FileNews, Registration
+from koala.protocol import from_agent
+from koala.protocol.from_agent import ClaimNews, FileNews, Registration
 from koala.wire.v1 import link_pb2 as pb
-from koala_agent import codec, values
-from koala_agent import session as agent_session
+from koala_agent.claims import messages as values
+from koala_agent.link import codec
+from koala_agent.link import session as agent_session
 from tests.fuzz.making import fill, sent
 from tests.fuzz.tables import a_table, require_storable
 from tests.fuzz.target import Target, require_readable
@@ -79,7 +80,7 @@ def a_grid() -> Scheduler:
 
 def check_upward(case: list[bytes]) -> None:
     scheduler = a_grid()
-    site, now, holdings = SiteName("delft"), 1.0, Holdings()
+    site, now, holdings = SiteName("delft"), 1.0, ReplicaReports()
     others = {c.id: c for c in scheduler.ledger.values() if c.site != site}
     assert others, "the grid of this test has a claim elsewhere"
     for data in case:
@@ -95,7 +96,7 @@ def check_upward(case: list[bytes]) -> None:
         if isinstance(news, Registration):
             if news.spoken is None or news.site != site:
                 continue
-            events = list(reports.of_registration(news, (), scheduler, Holdings(), now))
+            events = list(reports.of_registration(news, (), scheduler, ReplicaReports(), now))
         elif isinstance(news, FileNews):
             events = list(holdings.take(news, site, scheduler))
         else:

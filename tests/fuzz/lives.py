@@ -15,24 +15,24 @@ from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from koala.cli.table import clean_lines
-from koala.core import actions
-from koala.core import events as ev
-from koala.core.explain import why
+from koala.cli.render.table import clean_lines
 from koala.core.invariants import check as check_state
-from koala.core.job import ArmNumber, Claim, ClaimPhase, EndKind
-from koala.core.parameters import Parameters
-from koala.core.saving import load, save
+from koala.core.model import actions
+from koala.core.model import events as ev
+from koala.core.model.job import ArmNumber, Claim, ClaimPhase, EndKind
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import digest, whole_picture
-from koala.core.values import ClaimId, JobId, SiteName, UserName
-from koala.daemon import reports
-from koala.daemon.holdings import Holdings
-from koala.daemon.records import decode_event, encode_event
+from koala.core.snapshot import load, save
+from koala.daemon.agents import reports
+from koala.daemon.agents.replica_reports import ReplicaReports
+from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
-from koala.wire import from_agent
-from koala.wire.from_agent import ClaimNews, FileNews, Registration, SiteNews, TransferNews
+from koala.protocol import from_agent
+from koala.protocol.from_agent import ClaimNews, FileNews, Registration, SiteNews, TransferNews
+from koala.views.documents import digest, whole_picture
+from koala.views.explain import why
 from koala.wire.v1 import link_pb2 as pb
 from tests.fuzz.links import an_upward_message
 from tests.fuzz.making import utf8
@@ -65,7 +65,7 @@ class Life:
 
     random: Random
     scheduler: Scheduler = field(default_factory=lambda: Scheduler(Parameters(), chosen()))
-    holdings: Holdings = field(default_factory=Holdings)
+    holdings: ReplicaReports = field(default_factory=ReplicaReports)
     now: float = 0.0
     jobs: int = 0
     armed: dict[ClaimId, ArmNumber] = field(default_factory=dict)

@@ -7,31 +7,23 @@ import json
 import msgspec
 
 from koala.errors import SpecError
-from koala.wire import from_agent
+from koala.protocol import from_agent
 from koala.wire.v1 import link_pb2 as pb
-from koala_agent import codec, starter_codec
-from koala_agent.claim_events import (
+from koala_agent.claims.events import (
     CheckedIn,
     Event,
     HoldOrdered,
     Output,
-    Record,
     StarterArmed,
+    StoreClaim,
     TellDaemon,
     TellStarter,
 )
-from koala_agent.claim_states import Claim, inventory_of
-from koala_agent.claims import ClaimTable
-from koala_agent.values import (
-    Arm,
-    ArmNumber,
-    ClaimId,
-    Hold,
-    Leases,
-    Limits,
-    Peer,
-    Program,
-)
+from koala_agent.claims.messages import Arm, ArmNumber, ClaimId, Hold, Leases, Limits, Peer, Program
+from koala_agent.claims.states import Claim, inventory_of
+from koala_agent.claims.table import ClaimTable
+from koala_agent.link import codec
+from koala_agent.placeholders import starter_codec
 
 CLAIM = ClaimId("j1/1/0/1")
 NONCE = "n"
@@ -81,7 +73,7 @@ def require_storable(outputs: list[Output]) -> None:
     what it is told, for what it does not take ends the session of the whole site."""
     for output in outputs:
         match output:
-            case Record(claim=claim):
+            case StoreClaim(claim=claim):
                 stored = msgspec.json.encode(claim)
                 assert msgspec.json.decode(stored, type=Claim) == claim
                 for said in inventory_of((claim,)):

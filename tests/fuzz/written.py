@@ -10,11 +10,11 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
-from koala.cli.grid import configurations, parse_grid
-from koala.credentials import read_credentials
+from koala.cli.local.grid_file import configurations, parse_grid
 from koala.errors import ConfigError
+from koala.identity.credentials import read_credentials
+from koala.identity.tls import JoinToken
 from koala.sim.trace.events import read_events
-from koala.wire.tls import JoinToken
 from tests.fuzz.configs import PIECES, spoilt_lines
 from tests.fuzz.making import spoilt_text
 from tests.fuzz.target import Target, require_readable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from koala.core.events import JobSubmitted, SiteRegistered
-from koala.core.grid import SiteFacts
-from koala.core.job import ComponentSpec, InputFile, JobSpec, StartType
-from koala.core.values import FileName, JobId, Priority, SiteName
+from koala.core.model.events import JobSubmitted, SiteRegistered
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ComponentSpec, InputFile, JobSpec, StartType
+from koala.core.model.values import FileName, JobId, Priority, SiteName
 
 LOOSE = StartType.LOOSE
 FREE = StartType.NONE

@@ -8,4 +8,4 @@ import sys
 
 def module_command(module: str, *words: str) -> list[str]:
     """`python -m MODULE WORDS...`, which gets TERM when this process is gone."""
-    return [sys.executable, "-m", "koala.cli.child", str(os.getpid()), module, *words]
+    return [sys.executable, "-m", "koala.cli.local.child", str(os.getpid()), module, *words]

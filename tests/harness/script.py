@@ -10,8 +10,10 @@ import json
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from koala.core import events as ev
-from koala.core.actions import (
+from koala.core.eviction import forget
+from koala.core.invariants import check
+from koala.core.model import events as ev
+from koala.core.model.actions import (
     AcknowledgeClaim,
     Action,
     Announce,
@@ -19,16 +21,22 @@ from koala.core.actions import (
     ClaimProcessors,
     ReleaseClaim,
 )
-from koala.core.forgetting import forget
-from koala.core.invariants import check
-from koala.core.job import ArmNumber, ClaimEnd, EndKind, Job
-from koala.core.parameters import Parameters
-from koala.core.saving import load, save
+from koala.core.model.job import ArmNumber, ClaimEnd, EndKind, Job
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import (
+    ClaimId,
+    FileName,
+    Instant,
+    JobId,
+    SiteName,
+    TransferId,
+    UserName,
+)
+from koala.core.policy_api import NO_POLICIES, Policies
 from koala.core.scheduler import Scheduler
-from koala.core.slots import NO_POLICIES, Policies
-from koala.core.snapshot import digest, job_picture
-from koala.core.values import ClaimId, FileName, Instant, JobId, SiteName, TransferId, UserName
+from koala.core.snapshot import load, save
 from koala.policies import chosen
+from koala.views.documents import digest, job_picture
 
 WAKES_AT_ONCE_MAX = 300
 Kind = TypeVar("Kind")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from koala.wire.tls import Identity
+from koala.identity.tls import Identity
 
 DATA, HEADERS, PRIORITY, SETTINGS, PING, CONTINUATION, UNKNOWN = 0, 1, 2, 4, 6, 9, 0xEE
 END_STREAM, END_HEADERS = 1, 4

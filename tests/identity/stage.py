@@ -23,16 +23,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from koala.client import Client
-from koala.credentials import Credentials, read_credentials
-from koala.daemon.audit import FILE
-from koala.daemon.authority import Authority
+from koala.daemon.auth.audit import FILE
+from koala.daemon.auth.authority import Authority
 from koala.daemon.config import Config
 from koala.daemon.main import Daemon
+from koala.identity.credentials import Credentials, read_credentials
+from koala.identity.keys import key_pem, make_request
+from koala.identity.tls import DAEMON_HOST, Identity, JoinToken, Kind, secure_channel, uri_of
 from koala.wire.status import PROTOCOL_KEY
-from koala.wire.tls import DAEMON_HOST, Identity, JoinToken, Kind, secure_channel, uri_of
 from koala.wire.v1.identity_pb2 import Issued, JoinRequest, WhereRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
-from koala_agent.keys import key_pem, make_request
 from tests.daemon.running import config_of, running
 
 CALLS = ((PROTOCOL_KEY, "1"),)

@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from koala.daemon import audit
-from koala.daemon.audit import FILE, STRANGERS_FILE, Audit, note
+from koala.daemon.auth import audit
+from koala.daemon.auth.audit import FILE, STRANGERS_FILE, Audit, note
 from koala.wire.v1.identity_pb2 import JoinRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from tests.identity.stage import LIMIT_S, secured

@@ -15,11 +15,14 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
-from koala.core.values import SiteName
-from koala.daemon import clock, enrolments, gate, streams
-from koala.daemon.access import Role
+from koala.core.model.values import SiteName
+from koala.daemon import clock
+from koala.daemon.agents import streams
+from koala.daemon.auth import enrolments
+from koala.daemon.auth import interceptor as gate
+from koala.daemon.auth.access_rules import Role
+from koala.daemon.auth.enrolments import Enrolments, Owners
 from koala.daemon.config import CERTIFICATE_DAYS_MIN
-from koala.daemon.enrolments import Enrolments, Owners
 from koala.errors import (
     ConfigError,
     ExhaustedError,
@@ -29,15 +32,15 @@ from koala.errors import (
     UnknownNameError,
     UnreachableError,
 )
-from koala.wire.tls import Identity, IdentityFile, JoinToken
+from koala.identity.keys import expires_at, make_request
+from koala.identity.tls import Identity, IdentityFile, JoinToken
+from koala.runtime import clock as agents_clock
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.identity_pb2 import RenewRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
-from koala_agent import clock as agents_clock
-from koala_agent import joining
-from koala_agent.joining import Renewal, identity_path, join, pause_s
-from koala_agent.keys import expires_at, make_request
+from koala_agent.link import enrolment as joining
+from koala_agent.link.enrolment import Renewal, identity_path, join, pause_s
 from tests.identity.stage import LIMIT_S, Forge, Secured, identity_of, secured
 
 pytestmark = pytest.mark.live

@@ -10,12 +10,12 @@ import grpc
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from koala.daemon.authority import Authority
-from koala.wire.diagnosis import why_not
-from koala.wire.tls import DAEMON_HOST, Identity, IdentityFile, secure_channel, site_host
+from koala.daemon.auth.authority import Authority
+from koala.identity.keys import make_request
+from koala.identity.tls import DAEMON_HOST, Identity, IdentityFile, secure_channel, site_host
+from koala.wire.connection_diagnosis import why_not
 from koala.wire.v1 import files_pb2, files_pb2_grpc
-from koala_agent.files.carrier import FilesSettings
-from koala_agent.keys import make_request
+from koala_agent.files import FilesSettings
 from tests.files.stage import a_relay, a_site, finished, orders, relayed, running, some_bytes
 from tests.identity.stage import LIMIT_S, Forge
 

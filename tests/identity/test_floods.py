@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from koala.daemon.authority import Authority
-from koala.wire import floods
-from koala.wire.floods import FloodGuard, peer_of
+from koala.daemon.auth.authority import Authority
+from koala.wire import flood_guard as floods
+from koala.wire.flood_guard import FloodGuard, peer_of
 from tests.daemon.running import config_of, running
 from tests.files.stage import a_relay, a_site
 from tests.files.stage import running as serving

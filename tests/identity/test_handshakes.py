@@ -25,10 +25,16 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from koala.client import Client
-from koala.credentials import PLAIN, RUNTIME_VARIABLE, Credentials, announce, read_credentials
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
-from koala.wire.diagnosis import Finding, _load, why_not
-from koala.wire.tls import DAEMON_HOST, Identity, Kind, secure_channel, server_credentials
+from koala.identity.credentials import (
+    PLAIN,
+    RUNTIME_VARIABLE,
+    Credentials,
+    announce,
+    read_credentials,
+)
+from koala.identity.tls import DAEMON_HOST, Identity, Kind, secure_channel, server_credentials
+from koala.wire.connection_diagnosis import Diagnosis, _load, why_not
 from koala.wire.v1.identity_pb2 import WhereRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from tests.identity.stage import LIMIT_S, Forge, old_tls
@@ -311,7 +317,7 @@ def test_a_daemon_that_is_killed_while_it_is_asked_is_not_accused(
                 else:
                     connection.recv(65_536)
 
-        async def ask() -> Finding:
+        async def ask() -> Diagnosis:
             address = f"127.0.0.1:{listening.getsockname()[1]}"
             authority = daemon.administrator.authority
             killed = asyncio.get_running_loop().run_in_executor(None, be_killed)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from koala import client as clients
 from koala.client import Client
-from koala.credentials import PLAIN, announce
+from koala.client import client as clients
 from koala.errors import ConfigError, UnreachableError
-from koala.wire.private import private_folder
+from koala.identity.credentials import PLAIN, announce
+from koala.identity.private_files import private_folder
 from tests.cli.command import koala
 from tests.daemon.running import config_of, running
 from tests.harness.ports import free_port

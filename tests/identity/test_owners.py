@@ -13,9 +13,11 @@ import grpc
 import pytest
 
 from koala.client import Client
-from koala.daemon import clock, enrolments, gate
-from koala.daemon.journal import Journal
-from koala.daemon.records import Batch
+from koala.daemon import clock
+from koala.daemon.auth import enrolments
+from koala.daemon.auth import interceptor as gate
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Batch
 from koala.errors import (
     DeniedError,
     RejectedError,

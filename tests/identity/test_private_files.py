@@ -15,21 +15,21 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import Client
-from koala.credentials import (
+from koala.daemon.auth.authority import DAEMON_S, Authority
+from koala.daemon.clock import wall_s
+from koala.daemon.recovery import read_secret
+from koala.errors import ConfigError, JournalError, first_error
+from koala.identity.credentials import (
     Credentials,
     announce,
     credentials_text,
     find_credentials,
     read_credentials,
 )
-from koala.daemon.authority import DAEMON_S, Authority
-from koala.daemon.clock import wall_s
-from koala.daemon.recovery import read_secret
-from koala.errors import ConfigError, JournalError, first_error
-from koala.wire.private import check_private, private_folder, read_private, write_private
-from koala.wire.tls import Identity
-from koala_agent.folder import PRIVATE, check_state
-from koala_agent.joining import find_identity, identity_path
+from koala.identity.private_files import check_private, private_folder, read_private, write_private
+from koala.identity.tls import Identity
+from koala_agent.link.enrolment import find_identity, identity_path
+from koala_agent.state_folder import PRIVATE, check_state
 from tests.agent.live.agent_process import COMMAND, a_job, agent_process
 from tests.agent.live.fake_daemon import GRANTED, fake_daemon, hold, patiently
 from tests.daemon.running import config_of, running
@@ -60,12 +60,12 @@ def test_a_full_disk_leaves_the_daemon_its_certificate_while_it_is_good(
     def full(_: Path, __: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("koala.wire.tls.write_private", full)
+    monkeypatch.setattr("koala.identity.tls.write_private", full)
     now = wall_s()
-    monkeypatch.setattr("koala.daemon.authority.wall_s", lambda: now + 0.9 * DAEMON_S)
+    monkeypatch.setattr("koala.daemon.auth.authority.wall_s", lambda: now + 0.9 * DAEMON_S)
     assert authority.serving() == path
     assert path.read_bytes() == before
-    monkeypatch.setattr("koala.daemon.authority.wall_s", lambda: now + 1.1 * DAEMON_S)
+    monkeypatch.setattr("koala.daemon.auth.authority.wall_s", lambda: now + 1.1 * DAEMON_S)
     with pytest.raises(ConfigError, match=r"daemon\.pem: cannot be written: No space left"):
         authority.serving()
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.authority import Authority, read_certificate
-from koala.daemon.enrolments import Enrolments
-from koala.daemon.provision import provision
-from koala.wire.tls import Identity
-from koala_agent.joining import identity_path
+from koala.daemon.auth.authority import Authority, read_certificate
+from koala.daemon.auth.enrolments import Enrolments
+from koala.daemon.auth.local_provisioning import provision
+from koala.identity.tls import Identity
+from koala_agent.link.enrolment import identity_path
 
 HOUR_S = 3_600.0
 

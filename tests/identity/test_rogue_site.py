@@ -12,15 +12,15 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.daemon.authority import Authority
-from koala.daemon.enrolling import RENEWALS_AT_ONCE
-from koala.daemon.roster import SESSIONS_OF_SITE_MAX
-from koala.daemon.spool import Purpose, token
+from koala.daemon.agents.registry import SESSIONS_OF_SITE_MAX
+from koala.daemon.auth.authority import Authority
+from koala.daemon.auth.enrolment_service import RENEWALS_AT_ONCE
+from koala.daemon.files.spool import Purpose, token
+from koala.identity.keys import make_request
+from koala.identity.tls import DAEMON_HOST, Identity, secure_channel
 from koala.wire.status import RETRY_KEY
-from koala.wire.tls import DAEMON_HOST, Identity, secure_channel
 from koala.wire.v1 import files_pb2, files_pb2_grpc, link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
-from koala_agent.keys import make_request
 from tests.daemon.running import config_of, running
 from tests.files.stage import SECRET, a_relay, comes_true, sha256
 from tests.identity.stage import Secured
@@ -65,7 +65,7 @@ async def test_one_site_with_many_streams_leaves_room_for_others(tmp_path: Path)
 async def test_who_floods_may_not_say_more_by_dialling_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koala.daemon.streams.BURST_S", 0.2)
+    monkeypatch.setattr("koala.daemon.agents.streams.BURST_S", 0.2)
     rate, lines, reports = 100.0, 5, 50
     async with secured(tmp_path, reports_per_s=int(rate)) as stage:
         rogue = await stage.site("leiden")
@@ -85,8 +85,8 @@ async def test_a_site_says_what_it_is_only_so_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By registering, or by a report that it has other processors; both are kept in the journal."""
-    monkeypatch.setattr("koala.daemon.roster.REGISTRATIONS_AT_ONCE", 5)
-    monkeypatch.setattr("koala.daemon.roster.REGISTRATIONS_PER_S", 0.01)
+    monkeypatch.setattr("koala.daemon.agents.registry.REGISTRATIONS_AT_ONCE", 5)
+    monkeypatch.setattr("koala.daemon.agents.registry.REGISTRATIONS_PER_S", 0.01)
     async with secured(tmp_path) as stage, stage.client() as client:
         rogue, honest = await stage.site("leiden"), await stage.site("delft")
         async with linked(stage, rogue, "leiden") as call:

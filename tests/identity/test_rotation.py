@@ -10,11 +10,11 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import Client
-from koala.credentials import Credentials
-from koala.daemon.authority import Authority
-from koala.daemon.rotation import Standing, progress, rotate
+from koala.daemon.auth.authority import Authority
+from koala.daemon.auth.authority_rotation import RotationStatus, progress, rotate
 from koala.errors import ConfigError, JournalError, RejectedError, UnauthenticatedError
-from koala.wire.tls import DAEMON_HOST, Identity, secure_channel
+from koala.identity.credentials import Credentials
+from koala.identity.tls import DAEMON_HOST, Identity, secure_channel
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from tests.identity.stage import LIMIT_S, Forge, Secured, secured
@@ -75,7 +75,7 @@ async def test_both_are_believed_until_everybody_knows_the_new_one(tmp_path: Pat
         with pytest.raises(JournalError, match="another daemon runs"):
             rotate(state)
     begun = rotate(state)
-    assert (begun.standing, begun.sites) == (Standing.SPREAD, ("delft", "leiden"))
+    assert (begun.standing, begun.sites) == (RotationStatus.SPREAD, ("delft", "leiden"))
     assert begun.users == ("ann",), "the administrator's own file is written anew by the daemon"
 
     async with secured(tmp_path) as stage:
@@ -92,7 +92,7 @@ async def test_both_are_believed_until_everybody_knows_the_new_one(tmp_path: Pat
         leiden = await renewed_and_used(stage, leiden, "leiden")
         ann_again = replace(await stage.user("ann"), authority=stage.authority)
     moved = rotate(state)
-    assert (moved.standing, moved.sites) == (Standing.MOVED, ("delft", "leiden", "vu"))
+    assert (moved.standing, moved.sites) == (RotationStatus.MOVED, ("delft", "leiden", "vu"))
     assert moved.users == (), "a token is signed by nobody"
 
     async with secured(tmp_path) as stage:
@@ -107,7 +107,7 @@ async def test_both_are_believed_until_everybody_knows_the_new_one(tmp_path: Pat
     with pytest.raises(RejectedError, match="sites that show what the old one signed yet: vu "):
         rotate(state)
     done = rotate(state, force=True)
-    assert (done.standing, done.is_ready) == (Standing.WHOLE, True)
+    assert (done.standing, done.is_ready) == (RotationStatus.WHOLE, True)
 
     async with secured(tmp_path) as stage:
         for site, identity in (("delft", delft), ("leiden", leiden), ("amsterdam", later)):
@@ -130,7 +130,7 @@ async def test_a_site_that_has_not_joined_yet_would_be_shut_out_too(tmp_path: Pa
     with pytest.raises(RejectedError, match=r"sites that have not heard.*: vu "):
         rotate(state)
     moved = rotate(state, force=True)
-    assert (moved.standing, moved.sites) == (Standing.MOVED, ())
+    assert (moved.standing, moved.sites) == (RotationStatus.MOVED, ())
     async with secured(tmp_path) as stage:
         with pytest.raises(grpc.aio.AioRpcError):
             await stage.joined(replace(token, address=stage.address))

@@ -11,11 +11,11 @@ import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
-from koala.credentials import Credentials
-from koala.daemon.access import RULES, Role, Who
-from koala.daemon.audit import STRANGERS_FILE
+from koala.daemon.auth.access_rules import RULES, Role, Who
+from koala.daemon.auth.audit import STRANGERS_FILE
+from koala.identity.credentials import Credentials
+from koala.identity.tls import Identity
 from koala.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME
-from koala.wire.tls import Identity
 from koala.wire.v1 import identity_pb2, koala_pb2, link_pb2
 from tests.identity.stage import LIMIT_S, Secured, secured
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from koala.wire import strangers
-from koala.wire.tls import DAEMON_HOST, secure_channel
+from koala.identity.tls import DAEMON_HOST, secure_channel
+from koala.wire import connection_limits as strangers
 from koala.wire.v1.identity_pb2 import WhereRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from tests.identity.stage import CALLS, LIMIT_S, Secured, secured

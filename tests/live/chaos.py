@@ -39,10 +39,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from koala.client import ENDS, Client, Submission, Submitted
-from koala.core.job import EndKind
-from koala.credentials import find_credentials
+from koala.client import Client, Submission, Submitted
+from koala.client.client import ENDS
+from koala.core.model.job import EndKind
 from koala.errors import ExhaustedError, KoalaError, UnreachableError
+from koala.identity.credentials import find_credentials
 from tests.cli.command import koala_here
 from tests.harness.small_disk import small_disk
 from tests.live.evidence import Evidence

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from koala.client import ENDS, Client
+from koala.client import Client
+from koala.client.client import ENDS
 from tests.live.grid import CALM, Grid, live_grid
 
 FIVE = {"delft": 8, "leiden": 8, "vu": 8, "utrecht": 8, "amsterdam": 8}

@@ -36,12 +36,13 @@ from typing import Any
 import grpc
 import psutil
 
-from koala.client import ENDS, Client
-from koala.credentials import find_credentials
-from koala.daemon.provision import provision
+from koala.client import Client
+from koala.client.client import ENDS
+from koala.daemon.auth.local_provisioning import provision
 from koala.errors import UnreachableError
+from koala.identity.credentials import find_credentials
+from koala.identity.tls import DAEMON_HOST, secure_channel
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
-from koala.wire.tls import DAEMON_HOST, secure_channel
 from tests.harness.ports import free_port
 from tests.live.evidence import Evidence
 
@@ -191,7 +192,7 @@ class Grid:
         module = "koala.daemon.main" if name == "daemon" else "koala_agent.main"
         config = str(self.config(name))
         lines = (
-            "import signal; from koala.lifeline import end_with",
+            "import signal; from koala.runtime.child_lifetime import end_with",
             f"end_with({os.getpid()}, signal.SIGTERM)",
             self.releases.get(name, ""),
             f"from {module} import main; raise SystemExit(main())",
@@ -243,7 +244,7 @@ class Grid:
 
     def relays(self) -> list[int]:
         """The daemon's relay, and those that a killed daemon left and that end soon."""
-        return [pid for pid, _ in self._marked() if "koala.daemon.relay" in _command(pid)]
+        return [pid for pid, _ in self._marked() if "koala.daemon.files.relay" in _command(pid)]
 
     def programs(self, claim: str = "") -> dict[int, str]:
         """Those of them that are not starters."""

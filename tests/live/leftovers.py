@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from koala_agent.lrm.table import FILE_NAME as JOBS
-from koala_agent.lrm.table import Over
-from koala_agent.placeholders import STARTERS
+from koala_agent.lrm.job_table import FILE_NAME as JOBS
+from koala_agent.lrm.job_table import Over
+from koala_agent.placeholders.submission import STARTERS
 from tests.live.grid import Grid
 
 

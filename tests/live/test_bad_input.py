@@ -19,10 +19,10 @@ import pytest
 
 from koala.client import Client
 from koala.errors import KoalaError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
+from koala.identity.tls import JoinToken
 from koala.wire import PROTOCOL
-from koala.wire.tls import JoinToken
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc
-from koala_agent.joining import join
+from koala_agent.link.enrolment import join
 from tests.live.grid import Grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -201,7 +201,7 @@ async def test_an_agent_of_another_protocol_ends_and_says_why(
     token = JoinToken.parse((await client.add_site("stranger"))["token"])
     await join(token, "stranger", tmp_path / "state")
     program = (
-        "import koala_agent.session as s; s.PROTOCOL = s.PROTOCOL_MIN = 999\n"
+        "import koala_agent.link.session as s; s.PROTOCOL = s.PROTOCOL_MIN = 999\n"
         f"from koala_agent.main import main; raise SystemExit(main([{str(config)!r}]))"
     )
     async with nothing_changes(client):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from koala.core.job import EndKind
+from koala.core.model.job import EndKind
 from tests.live.chaos import unheard
 from tests.live.evidence import LOG, Evidence, is_other_alive
 from tests.live.faults import Account

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import Client
-from koala_agent.lrm.table import FILE_NAME
+from koala_agent.lrm.job_table import FILE_NAME
 from tests.live.grid import CALM, HASTY, Grid, live_grid, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]

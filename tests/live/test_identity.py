@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.provision import provision
-from koala.wire.tls import JoinToken
-from koala_agent.joining import identity_path, join
+from koala.daemon.auth.local_provisioning import provision
+from koala.identity.tls import JoinToken
+from koala_agent.link.enrolment import identity_path, join
 from tests.live.grid import live_grid, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

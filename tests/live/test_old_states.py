@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import ENDS, Client
+from koala.client import Client
+from koala.client.client import ENDS
 from tests.live.grid import Grid, started
 from tests.states.recorded import RECORDED, SITES, unpack
 

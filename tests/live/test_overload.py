@@ -17,10 +17,10 @@ import grpc
 import pytest
 
 from koala.client import Client, Submitted
-from koala.credentials import PLAIN
-from koala.daemon.limits import CALLS_AT_ONCE
-from koala.daemon.texts import Texts
+from koala.daemon.clients.rsl_parsing import DescriptionParser
+from koala.daemon.quotas import CALLS_AT_ONCE
 from koala.errors import ExhaustedError, UnreachableError
+from koala.identity.credentials import PLAIN
 from koala.rsl.jobspec import JobReading
 from koala.wire import PROTOCOL
 from koala.wire.status import PROTOCOL_KEY
@@ -95,7 +95,7 @@ async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
 ) -> None:
     """No job ends before one was refused. Then those who are patient are accepted, too, and no site
     was lost meanwhile."""
-    monkeypatch.setattr("koala.daemon.limits.QUEUE_RETRY_S", 0.2)
+    monkeypatch.setattr("koala.daemon.quotas.QUEUE_RETRY_S", 0.2)
     most, each = 30, 5
     outcomes: Counter[str] = Counter()
     is_full = asyncio.Event()
@@ -144,7 +144,7 @@ async def test_watchers_that_stop_reading_are_cut_and_resume_without_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twenty of them, beside three that read: these miss nothing, and wait for nobody."""
-    monkeypatch.setattr("koala.daemon.notices.RECENT_MAX", 500)
+    monkeypatch.setattr("koala.daemon.clients.event_feed.RECENT_MAX", 500)
     events = 2_000
     every, go_on = list(range(1, events + 1)), asyncio.Event()
     async with (
@@ -212,15 +212,15 @@ async def test_a_flood_of_one_user_keeps_no_other_one_from_the_daemon(
     """As many of the flood's calls are in work as may be of one user, and the others wait behind
     them, until ann has her answer."""
     calls, lot = 120, 25
-    reading, answered, in_work = Texts.read, asyncio.Event(), asyncio.Semaphore(0)
+    reading, answered, in_work = DescriptionParser.read, asyncio.Event(), asyncio.Semaphore(0)
 
-    async def read(texts: Texts, submission: pb.Submission, owner: str) -> JobReading:
+    async def read(texts: DescriptionParser, submission: pb.Submission, owner: str) -> JobReading:
         if owner == "flood":
             in_work.release()
             await answered.wait()
         return await reading(texts, submission, owner)
 
-    monkeypatch.setattr(Texts, "read", read)
+    monkeypatch.setattr(DescriptionParser, "read", read)
     async with (
         running(config_of(tmp_path)) as daemon,
         Client(daemon.address, user="flood") as flood,

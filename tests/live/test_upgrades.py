@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.formats import CORE
+from koala.runtime.disk_formats import CORE
 from tests.live.grid import live_grid
 from tests.live.test_faults import running_job
 
@@ -22,7 +22,7 @@ SITES = {"delft": 4, "leiden": 4}
 
 def core(version: int) -> str:
     """A daemon whose core decides otherwise than that of other versions."""
-    return f"import koala.formats as formats; formats.CORE = {version}"
+    return f"import koala.runtime.disk_formats as formats; formats.CORE = {version}"
 
 
 def daemon_speaks(newest: int, oldest: int) -> str:
@@ -30,7 +30,7 @@ def daemon_speaks(newest: int, oldest: int) -> str:
 
 
 def agent_speaks(newest: int, oldest: int) -> str:
-    return f"import koala_agent.session as s; s.PROTOCOL, s.PROTOCOL_MIN = {newest}, {oldest}"
+    return f"import koala_agent.link.session as s; s.PROTOCOL, s.PROTOCOL_MIN = {newest}, {oldest}"
 
 
 async def test_a_daemon_with_another_core_takes_over_what_runs_and_what_waits(

@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm import shell as shell_module
-from koala_agent.lrm.asking import AT_ONCE
+from koala_agent.lrm.account_breaker import AT_ONCE
 from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.claim_tracking import idle_of
 from koala_agent.lrm.dialect import Figures, job_name
-from koala_agent.lrm.known import idle_of
 from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running, Tell, serving
 from koala_agent.lrm.shell import LEFT_MAX, Answer, Command, Entry, Shell
 from koala_agent.lrm.slurm import Slurm

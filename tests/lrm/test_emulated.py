@@ -12,7 +12,7 @@ import pytest
 
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.lrm.emulated import EmulatedSettings
-from koala_agent.lrm.load import LoadParameters
+from koala_agent.lrm.local_users import LoadParameters
 from koala_agent.lrm.model import Discipline
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
 from koala_agent.lrm.processes import identify, look

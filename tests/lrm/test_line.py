@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from koala_agent.lrm.model.line import Line
+from koala_agent.lrm.model.backfill_queue import BackfillQueue
 from koala_agent.lrm.model.queue import Waiting
 
 Job = Waiting[int]
@@ -35,7 +35,7 @@ def test_a_line_is_a_list_whatever_comes_and_goes(seed: int) -> None:
     """Thousands come and go in waves, so that blocks and groups are summed up, emptied, joined,
     become the last ones and are added to again."""
     random = Random(seed)
-    line: Line[int] = Line()
+    line: BackfillQueue[int] = BackfillQueue()
     plain: list[Job] = []
     key = 0
     for step in range(900):
@@ -76,7 +76,7 @@ def test_a_line_is_a_list_whatever_comes_and_goes(seed: int) -> None:
 def test_what_is_added_to_a_block_that_was_summed_up_is_found() -> None:
     """Blocks behind it vanish, so it is the last one again and takes new jobs; then it is in the
     middle, and its old sum would hide them."""
-    line: Line[int] = Line()
+    line: BackfillQueue[int] = BackfillQueue()
     for key in range(128 * 3):
         line.append((key, 64, 1_000))
     assert line.take(idle=1, extra=0, now=0, shadow_at=0) == ([], 0)  # sums the middle up

@@ -27,8 +27,8 @@ from koala_agent.lrm.processes import (
     members,
     send,
 )
-from koala_agent.starter.trees import BRAND
-from koala_agent.starter.trees import is_alive as is_running
+from koala_agent.starter.process_tree import BRAND
+from koala_agent.starter.process_tree import is_alive as is_running
 from tests.agent.live.agent_process import until
 from tests.lrm.harness import LIMIT_S, Pipe, find_by_claim, python
 
@@ -115,7 +115,7 @@ async def test_a_starter_s_brand_stays_on_what_leaves_everything_else_behind(pip
     claim = f"branded-{os.getpid()}"
     brand = brand_of(claim, scope="here")
     wear = (
-        "import os; from koala_agent.starter.trees import BRAND, wear_brand; wear_brand()\n"
+        "import os; from koala_agent.starter.process_tree import BRAND, wear_brand; wear_brand()\n"
         "assert BRAND not in os.environ\n"
         f"says = 'cat /proc/self/limits > {pipe.path}; exec sleep 600'\n"
         "os.execv('/usr/bin/env', ['env', '-i', 'setsid', 'sh', '-c', says])"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError
+from koala_agent.lrm.job_table import FILE_NAME, JobRow, JobTable, Leaving, Starting, Waiting
 from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, boot_id, identify, look
-from koala_agent.lrm.table import FILE_NAME, JobTable, Leaving, Record, Starting, Waiting
 from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python
 
 pytestmark = pytest.mark.live
@@ -224,8 +224,8 @@ async def test_a_job_found_half_started_is_ended_and_lost(
     serve: Serve, ask: Ask, tmp_path: Path
 ) -> None:
     """The agent died between the start of the process and the record of its pid."""
-    table = JobTable(tmp_path / "state", Record, boot=boot_id(), scope="here")
-    table.save("a", Record(ask("a", processors=3), Starting()))
+    table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope="here")
+    table.save("a", JobRow(ask("a", processors=3), Starting()))
     table.close()
     marks = {CLAIM_VARIABLE: "a", SCOPE_VARIABLE: table.scope}
     process = await asyncio.create_subprocess_exec("sleep", "1000", env={**os.environ, **marks})
@@ -238,7 +238,7 @@ async def test_strays_are_reaped_but_not_those_of_another_site(
     serve: Serve, tmp_path: Path
 ) -> None:
     """Claims are unique to a daemon; two demonstrations on a machine must not kill one another."""
-    table = JobTable(tmp_path / "state", Record, boot=boot_id(), scope="here")
+    table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope="here")
     table.close()
     marks = {CLAIM_VARIABLE: "j1/1/0/1"}
     here, elsewhere = [
@@ -257,9 +257,9 @@ async def test_strays_are_reaped_but_not_those_of_another_site(
 async def test_after_a_reboot_what_had_not_ended_is_lost(
     serve: Serve, ask: Ask, tmp_path: Path
 ) -> None:
-    table = JobTable(tmp_path / "state", Record, boot="an earlier one", scope="here")
-    table.save("waited", Record(ask("waited"), Waiting()))
-    table.save("left", Record(ask("left"), Leaving(EndCause.EXITED, "", 0, None)))
+    table = JobTable(tmp_path / "state", JobRow, boot="an earlier one", scope="here")
+    table.save("waited", JobRow(ask("waited"), Waiting()))
+    table.save("left", JobRow(ask("left"), Leaving(EndCause.EXITED, "", 0, None)))
     table.close()
     for _ in range(2):
         async with serve() as (manager, _witness):
@@ -302,7 +302,7 @@ async def test_a_table_that_is_none_is_refused(serve: Serve, tmp_path: Path) -> 
 
 
 async def test_a_table_of_another_format_is_refused(serve: Serve, tmp_path: Path) -> None:
-    table = JobTable(tmp_path / "state", Record, boot=boot_id(), scope="here")
+    table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope="here")
     table._connection.execute("PRAGMA user_version = 99")
     table.close()
     with pytest.RaisesGroup(pytest.RaisesExc(LocalManagerError, match="format 99")):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from koala.errors import DiskError
-from koala_agent.lrm.table import JobTable
+from koala_agent.lrm.job_table import JobTable
 
 
 class Row(msgspec.Struct, frozen=True):

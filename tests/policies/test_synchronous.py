@@ -6,7 +6,7 @@ from math import inf, log
 
 import pytest
 
-from koala.core.progress import Correction, MemberProgress, ProgressQuestion
+from koala.core.model.progress_reports import Correction, MemberProgress, ProgressQuestion
 from koala.policies.progress.free import free
 from koala.policies.progress.synchronous import (
     WEIGHT_LEAST,
@@ -104,7 +104,11 @@ def test_the_test_as_printed_corrects_always() -> None:
 
 
 def test_the_slowdowns_of_table_2() -> None:
-    from koala.sim.synchronous.setting import slowdown_as_printed, slowdown_mean, utilization
+    from koala.papers.synchronous.simulation.setting import (
+        slowdown_as_printed,
+        slowdown_mean,
+        utilization,
+    )
 
     assert slowdown_as_printed() == pytest.approx(100 / 35)
     assert slowdown_mean() == pytest.approx(2 * log(6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from koala.core.job import (
+from koala.core.model.job import (
     ComponentSpec,
     Deadline,
     Hint,
@@ -14,7 +14,7 @@ from koala.core.job import (
     JobType,
     StartType,
 )
-from koala.core.values import FileName, Priority, SiteName, TcpPath
+from koala.core.model.values import FileName, Priority, SiteName, TcpPath
 from koala.rsl.tree import (
     Compound,
     Concatenation,

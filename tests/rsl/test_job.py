@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from koala.cli.submit import TEXT_CHARACTERS_MAX
-from koala.core.job import (
+from koala.cli.jobs.submit import TEXT_CHARACTERS_MAX
+from koala.core.model.job import (
     ComponentSpec,
     Deadline,
     Hint,
@@ -17,7 +17,7 @@ from koala.core.job import (
     JobType,
     StartType,
 )
-from koala.core.values import FileName, Priority, SiteName, TcpPath, UserName
+from koala.core.model.values import FileName, Priority, SiteName, TcpPath, UserName
 from koala.errors import SpecError
 from koala.rsl import read_job
 from koala.rsl.fields import ARGUMENTS_BYTES_MAX, ENVIRONMENT_BYTES_MAX

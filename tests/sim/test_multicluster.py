@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.grid import SiteFacts
-from koala.core.parameters import Parameters
-from koala.core.values import SiteName
+from koala.core.model.grid import SiteFacts
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import SiteName
 from koala.errors import ConfigError
 from koala.policies import chosen
 from koala.sim.experiment.setting import LocalJob, SiteSetting
 from koala.sim.experiment.world import Report
-from koala.sim.multicluster import GridReplay, Multicluster, rule
+from koala.sim.trace.multicluster import GridReplay, Multicluster, rule
 from koala.workload import swf
 from koala.workload.arrivals import Arrivals
 from koala.workload.logs import Log

@@ -17,16 +17,15 @@ from typing import Any
 
 import pytest
 
-from koala.core.actions import Action, Announce
-from koala.core.events import Event
-from koala.core.parameters import PAPER, Parameters
+from koala.core.model.actions import Action, Announce
+from koala.core.model.events import Event
+from koala.core.model.parameters import PAPER, Parameters
+from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import digest
-from koala.core.values import Instant
 from koala.daemon.clock import Clock
-from koala.daemon.journal import Journal
-from koala.daemon.pump import Pump
-from koala.daemon.records import Notice
+from koala.daemon.event_loop import EventLoop
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Notice
 from koala.policies import chosen
 from koala.sim.engine import Engine
 from koala.sim.experiment.setting import (
@@ -38,6 +37,7 @@ from koala.sim.experiment.setting import (
     Submission,
 )
 from koala.sim.experiment.world import OVER, Grid, World
+from koala.views.documents import digest
 from tests.harness.builders import HIGH, LOW
 from tests.sim.experiment.small import local, outage, site, submission
 
@@ -157,7 +157,7 @@ class Live:
         self.clock = SetClock()
         self.engine = Engine()
         self.scheduler = Scheduler(script.parameters, chosen())
-        self.pump = Pump(self.scheduler, self.journal, self.clock, digest=digest, jobs=0)
+        self.pump = EventLoop(self.scheduler, self.journal, self.clock, digest=digest, jobs=0)
         self.pump.deliver_to(self)
         self.grid = Grid(
             self.engine,

@@ -6,8 +6,8 @@ fixed scenario below `/tmp/koala-recorded` and are ended twice, by TERM and by K
 disk, and `phases.json`, the phase of each job at that instant. `tests/daemon/test_old_states.py`
 and `tests/live/test_old_states.py` start the present release on all of them.
 
-Record a new one whenever a number in `koala.formats` or `koala_agent.formats` is raised: from the
-last commit before.
+Record a new one whenever a number in `koala.runtime.disk_formats` or `koala_agent.formats` is
+raised: from the last commit before.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ TRUE, SLEEP = "&(executable=/bin/true)", "&(executable=/bin/sleep)(arguments=600
 AT = "(resourceManagerContact={})"
 PROVISION = """\
 from pathlib import Path
-from koala.daemon.provision import provision
+from koala.daemon.auth.local_provisioning import provision
 provision(Path("daemon"), {name: Path(name) for name in SITES}, lifetime_s=3600.0 * 24 * 3650)
 """
 

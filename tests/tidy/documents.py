@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from koala.core.parameters import _BOUNDS, _WORDS
+from koala.core.model.parameters import _BOUNDS, _WORDS
 from tests.tidy.sources import ROOT
 
 RUNS = "<!-- runs -->"

@@ -11,8 +11,14 @@ from itertools import chain
 
 from tests.tidy.sources import Module, dotted, imports, is_within, top_level
 
-PURE = ("koala.core", "koala.policies", "koala.units", "koala_agent.lrm.model")
-PURE_MAY_IMPORT = ("koala.core", "koala.policies", "koala.errors", "koala.formats", "koala.units")
+PURE = ("koala.core", "koala.views", "koala.policies", "koala_agent.lrm.model")
+PURE_MAY_IMPORT = (
+    "koala.core",
+    "koala.views",
+    "koala.policies",
+    "koala.errors",
+    "koala.runtime.disk_formats",
+)
 
 STANDARD = {
     "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal",

@@ -74,7 +74,8 @@ def other_modules() -> tuple[Module, ...]:
 
 @cache
 def imports(module: Module) -> tuple[Import, ...]:
-    """All that a module imports, as full names; `from koala.core import job` is koala.core.job."""
+    """All that a module imports, as full names; `from koala.core import job` is
+    koala.core.model.job."""
     return tuple(_imports(module.tree, is_late=False))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.core.job import TRANSITIONS
-from koala.core.parameters import NAMES
+from koala.core.model.job import TRANSITIONS
+from koala.core.model.parameters import NAMES
 from tests.tidy.documents import (
     ShellBlock,
     allowed,

@@ -27,15 +27,19 @@ def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "word"),
     [
-        ("koala.core.job", "from koala.policies import registry", "lower layer"),
-        ("koala.core.job", "import koala.daemon.pump", "lower layer"),
-        ("koala.core.job", "def f():\n    from koala import wire", "lower layer"),
-        ("koala.daemon.pump", "from koala.cli.render import table", "lower layer"),
-        ("koala_agent.claims", "from koala.core.values import ClaimId", "an agent knows only"),
+        ("koala.core.model.job", "from koala.policies import registry", "lower layer"),
+        ("koala.core.model.job", "import koala.daemon.event_loop", "lower layer"),
+        ("koala.core.model.job", "def f():\n    from koala import wire", "lower layer"),
+        ("koala.daemon.event_loop", "from koala.cli.render.documents import table", "lower layer"),
+        (
+            "koala_agent.claims.table",
+            "from koala.core.model.values import ClaimId",
+            "an agent knows only",
+        ),
         ("koala.sim.engine", "from koala_agent.starter import x", "shares only lrm.model"),
-        ("koala.daemon.pump", "import aiomqtt", "only koala.bus"),
+        ("koala.daemon.event_loop", "import aiomqtt", "only koala.daemon.mqtt"),
         ("koala.sim.engine", "import grpc.aio", "only koala.wire"),
-        ("koala.daemon.pump", "def f():\n    import numpy", "only koala.sim"),
+        ("koala.daemon.event_loop", "def f():\n    import numpy", "only koala.sim"),
         ("koala.helpers", "", "has no layer"),
     ],
 )
@@ -50,11 +54,11 @@ def test_a_breach_of_the_layers_is_found(name: str, text: str, word: str) -> Non
         ("koala.core.scheduler", "from koala.core import job\nfrom koala.errors import SpecError"),
         ("koala.sim.engine", "from koala_agent.lrm.model import LRMState"),
         (
-            "koala_agent.link",
+            "koala_agent.link.stream",
             "from koala.wire.v1 import link_pb2\nfrom koala.errors import KoalaError",
         ),
-        ("koala.daemon.main", "from koala.bus import publish"),
-        ("koala.cli.demo", "import koala_agent.main, koala.daemon.main, rich.table"),
+        ("koala.daemon.main", "from koala.daemon.mqtt import publish"),
+        ("koala.cli.local.demo", "import koala_agent.main, koala.daemon.main, rich.table"),
     ],
 )
 def test_imports_that_are_meant_are_allowed(name: str, text: str) -> None:

@@ -9,7 +9,11 @@ from tests.tidy.purity import impurities, is_pure
 from tests.tidy.sources import Module, dotted, is_within, module_of, shipped_modules
 
 JOB_PHASE_OWNER = "koala.core.state"
-CLAIM_PHASE_OWNERS = ("koala.core.claiming", "koala.core.starting", "koala.core.ending")
+CLAIM_PHASE_OWNERS = (
+    "koala.core.pipeline.claiming",
+    "koala.core.pipeline.starting",
+    "koala.core.pipeline.ending",
+)
 
 
 def test_pure_packages_neither_reach_the_world_nor_depend_on_set_order() -> None:
@@ -55,7 +59,7 @@ def test_an_impurity_is_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "from koala.core.values import JobId",
+        "from koala.core.model.values import JobId",
         "import heapq, math\nfrom collections.abc import Iterable",
         "import random\ndef f(r: random.Random): return r.random()",
         "import random\nx = random.Random(7)",
@@ -76,15 +80,15 @@ def test_pure_code_is_left_alone(text: str) -> None:
      "y = replace(job, phase=2)"],
 )  # fmt: skip
 def test_an_assigned_phase_is_found_outside_its_owner(text: str) -> None:
-    assert len(list(phase_assignments(module_of(text, name="koala.daemon.pump")))) == 1
-    assert len(list(phase_assignments(module_of(text, name="koala.core.claiming")))) == 1
+    assert len(list(phase_assignments(module_of(text, name="koala.daemon.event_loop")))) == 1
+    assert len(list(phase_assignments(module_of(text, name="koala.core.pipeline.claiming")))) == 1
     assert list(phase_assignments(module_of(text, name="koala.core.state"))) == []
 
 
 def test_the_steps_of_the_pipeline_may_give_a_claim_its_phase() -> None:
     text = "claim.phase = 1"
-    assert list(phase_assignments(module_of(text, name="koala.core.starting"))) == []
-    assert len(list(phase_assignments(module_of(text, name="koala.core.snapshot")))) == 1
+    assert list(phase_assignments(module_of(text, name="koala.core.pipeline.starting"))) == []
+    assert len(list(phase_assignments(module_of(text, name="koala.views.documents")))) == 1
 
 
 def phase_assignments(module: Module) -> Iterator[str]:

@@ -33,14 +33,14 @@ import msgspec
 import structlog
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.asking import Asking, NotAskedError
+from koala_agent.lrm.account_breaker import AccountBreaker, CircuitOpenError
+from koala_agent.lrm.claim_tracking import ClaimRow, TrackedClaim, idle_of, others_waiting
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, claim_of, job_name, script
-from koala_agent.lrm.known import Known, Row, idle_of, others_waiting
+from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Placeholder, Queued, Running, Tell
 from koala_agent.lrm.processes import boot_id
 from koala_agent.lrm.shell import Answer, Command, Shell
-from koala_agent.lrm.table import JobTable
 
 ENDED_MAX = 10_000
 """Ended claims that are remembered, so that none of them is submitted again."""
@@ -102,19 +102,21 @@ class BatchManager:
         """Raises LocalManagerError when the state directory cannot be used."""
         self._settings = settings
         self._dialect = dialect
-        self._asking = Asking(shell)
+        self._asking = AccountBreaker(shell)
         self._tell = tell
         self._clock = clock
-        self._table: JobTable[Row] = JobTable(
+        self._table: JobTable[ClaimRow] = JobTable(
             settings.state_directory,
-            Row,
+            ClaimRow,
             boot=boot_id(),
             scope=settings.scope,
             make_room=settings.make_room,
         )
         # What was queued in an earlier life may run by now.
         self._known = {
-            row.claim: Known(row=row, state=JobState.RUNNING if row.number else JobState.QUEUED)
+            row.claim: TrackedClaim(
+                row=row, state=JobState.RUNNING if row.number else JobState.QUEUED
+            )
             for row in self._table.load()
         }
         self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and accounts
@@ -208,8 +210,10 @@ class BatchManager:
             self._asking.check(account)
             known = self._known.get(claim)
         if known is None:
-            row = Row(claim=claim, processors=placeholder.processors, account=placeholder.account)
-            known = Known(row=row)
+            row = ClaimRow(
+                claim=claim, processors=placeholder.processors, account=placeholder.account
+            )
+            known = TrackedClaim(row=row)
             self._known[claim] = known
         elif known.is_settled():
             return
@@ -360,8 +364,8 @@ class BatchManager:
         """What the listing says of one claim."""
         known = self._known.get(claim)
         if known is None:  # a table that was lost, or a submission that arrived after all
-            row = Row(claim=claim, processors=0, is_unwanted=True, account=account)
-            known = Known(row=row)
+            row = ClaimRow(claim=claim, processors=0, is_unwanted=True, account=account)
+            known = TrackedClaim(row=row)
             self._known[claim] = known
         numbers = [job.number for job in jobs]
         if known.row.number not in numbers:
@@ -385,7 +389,7 @@ class BatchManager:
         elif not known.row.is_unwanted:
             self._judge(known, own)
 
-    def _judge(self, known: Known, job: BatchJob) -> None:
+    def _judge(self, known: TrackedClaim, job: BatchJob) -> None:
         """Takes out what never starts, and what the batch system starts again."""
         if job.state is JobState.STUCK:
             verdict = (job.cause, f"it would never start: {job.reason}")
@@ -405,7 +409,7 @@ class BatchManager:
                 log.warning("batch.unwanted_found", number=job.number, name=job.name)
                 self._unwanted[job.number] = account
 
-    async def _miss_job(self, known: Known, now: float) -> None:
+    async def _miss_job(self, known: TrackedClaim, now: float) -> None:
         """A claim that is in no listing: a record says how it ended, or time does. A submission
         that did not arrive (the agent was killed, the controller was away) was none: whoever wants
         the claim finds it unlisted and submits it again."""
@@ -435,7 +439,7 @@ class BatchManager:
             return
         self._end(known, record)
 
-    async def _record_of(self, row: Row) -> BatchJob | None:
+    async def _record_of(self, row: ClaimRow) -> BatchJob | None:
         """Raises LocalManagerError: also for a while after it did, since each that hangs would keep
         the look waiting for as long as a command may take."""
         if self._clock() < self._records_at.get(row.account, -math.inf):
@@ -448,7 +452,7 @@ class BatchManager:
             self._records_at[row.account] = self._clock() + self._settings.trouble_s
             raise
 
-    def _end(self, known: Known, job: BatchJob | None) -> None:
+    def _end(self, known: TrackedClaim, job: BatchJob | None) -> None:
         row = known.row
         if job is None:
             is_ours = row.is_unwanted or not row.number
@@ -475,7 +479,7 @@ class BatchManager:
 
     # Doing ------------------------------------------------------------------------------------
 
-    async def _send(self, known: Known, placeholder: Placeholder) -> None:
+    async def _send(self, known: TrackedClaim, placeholder: Placeholder) -> None:
         self._save(known)  # before the batch system hears of it
         account = placeholder.account
         if not account:
@@ -493,7 +497,7 @@ class BatchManager:
         except LocalManagerError as error:
             if error.transient:
                 self._unlisted.add(account)  # a look finds out whether anything can be asked
-            was_asked = may_be_queued and not isinstance(error, NotAskedError)
+            was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
                 del self._known[placeholder.claim]
                 self._table.forget(placeholder.claim)
@@ -529,7 +533,7 @@ class BatchManager:
 
     # Telling ----------------------------------------------------------------------------------
 
-    def _listed(self, known: Known) -> Listed:
+    def _listed(self, known: TrackedClaim) -> Listed:
         claim = known.row.claim
         if known.row.end is not None:
             cause, exit_status, reason = known.row.end
@@ -562,14 +566,14 @@ class BatchManager:
         is_limited = self._clock() - self._limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
 
-    def _open(self) -> list[Known]:
+    def _open(self) -> list[TrackedClaim]:
         return [known for known in self._known.values() if known.row.end is None]
 
-    def _is_unsure(self, known: Known) -> bool:
+    def _is_unsure(self, known: TrackedClaim) -> bool:
         """Whether it is of an account in trouble. One of those that waits counts as anybody's."""
         return known.row.account in self._asking.troubled
 
-    def _counted(self) -> list[Known]:
+    def _counted(self) -> list[TrackedClaim]:
         """The claims that the figures are compared with."""
         return [known for known in self._open() if not self._is_unsure(known)]
 
@@ -607,9 +611,9 @@ class BatchManager:
         except TimeoutError:
             pass
 
-    def _change(self, known: Known, **changes: object) -> None:
+    def _change(self, known: TrackedClaim, **changes: object) -> None:
         known.row = msgspec.structs.replace(known.row, **changes)
         self._save(known)
 
-    def _save(self, known: Known) -> None:
+    def _save(self, known: TrackedClaim) -> None:
         self._table.save(known.row.claim, known.row)

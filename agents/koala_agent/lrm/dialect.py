@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from koala.wire import names
+from koala.protocol import names
 from koala_agent.lrm.port import EndCause, Placeholder
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE
 from koala_agent.lrm.shell import Answer, Command

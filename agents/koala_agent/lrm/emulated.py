@@ -31,8 +31,19 @@ from typing import assert_never
 import structlog
 
 from koala.errors import ConfigError, LocalManagerError
+from koala_agent.lrm.job_table import (
+    Alive,
+    JobRow,
+    JobTable,
+    Leaving,
+    Over,
+    Starting,
+    State,
+    Waiting,
+    listed,
+)
 from koala_agent.lrm.launch import check, spawn
-from koala_agent.lrm.load import LoadParameters, LocalJob, local_jobs
+from koala_agent.lrm.local_users import LoadParameters, LocalJob, local_jobs
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 from koala_agent.lrm.port import (
     EndCause,
@@ -42,6 +53,7 @@ from koala_agent.lrm.port import (
     Running,
     Tell,
 )
+from koala_agent.lrm.process_usage import Trees, Usage
 from koala_agent.lrm.processes import (
     Identity,
     boot_id,
@@ -50,18 +62,6 @@ from koala_agent.lrm.processes import (
     look,
 )
 from koala_agent.lrm.shell import Entry
-from koala_agent.lrm.table import (
-    Alive,
-    JobTable,
-    Leaving,
-    Over,
-    Record,
-    Starting,
-    State,
-    Waiting,
-    listed,
-)
-from koala_agent.lrm.trees import Trees, Usage
 
 log = structlog.get_logger()
 
@@ -188,7 +188,7 @@ class EmulatedLocalManager:
         fresh_scope = secrets.token_hex(8)
         self._table = JobTable(
             settings.state_directory,
-            Record,
+            JobRow,
             boot=boot_id(),
             scope=fresh_scope,
             make_room=settings.make_room,
@@ -268,7 +268,7 @@ class EmulatedLocalManager:
     async def listing(self) -> tuple[Listed, ...]:
         """See `LocalManager`."""
         await self.opened()
-        return tuple(listed(Record(job.placeholder, job.state)) for job in self._jobs.values())
+        return tuple(listed(JobRow(job.placeholder, job.state)) for job in self._jobs.values())
 
     async def idle(self) -> Idle:
         """See `LocalManager`."""
@@ -474,7 +474,7 @@ class EmulatedLocalManager:
         self._change(job, over)
         self._unfinished -= 1
         self._remember_end(job.claim)
-        self._post(partial(self._tell, listed(Record(job.placeholder, job.state))))
+        self._post(partial(self._tell, listed(JobRow(job.placeholder, job.state))))
 
     def _remember_end(self, claim: str) -> None:
         self._ended.append(claim)
@@ -491,7 +491,7 @@ class EmulatedLocalManager:
         placeholder = job.placeholder
         if isinstance(job.state, Over):  # its script is long, and has a secret in it
             placeholder = replace(placeholder, body="")
-        self._table.save(job.claim, Record(placeholder, job.state))
+        self._table.save(job.claim, JobRow(placeholder, job.state))
 
     # Local users ------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from koala_agent.lrm.processes import (
     identify_child,
 )
 from koala_agent.lrm.shell import Entry
-from koala_agent.starter.trees import BRAND
+from koala_agent.starter.process_tree import BRAND
 
 
 def check(placeholder: Placeholder, processors: int) -> None:

@@ -5,10 +5,10 @@ environment, those seen to belong to it before, and all their descendants.
 
 The brand needs no help of the program. It is a number that follows from the claim and the local
 manager, so nobody must have written it down, and that starters take on before they fork anything,
-as a resource limit that limits nothing (`koala_agent.starter.trees`). The kernel hands it on at
-each fork and exec. A process group, a session and a parent are not enough: a daemon that forks
-twice and calls setsid leaves them all; an environment can be dropped or overwritten. A program can
-lose its brand only on purpose (`ulimit -x`, or as root), and is found by the rest then.
+as a resource limit that limits nothing (`koala_agent.starter.process_tree`). The kernel hands it
+on at each fork and exec. A process group, a session and a parent are not enough: a daemon that
+forks twice and calls setsid leaves them all; an environment can be dropped or overwritten. A
+program can lose its brand only on purpose (`ulimit -x`, or as root), and is found by the rest then.
 
 A process is never addressed by its pid alone: an `Identity` has its start time and the machine's
 boot as well, and signals go through a pidfd that was checked against it, so a recycled pid is
@@ -31,7 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from koala_agent.starter.trees import RLIMIT_LOCKS, is_over
+from koala_agent.starter.process_tree import RLIMIT_LOCKS, is_over
 
 CLAIM_VARIABLE = "KOALA_CLAIM"
 SCOPE_VARIABLE = "KOALA_LOCAL_MANAGER"

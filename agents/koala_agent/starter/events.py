@@ -6,7 +6,7 @@ All instants are CLOCK_BOOTTIME but those in the daemon's time (`release_at`, `p
 
 from __future__ import annotations
 
-from koala_agent.starter.plain import dataclass, to_number
+from koala_agent.starter.compat import dataclass, to_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

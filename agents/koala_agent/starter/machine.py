@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import signal
 
+from koala_agent.starter.compat import to_number, to_whole
 from koala_agent.starter.daemon_clock import DaemonClock
 from koala_agent.starter.events import (
     Answer,
@@ -67,7 +68,6 @@ from koala_agent.starter.events import (
     to_try_paths,
 )
 from koala_agent.starter.pacing import Pacing
-from koala_agent.starter.plain import to_number, to_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

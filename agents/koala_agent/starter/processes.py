@@ -7,7 +7,12 @@ import math
 import os
 import signal
 
-from koala_agent.starter.trees import become_subreaper, die_with_parent, find_tree, has_no_child
+from koala_agent.starter.process_tree import (
+    become_subreaper,
+    die_with_parent,
+    find_tree,
+    has_no_child,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

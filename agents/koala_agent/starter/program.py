@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 
-from koala_agent.starter.plain import (
+from koala_agent.starter.compat import (
     dataclass,
     log,
     to_count,
@@ -16,7 +16,7 @@ from koala_agent.starter.plain import (
     to_pairs,
     to_texts,
 )
-from koala_agent.starter.trees import read_quietly
+from koala_agent.starter.process_tree import read_quietly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ components find room later. Worst-Fit does the opposite, and spreads the load.
 
 from __future__ import annotations
 
-from koala.core.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
+from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
 
 
 def best_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:

@@ -4,7 +4,7 @@ altogether until it is not. Coarser than synchronous queuing, and never late.
 
 from __future__ import annotations
 
-from koala.core.progress import Correction, ProgressQuestion
+from koala.core.model.progress_reports import Correction, ProgressQuestion
 
 
 def wait_for_the_last(question: ProgressQuestion) -> tuple[Correction, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from koala.core.grid import GridView, Part, Placement, PlacementRequest
-from koala.core.slots import ClaimPlan, ClaimQuestion, PendingPart, PlacementPolicy
-from koala.core.values import SiteName
+from koala.core.model.grid import GridView, Part, Placement, PlacementRequest
+from koala.core.model.values import SiteName
+from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, PlacementPolicy
 from koala.policies.claiming.preemption import choose_victims
 
 

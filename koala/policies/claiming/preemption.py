@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from koala.core.grid import GridView
-from koala.core.slots import ClaimQuestion, PendingPart, Victim
-from koala.core.values import JobId, Priority
+from koala.core.model.grid import GridView
+from koala.core.model.values import JobId, Priority
+from koala.core.policy_api import ClaimQuestion, PendingPart, Victim
 
 
 def choose_victims(

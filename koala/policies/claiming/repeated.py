@@ -1,8 +1,9 @@
 """The Repeated Placement Policy for jobs with a required start (Deadlines 2.2).
 
-Its instants of tries are arithmetic (koala.core.timeline); here is what it does in one. A try is
-all or nothing: the components are placed and claimed together, or none of them is. At the deadline
-a job that may do so makes room among the local users' jobs (the paper's GP; `at_deadline = kill`).
+Its instants of tries are arithmetic (koala.core.model.timeline); here is what it does in one. A
+try is all or nothing: the components are placed and claimed together, or none of them is. At the
+deadline a job that may do so makes room among the local users' jobs (the paper's GP; `at_deadline
+= kill`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from koala.core.grid import Assignment, GridView, Part, Placement, PlacementRequest
-from koala.core.slots import ClaimPlan, ClaimQuestion, PendingPart, PlacementPolicy
-from koala.core.values import SiteName
+from koala.core.model.grid import Assignment, GridView, Part, Placement, PlacementRequest
+from koala.core.model.values import SiteName
+from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, PlacementPolicy
 
 
 def repeated(question: ClaimQuestion, view: GridView, place: PlacementPolicy) -> ClaimPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.core.grid import (
+from koala.core.model.grid import (
     Assignment,
     GridView,
     Part,
@@ -10,7 +10,7 @@ from koala.core.grid import (
     PlacementRequest,
     Unplaceable,
 )
-from koala.core.values import SiteName
+from koala.core.model.values import SiteName
 
 
 def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:

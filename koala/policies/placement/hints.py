@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from koala.core.grid import (
+from koala.core.model.grid import (
     Assignment,
     Demand,
     GridView,
@@ -23,7 +23,7 @@ from koala.core.grid import (
     PlacementRequest,
     Unplaceable,
 )
-from koala.core.values import SiteName
+from koala.core.model.values import SiteName
 from koala.policies.placement.close_to_files import by_decreasing_size, unplaceable
 
 ROUNDING = 1e-9

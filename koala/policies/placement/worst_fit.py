@@ -6,8 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from koala.core.grid import Assignment, GridView, Part, Placement, PlacementRequest, Unplaceable
-from koala.core.values import SiteName
+from koala.core.model.grid import (
+    Assignment,
+    GridView,
+    Part,
+    Placement,
+    PlacementRequest,
+    Unplaceable,
+)
+from koala.core.model.values import SiteName
 from koala.policies.placement.close_to_files import by_decreasing_size, unplaceable
 
 Routes = dict[SiteName, tuple[float, SiteName | None]]

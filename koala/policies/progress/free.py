@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.core.progress import Correction, ProgressQuestion
+from koala.core.model.progress_reports import Correction, ProgressQuestion
 
 
 def free(_question: ProgressQuestion) -> tuple[Correction, ...]:

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from koala.core.progress import Correction, MemberProgress, ProgressQuestion
-from koala.core.values import Seconds
+from koala.core.model.progress_reports import Correction, MemberProgress, ProgressQuestion
+from koala.core.model.values import Seconds
 
 WEIGHT_LEAST = 0.002
 """No correction takes a component below this part of the weight it was admitted with."""

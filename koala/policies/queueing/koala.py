@@ -4,7 +4,7 @@ low one.
 
 from __future__ import annotations
 
-from koala.core.values import Priority
+from koala.core.model.values import Priority
 
 
 def turn(scans: int, high_scans_per_low: int) -> Priority:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence, Sized
 from typing import Any
 
-from koala.core.visiting import Discipline, Keys, LocalJobs
+from koala.core.model.visiting import Discipline, Keys, LocalJobs
 
 # --- orders at a departure ---
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koala.core.actions import StartTransfer
-from koala.core.events import TransferFailed, TransferFinished
-from koala.core.values import Instant, SiteName, TransferId
+from koala.core.model.actions import StartTransfer
+from koala.core.model.events import TransferFailed, TransferFinished
+from koala.core.model.values import Instant, SiteName, TransferId
 from koala.sim.engine import Engine, Entry
 from koala.sim.experiment.setting import Links
 

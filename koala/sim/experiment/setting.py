@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from koala.core.grid import SiteFacts
-from koala.core.job import JobSpec
-from koala.core.values import FOREVER, Instant, JobId, Seconds, SiteName
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import JobSpec
+from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.workload.streams import stream
 from koala_agent.lrm.model import Discipline
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from koala.core.actions import ArmClaim, ClaimProcessors, ReleaseClaim, StopClaim, TryPaths
-from koala.core.events import (
+from koala.core.model.actions import ArmClaim, ClaimProcessors, ReleaseClaim, StopClaim, TryPaths
+from koala.core.model.events import (
     ClaimArmed,
     ClaimGone,
     ClaimGranted,
@@ -21,8 +21,8 @@ from koala.core.events import (
     PathsTried,
     SiteReported,
 )
-from koala.core.job import ArmNumber, ClaimEnd, EndKind, StartType
-from koala.core.values import ClaimId, Instant, Seconds
+from koala.core.model.job import ArmNumber, ClaimEnd, EndKind, StartType
+from koala.core.model.values import ClaimId, Instant, Seconds
 from koala.sim.engine import Engine, Entry, Rank
 from koala.sim.experiment.setting import Faults, LocalJob, SiteSetting
 from koala.sim.experiment.usage import Usage, Use

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from koala.core.values import Instant, Seconds, SiteName
+from koala.core.model.values import Instant, Seconds, SiteName
 
 
 class Use(IntEnum):

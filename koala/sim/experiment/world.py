@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from koala.core.actions import (
+from koala.core.model.actions import (
     AcknowledgeClaim,
     Action,
     Announce,
@@ -23,7 +23,7 @@ from koala.core.actions import (
     StopClaim,
     TryPaths,
 )
-from koala.core.events import (
+from koala.core.model.events import (
     DaemonStarted,
     Event,
     JobSubmitted,
@@ -34,13 +34,12 @@ from koala.core.events import (
     SiteResumed,
     Woken,
 )
-from koala.core.explain import why
-from koala.core.job import TERMINAL
-from koala.core.parameters import Parameters
+from koala.core.model.job import TERMINAL
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName, UserName
+from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
-from koala.core.sites import is_usable
-from koala.core.slots import Policies
-from koala.core.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName, UserName
+from koala.core.site_views import is_usable
 from koala.sim.engine import Engine
 from koala.sim.experiment.copies import Copies
 from koala.sim.experiment.setting import (
@@ -53,6 +52,7 @@ from koala.sim.experiment.setting import (
 from koala.sim.experiment.sites import LocalUsers, Site
 from koala.sim.experiment.usage import Span, Usage
 from koala.sim.metrics import JobRecord, record_of
+from koala.views.explain import why
 
 OPERATOR = UserName("operator")
 WAITING_MAX = 3

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from koala.core.events import ParametersChanged
-from koala.core.parameters import NAMES, SYMBOLS, Parameters
+from koala.core.model.events import ParametersChanged
+from koala.core.model.parameters import NAMES, SYMBOLS, Parameters
 from koala.errors import ConfigError
 from koala.policies import BUILT_IN, named
 from koala.sim.replay.recording import Recording

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from koala.core import events as ev
-from koala.core.actions import (
+from koala.core.model import events as ev
+from koala.core.model.actions import (
     AcknowledgeClaim,
     Action,
     Announce,
@@ -23,9 +23,9 @@ from koala.core.actions import (
     StopClaim,
     TryPaths,
 )
-from koala.core.grid import SiteFacts
-from koala.core.job import ArmNumber, ClaimEnd, EndKind
-from koala.core.values import ClaimId, Instant, JobId, Seconds, SiteName, TransferId
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ArmNumber, ClaimEnd, EndKind
+from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName, TransferId
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

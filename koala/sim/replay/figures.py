@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from koala.core.job import SITE_FAULTS
+from koala.core.model.job import SITE_FAULTS
+from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import job_picture
-from koala.core.values import Instant, JobId, SiteName
 from koala.sim.replay.chronicle import Chronicle, ClaimNote
+from koala.views.documents import job_picture
 
 Row = Mapping[str, Any]
 ENDED = ("Finished", "Failed", "Cancelled")

@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
-from koala.core.values import Instant, Seconds
+from koala.core.model.values import Instant, Seconds
 from koala.sim.replay.chronicle import ClaimNote, Report, SiteNote
 
 SETTLED_S: Seconds = 0.5

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from koala.core.values import Instant, Seconds
+from koala.core.model.values import Instant, Seconds
 
 OWN_S: Seconds = 10.0
 """An observation of the same thing counts before all others when it is not farther away."""

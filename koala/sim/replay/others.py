@@ -8,7 +8,7 @@ a busy grid would look far emptier in any run that is not exactly the recorded o
 
 from __future__ import annotations
 
-from koala.core.values import Instant
+from koala.core.model.values import Instant
 
 _NOTHING_S = 1e-6
 

@@ -16,9 +16,9 @@ from operator import attrgetter
 from statistics import median
 from typing import TypeAlias
 
-from koala.core.events import Event, JobSubmitted, ParametersChanged
-from koala.core.job import ClaimEnd, EndKind, JobSpec
-from koala.core.values import Instant, JobId, Seconds, SiteName
+from koala.core.model.events import Event, JobSubmitted, ParametersChanged
+from koala.core.model.job import ClaimEnd, EndKind, JobSpec
+from koala.core.model.values import Instant, JobId, Seconds, SiteName
 from koala.sim.replay.chronicle import Chronicle, ClaimNote, SiteNote
 from koala.sim.replay.load import SETTLED_S, Steps, is_spited, other_load
 from koala.sim.replay.nearest import Nearest, Seen

@@ -16,7 +16,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TypeAlias
 
-from koala.core.actions import (
+from koala.core.model.actions import (
     AcknowledgeClaim,
     ArmClaim,
     CancelTransfer,
@@ -27,7 +27,7 @@ from koala.core.actions import (
     TryPaths,
     Wanted,
 )
-from koala.core.events import (
+from koala.core.model.events import (
     ClaimArmed,
     ClaimGone,
     ClaimGranted,
@@ -39,10 +39,10 @@ from koala.core.events import (
     TransferFinished,
     TransferProgressed,
 )
-from koala.core.grid import SiteFacts
-from koala.core.job import ClaimEnd, EndKind, StartType
-from koala.core.parameters import Parameters
-from koala.core.values import ClaimId, Instant, JobId, Seconds, SiteName, TransferId
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ClaimEnd, EndKind, StartType
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName, TransferId
 from koala.sim.engine import Engine, Entry
 from koala.sim.replay.others import Others
 from koala.sim.replay.recording import (

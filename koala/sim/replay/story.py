@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeAlias
 
-from koala.core import events as ev
-from koala.core.actions import (
+from koala.core.model import events as ev
+from koala.core.model.actions import (
     AcknowledgeClaim,
     Action,
     Announce,
@@ -22,8 +22,8 @@ from koala.core.actions import (
     StopClaim,
     TryPaths,
 )
-from koala.core.parameters import NAMES, Parameters
-from koala.core.values import Instant, JobId
+from koala.core.model.parameters import NAMES, Parameters
+from koala.core.model.values import Instant, JobId
 
 TIMER = "a timer"
 

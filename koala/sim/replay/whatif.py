@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
-from koala.core.values import Instant
 from koala.sim.replay.changes import Changes, require_possible
 from koala.sim.replay.chronicle import Chronicle
 from koala.sim.replay.figures import (

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from koala.core.actions import (
+from koala.core.leases import Leases
+from koala.core.model.actions import (
     AcknowledgeClaim,
     Action,
     Announce,
@@ -27,7 +28,7 @@ from koala.core.actions import (
     StopClaim,
     TryPaths,
 )
-from koala.core.events import (
+from koala.core.model.events import (
     DaemonStarted,
     Event,
     ParametersChanged,
@@ -35,11 +36,10 @@ from koala.core.events import (
     SiteRegistered,
     Woken,
 )
-from koala.core.leases import Leases
-from koala.core.parameters import Parameters
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import Instant, SiteName
+from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
-from koala.core.slots import Policies
-from koala.core.values import Instant, SiteName
 from koala.policies import BUILT_IN, chosen
 from koala.sim.engine import Engine, Entry, Rank
 from koala.sim.replay.changes import Changes

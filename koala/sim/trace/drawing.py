@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from koala.sim.papers.figures import save
+from koala.papers.figures import save
 from koala.sim.trace.series import Level, Series
 
 _DAY_S = 86_400

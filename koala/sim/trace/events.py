@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from koala.errors import ConfigError
-from koala.paths import written_text
+from koala.runtime.paths import written_text
 from koala.sim.trace.changes import Change
 
 EVENTS_MAX = 10_000_000

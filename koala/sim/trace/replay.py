@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from koala.errors import ConfigError
+from koala.runtime.atomic_file import whole_file, write_whole
 from koala.sim.trace.changes import Change, check_changes
 from koala.sim.trace.course import Course
 from koala.sim.trace.run import Run
 from koala.sim.trace.series import Series
-from koala.whole_file import whole_file, write_whole
 from koala.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine
 from koala.workload.logs import Format, Log
 from koala_agent.lrm.model import Discipline

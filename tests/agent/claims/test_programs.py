@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from koala_agent.programs import NotAllowedError, permitted
-from koala_agent.values import Program
+from koala_agent.claims.messages import Program
+from koala_agent.placeholders.allowed_programs import NotAllowedError, permitted
 
 
 @pytest.fixture

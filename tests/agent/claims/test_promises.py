@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala_agent.claim_events import (
+from koala_agent.claims.events import (
     Adopted,
     BatchEnded,
     BatchFound,
@@ -20,12 +20,12 @@ from koala_agent.claim_events import (
     Forget,
     HoldOrdered,
     Output,
-    Record,
     StarterArmed,
     StarterEnded,
     StarterLost,
     StarterPassed,
     StarterPut,
+    StoreClaim,
     Submit,
     SubmitFailed,
     TellDaemon,
@@ -34,10 +34,7 @@ from koala_agent.claim_events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claim_states import Claim, Gone, Withdrawing
-from koala_agent.claims import ClaimTable
-from koala_agent.lrm.port import EndCause
-from koala_agent.values import (
+from koala_agent.claims.messages import (
     Acknowledge,
     ArmNumber,
     ClaimId,
@@ -53,6 +50,9 @@ from koala_agent.values import (
     StarterRecord,
     Stop,
 )
+from koala_agent.claims.states import Claim, Gone, Withdrawing
+from koala_agent.claims.table import ClaimTable
+from koala_agent.lrm.port import EndCause
 
 CLAIMS = (ClaimId("j1/1/0/1"),)
 NONCES = ("n1", "n2")
@@ -145,9 +145,9 @@ class Model:
             self.over.append(event.claim)
 
     def see(self, outputs: list[Output]) -> None:
-        writes = [output for output in outputs if isinstance(output, Record | Forget)]
+        writes = [output for output in outputs if isinstance(output, StoreClaim | Forget)]
         for write in writes:
-            if isinstance(write, Record):
+            if isinstance(write, StoreClaim):
                 # A batch job of it that is found after all is ended, and that is all.
                 is_stray = isinstance(write.claim.state, Withdrawing | Gone)
                 is_back = write.claim.id in self.forgotten and not is_stray

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from koala_agent import codec, placeholders, starter_codec
-from koala_agent.placeholders import Place
+from koala_agent.claims.messages import ClaimId, EndKind, Report, ReportState, StarterRecord
+from koala_agent.link import codec
+from koala_agent.placeholders import starter_codec
+from koala_agent.placeholders import submission as placeholders
+from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.starter.program import STATE_FOLDER
-from koala_agent.values import ClaimId, EndKind, Report, ReportState, StarterRecord
 
 CLAIM = ClaimId("j1/1/0/1")
 FACTS = codec.Facts(
@@ -24,7 +26,7 @@ END = {"kind": "exited", "statuses": [3], "ended_at": 12.5, "cpu_s": 0.5, "memor
 
 def record(tmp_path: Path, *, passed: Any = None, end: Any = None) -> StarterRecord | None:
     """What is read of these files."""
-    place = Place(root=tmp_path, site="a")
+    place = LaunchSettings(root=tmp_path, site="a")
     folder = place.folder(CLAIM) / STATE_FOLDER
     folder.mkdir(parents=True)
     for name, content in (("passed.json", passed), ("end.json", end)):
@@ -44,7 +46,7 @@ def test_what_a_starter_wrote_is_read(tmp_path: Path) -> None:
 def test_a_record_that_cannot_be_read_now_is_not_taken_for_none(tmp_path: Path) -> None:
     """Its job would run once more though it had ended well."""
     assert record(tmp_path, end={"nonce": "n", "end": END}) is not None
-    place = Place(root=tmp_path, site="a")
+    place = LaunchSettings(root=tmp_path, site="a")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError, DiskError, JournalError
-from koala_agent.claim_events import Forget, Record
-from koala_agent.claim_states import Asked, Claim, Passed
-from koala_agent.session import JournalMark
-from koala_agent.store import Store
-from koala_agent.values import ArmNumber, ClaimId, Hold, Leases, Program, Release
+from koala_agent.claims.events import Forget, StoreClaim
+from koala_agent.claims.messages import ArmNumber, ClaimId, Hold, Leases, Program, Release
+from koala_agent.claims.states import Asked, Claim, Passed
+from koala_agent.claims.store import Store
+from koala_agent.link.session import Watermark
 from tests.harness.failing_disk import failing_commits
 
 
@@ -35,7 +35,7 @@ def a_claim(name: str = "j1/1/0/1") -> Claim:
 
 def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.commit([Record(claim=a_claim()), Record(claim=a_claim("j2/1/0/1"))])
+    store.commit([StoreClaim(claim=a_claim()), StoreClaim(claim=a_claim("j2/1/0/1"))])
     store.commit([Forget(claim=ClaimId("j2/1/0/1"))])
     store.set_epoch(7)
     store.set_epoch(5)
@@ -53,7 +53,7 @@ def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
 def test_a_claim_whose_name_no_daemon_takes_is_left_out(tmp_path: Path) -> None:
     """An earlier release stored them, and the daemon ended each session that began with one."""
     store = Store(tmp_path)
-    store.commit([Record(claim=a_claim(f"{'a' * 65}/1/0/1")), Record(claim=a_claim())])
+    store.commit([StoreClaim(claim=a_claim(f"{'a' * 65}/1/0/1")), StoreClaim(claim=a_claim())])
     assert store.claims() == [a_claim()]
     store.close()
 
@@ -61,9 +61,9 @@ def test_a_claim_whose_name_no_daemon_takes_is_left_out(tmp_path: Path) -> None:
 def test_the_last_write_of_a_turn_counts(tmp_path: Path) -> None:
     store = Store(tmp_path)
     asked = Claim(hold=a_claim().hold, secret="s", state=Asked(grace_until=1.0))
-    store.commit([Record(claim=asked), Record(claim=a_claim())])
+    store.commit([StoreClaim(claim=asked), StoreClaim(claim=a_claim())])
     assert store.claims() == [a_claim()]
-    store.commit([Record(claim=asked), Forget(claim=asked.id)])
+    store.commit([StoreClaim(claim=asked), Forget(claim=asked.id)])
     assert store.claims() == []
     store.close()
 
@@ -71,7 +71,7 @@ def test_the_last_write_of_a_turn_counts(tmp_path: Path) -> None:
 def test_only_this_user_can_read_it(tmp_path: Path) -> None:
     """It holds the secrets of the claims; SQLite by itself makes its files readable to all."""
     store = Store(tmp_path / "state")
-    store.commit([Record(claim=a_claim())])
+    store.commit([StoreClaim(claim=a_claim())])
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in store.folder.iterdir()}
     assert modes
     assert all(mode == 0o600 for mode in modes.values()), modes
@@ -115,7 +115,7 @@ def spoil(folder: Path, statement: str, values: tuple[str, ...] = ()) -> None:
 @pytest.mark.parametrize("body", ["'{}'", "x'7b22ff22'", "'['"])
 def test_a_claim_that_cannot_be_read_is_refused(tmp_path: Path, body: str) -> None:
     store = Store(tmp_path)
-    store.commit([Record(claim=a_claim())])
+    store.commit([StoreClaim(claim=a_claim())])
     store.close()
     spoil(tmp_path, f"UPDATE claim SET body = {body}")
     store = Store(tmp_path)
@@ -139,12 +139,12 @@ def test_a_fact_that_cannot_be_read_is_refused(tmp_path: Path, name: str, value:
 
 
 def test_a_row_of_the_journal_is_stored_with_the_next_commit(tmp_path: Path) -> None:
-    marks = [JournalMark(epoch=2, seq=n, chain=b"\x01\x00", seal=b"\xff") for n in (8, 9)]
+    marks = [Watermark(epoch=2, seq=n, chain=b"\x01\x00", seal=b"\xff") for n in (8, 9)]
     store = Store(tmp_path)
     assert store.mark is None
     store.note_mark(marks[0])
     noted = [store.is_mark_noted]
-    store.commit([Record(claim=a_claim())])
+    store.commit([StoreClaim(claim=a_claim())])
     noted.append(store.is_mark_noted)
     assert noted == [True, False]
     store.note_mark(marks[1])  # and then the agent is killed
@@ -158,14 +158,14 @@ def test_a_row_of_the_journal_is_stored_with_the_next_commit(tmp_path: Path) -> 
 def filled(folder: Path) -> Store:
     """A store with a claim, and not a page more to be had."""
     store = Store(folder)
-    store.commit([Record(claim=a_claim())])
+    store.commit([StoreClaim(claim=a_claim())])
     (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
     store._connection.execute(f"PRAGMA max_page_count = {pages}")
     return store
 
 
-def many() -> list[Record]:
-    return [Record(claim=a_claim(f"j{number}/1/0/1")) for number in range(2, 200)]
+def many() -> list[StoreClaim]:
+    return [StoreClaim(claim=a_claim(f"j{number}/1/0/1")) for number in range(2, 200)]
 
 
 def test_a_full_disk_is_tried_once_more_when_room_was_made(tmp_path: Path) -> None:

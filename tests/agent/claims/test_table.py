@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala_agent.claim_events import (
+from koala_agent.claims.events import (
     Adopted,
     BatchEnded,
     BatchFound,
@@ -23,7 +23,6 @@ from koala_agent.claim_events import (
     HoldOrdered,
     LeasesSet,
     Output,
-    Record,
     StarterArmed,
     StarterEnded,
     StarterGet,
@@ -33,6 +32,7 @@ from koala_agent.claim_events import (
     StarterProgressed,
     StarterPut,
     StarterTried,
+    StoreClaim,
     Submit,
     SubmitFailed,
     TellDaemon,
@@ -41,11 +41,7 @@ from koala_agent.claim_events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claim_questions import QUESTIONS_MAX
-from koala_agent.claim_states import Claim
-from koala_agent.claims import PAUSE_MAX_S, ClaimTable
-from koala_agent.lrm.port import EndCause
-from koala_agent.values import (
+from koala_agent.claims.messages import (
     Acknowledge,
     Arm,
     ArmNumber,
@@ -72,6 +68,10 @@ from koala_agent.values import (
     Stop,
     TryPaths,
 )
+from koala_agent.claims.pending_requests import QUESTIONS_MAX
+from koala_agent.claims.states import Claim
+from koala_agent.claims.table import PAUSE_MAX_S, ClaimTable
+from koala_agent.lrm.port import EndCause
 
 CLAIM = ClaimId("j1/1/0/1")
 NUMBER = ArmNumber(epoch=1, counter=1)
@@ -123,11 +123,11 @@ class Script:
         for event in events:
             outputs = self.table.handle(event, self.at)
             for output in outputs:
-                if isinstance(output, Record):
+                if isinstance(output, StoreClaim):
                     self.stored[output.claim.id] = output.claim
                 elif isinstance(output, Forget):
                     del self.stored[output.claim]
-        return [output for output in outputs if not isinstance(output, Record)]
+        return [output for output in outputs if not isinstance(output, StoreClaim)]
 
     def wake(self) -> list[Output]:
         """At the very instant that the table asked for."""
@@ -185,7 +185,7 @@ def script() -> Script:
 
 def test_a_hold_is_written_down_and_then_submitted(script: Script) -> None:
     outputs = script.table.handle(a_hold(), 0.0)
-    assert [type(output) for output in outputs] == [Record, Submit]
+    assert [type(output) for output in outputs] == [StoreClaim, Submit]
 
 
 def test_a_hold_said_twice_is_submitted_once(script: Script) -> None:
@@ -198,7 +198,7 @@ def test_a_hold_said_twice_is_submitted_once(script: Script) -> None:
 def test_a_check_in_is_written_before_it_is_told(script: Script) -> None:
     script.tell(a_hold())
     outputs = script.table.handle(CheckedIn(claim=CLAIM, nonce="n"), 1.0)
-    assert [type(output) for output in outputs] == [Record, TellDaemon, TellStarter]
+    assert [type(output) for output in outputs] == [StoreClaim, TellDaemon, TellStarter]
     (report,) = reports(outputs)
     assert (report.state, report.nonce) == (ReportState.GRANTED, "n")
     assert told(outputs) == [Adopted(leases=Leases())]
@@ -478,7 +478,7 @@ def test_arm_and_release_are_passed_on_and_armed_is_written_first(script: Script
     script.held()
     assert told(script.tell(an_arm())) == [an_arm()]
     outputs = script.table.handle(StarterArmed(claim=CLAIM, nonce="n", number=NUMBER), 1.0)
-    assert [type(output) for output in outputs] == [Record, TellDaemon]
+    assert [type(output) for output in outputs] == [StoreClaim, TellDaemon]
     assert reports(outputs)[0].armed == NUMBER
     assert told(script.tell(RELEASE)) == [RELEASE]
 

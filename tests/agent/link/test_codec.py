@@ -9,16 +9,17 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.actions import PaceClaim, PathTarget, StartTransfer, TryPaths
-from koala.core.values import ClaimId as CoreClaimId
-from koala.core.values import FileName, SiteName, TransferId
+from koala.core.model.actions import PaceClaim, PathTarget, StartTransfer, TryPaths
+from koala.core.model.values import ClaimId as CoreClaimId
+from koala.core.model.values import FileName, SiteName, TransferId
 from koala.errors import SpecError
-from koala.wire import from_agent, to_agent
-from koala.wire.from_agent import CopyNews
+from koala.files import orders
+from koala.protocol import from_agent, to_agent
+from koala.protocol.from_agent import CopyNews
 from koala.wire.v1 import link_pb2
-from koala_agent import codec, session, values
-from koala_agent.files import orders
-from koala_agent.logs import LogChunk, LogRequest
+from koala_agent.claims import messages as values
+from koala_agent.link import codec, session
+from koala_agent.placeholders.logs import LogChunk, LogRequest
 
 FACTS = codec.Facts(
     version="1.2",

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError, SpecError
-from koala_agent.inputs import InputManager, Inputs
+from koala_agent.claims.messages import ClaimId, Hold, Program
 from koala_agent.lrm.port import Idle, Listed, Placeholder
-from koala_agent.values import ClaimId, Hold, Program
+from koala_agent.placeholders.input_files import InputManager, InputPaths
 
 CLAIM = ClaimId("j1/1/0/1")
 
@@ -25,7 +25,7 @@ def a_hold(**fields: object) -> Hold:
 
 
 @pytest.fixture
-def inputs(tmp_path: Path) -> Inputs:
+def inputs(tmp_path: Path) -> InputPaths:
     tmp_path.joinpath("data").write_bytes(b"0123456789")
 
     def replica(name: str) -> Path:
@@ -33,7 +33,7 @@ def inputs(tmp_path: Path) -> Inputs:
             raise SpecError(f"file name {name!r} is not here")
         return tmp_path / name
 
-    return Inputs(
+    return InputPaths(
         replica=replica,
         copy=lambda transfer: tmp_path / "spool" / transfer.replace("/", "-"),
         folder=lambda claim: tmp_path / claim.replace("/", "-"),
@@ -74,20 +74,20 @@ class NotedManager:
         return Idle(processors=4, idle=4, startable=4, queued_jobs=0, local_processors=0)
 
 
-def test_a_job_without_input_is_told_nothing(inputs: Inputs) -> None:
+def test_a_job_without_input_is_told_nothing(inputs: InputPaths) -> None:
     assert inputs.path(a_hold()) == ""
 
 
-def test_a_fetched_copy_is_read_from_the_spool(inputs: Inputs, tmp_path: Path) -> None:
+def test_a_fetched_copy_is_read_from_the_spool(inputs: InputPaths, tmp_path: Path) -> None:
     hold = a_hold(inputs=("j1/1/t1",))
     assert inputs.path(hold) == str(tmp_path / "spool" / "j1-1-t1")
 
 
-def test_a_whole_replica_is_read_where_it_lies(inputs: Inputs, tmp_path: Path) -> None:
+def test_a_whole_replica_is_read_where_it_lies(inputs: InputPaths, tmp_path: Path) -> None:
     assert inputs.path(a_hold(local_input="data")) == str(tmp_path / "data")
 
 
-def test_a_replica_that_is_not_here_is_an_error_that_names_it(inputs: Inputs) -> None:
+def test_a_replica_that_is_not_here_is_an_error_that_names_it(inputs: InputPaths) -> None:
     with pytest.raises(LocalManagerError, match="j1/1/0/1 reads 'other'"):
         inputs.path(a_hold(local_input="other"))
 
@@ -97,7 +97,7 @@ def test_a_replica_that_is_not_here_is_an_error_that_names_it(inputs: Inputs) ->
     [(0, 4, b"0123"), (4, 4, b"4567"), (8, 2, b"89"), (6, 0, b"6789")],
 )
 async def test_a_part_of_a_replica_is_there_before_the_batch_job(
-    inputs: Inputs, tmp_path: Path, offset: int, size: int, expected: bytes
+    inputs: InputPaths, tmp_path: Path, offset: int, size: int, expected: bytes
 ) -> None:
     hold = a_hold(local_input="data", chunk_offset=offset, chunk_bytes=size)
     path = Path(inputs.path(hold))
@@ -110,7 +110,7 @@ async def test_a_part_of_a_replica_is_there_before_the_batch_job(
     assert manager.found == [expected]
 
 
-async def test_a_part_beyond_the_end_fails_the_claim(inputs: Inputs, tmp_path: Path) -> None:
+async def test_a_part_beyond_the_end_fails_the_claim(inputs: InputPaths, tmp_path: Path) -> None:
     hold = a_hold(local_input="data", chunk_offset=8, chunk_bytes=4)
     with pytest.raises(LocalManagerError, match="the file ends 2 bytes before"):
         await inputs.prepare(hold)
@@ -122,7 +122,7 @@ async def test_a_part_for_which_there_is_no_room_fails_the_claim_and_leaves_noth
 ) -> None:
     data = tmp_path / "data"
     data.write_bytes(b"0123456789")
-    inputs = Inputs(
+    inputs = InputPaths(
         replica=lambda _: data,
         copy=lambda transfer: tmp_path / transfer,
         folder=lambda claim: tmp_path / claim.replace("/", "-"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala_agent.session import (
+from koala_agent.link.session import (
     Apply,
     Beat,
     Closed,
@@ -24,7 +24,6 @@ from koala_agent.session import (
     HangUp,
     InventoryEnd,
     InventoryTaken,
-    JournalMark,
     KeepMark,
     Order,
     Output,
@@ -42,6 +41,7 @@ from koala_agent.session import (
     Timing,
     Told,
     WantedEnd,
+    Watermark,
     Welcome,
     Woken,
 )
@@ -502,7 +502,7 @@ def test_after_any_trouble_a_good_daemon_brings_the_session_to_life(steps: list[
     assert script.session.is_live
 
 
-MARK = JournalMark(epoch=1, seq=7, chain=b"chain", seal=b"seal")
+MARK = Watermark(epoch=1, seq=7, chain=b"chain", seal=b"seal")
 
 
 def test_a_row_of_the_journal_is_kept_before_what_rests_on_it_is_done() -> None:

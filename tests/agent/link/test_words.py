@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
-from koala_agent.link import words_of
+from koala_agent.link.stream import words_of
 
 
 async def test_a_stream_that_ended_while_it_was_written_to_is_no_internal_error() -> None:

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import ADDRESS_VARIABLE
-from koala.credentials import (
+from koala.client.client import ADDRESS_VARIABLE
+from koala.identity.credentials import (
     AUTHORITY_VARIABLE,
     FILE_VARIABLE,
     RUNTIME_VARIABLE,
     TOKEN_VARIABLE,
 )
+from koala.runtime import clock
 from koala.wire.v1 import link_pb2
-from koala_agent import clock
 from tests.agent.live.agent_process import (
     COMMAND,
     AgentProcess,

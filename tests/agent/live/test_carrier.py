@@ -9,11 +9,13 @@ from random import Random
 
 import pytest
 
+from koala.runtime import clock
 from koala.wire.v1 import link_pb2
-from koala_agent import clock, codec, values
-from koala_agent.link import Link, Wire
-from koala_agent.logs import LogChunk
-from koala_agent.session import JournalMark, Order, Session, SiteFigures, Timing, Welcome
+from koala_agent.claims import messages as values
+from koala_agent.link import codec
+from koala_agent.link.session import Order, Session, SiteFigures, Timing, Watermark, Welcome
+from koala_agent.link.stream import Link, Wire
+from koala_agent.placeholders.logs import LogChunk
 from tests.agent.live.fake_daemon import GRANTED, FakeDaemon, fake_daemon, hold, patiently
 
 pytestmark = pytest.mark.live
@@ -47,7 +49,7 @@ class NotedAgent:
     def store_epoch(self, epoch: int) -> None:
         self.epochs.append(epoch)
 
-    def keep_mark(self, mark: JournalMark) -> None:
+    def keep_mark(self, mark: Watermark) -> None:
         raise AssertionError(f"nobody told {mark}")
 
     def take_welcome(self, welcome: Welcome) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError
-from koala_agent import carrier
-from koala_agent.carrier import Claims, Ports, no_input
-from koala_agent.claim_events import Record, Withdraw
-from koala_agent.claim_states import Asked, Claim
+from koala_agent import claim_driver as carrier
+from koala_agent.claim_driver import ClaimDriver, Ports, no_input
+from koala_agent.claims.events import StoreClaim, Withdraw
+from koala_agent.claims.messages import ClaimId, Limits
+from koala_agent.claims.states import Asked, Claim
+from koala_agent.claims.store import Store
 from koala_agent.lrm.port import Idle, Listed, Placeholder, Queued
-from koala_agent.placeholders import Place
-from koala_agent.store import Store
-from koala_agent.values import ClaimId, Limits
+from koala_agent.placeholders.submission import LaunchSettings
 from tests.agent.site import Daemon, a_hold, boot_now
 
 CLAIM = ClaimId("j1/1/0/1")
@@ -67,16 +67,16 @@ class SilentManager:
 
 
 @asynccontextmanager
-async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[Claims]:
+async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[ClaimDriver]:
     """An agent that had a claim in its queue when it ended, started again."""
     store = Store(folder / "state")
     hold = a_hold(CLAIM)
     claim = Claim(hold=hold, secret="s" * 32, state=Asked(grace_until=boot_now() + 600.0))
-    store.commit([Record(claim=claim)])
-    claims = Claims(
+    store.commit([StoreClaim(claim=claim)])
+    claims = ClaimDriver(
         store=store,
         manager=manager,
-        place=Place(root=folder / "claims", site="here"),
+        place=LaunchSettings(root=folder / "claims", site="here"),
         ports=Ports(tell=Daemon().hear, clock=boot_now, unix_clock=time.time, input_path=no_input),
         limits=Limits(),
     )
@@ -117,5 +117,7 @@ async def test_a_withdrawal_that_is_ordered_again_while_it_waits_is_one(tmp_path
 
 async def withdrawn() -> None:
     """Returns when no withdrawal is under way."""
-    tasks = [task for task in asyncio.all_tasks() if "Claims._withdraw" in str(task.get_coro())]
+    tasks = [
+        task for task in asyncio.all_tasks() if "ClaimDriver._withdraw" in str(task.get_coro())
+    ]
     await asyncio.gather(*tasks)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from koala_agent import values
+from koala_agent.claims import messages as values
+from koala_agent.claims.messages import ClaimId, Peer
 from koala_agent.starter import program
-from koala_agent.values import ClaimId, Peer
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent import placeholders
-from koala_agent.bodies import INPUT_BYTES_MAX
-from koala_agent.placeholders import Place, install_starter
+from koala_agent.placeholders import submission as placeholders
+from koala_agent.placeholders.batch_script import INPUT_BYTES_MAX
+from koala_agent.placeholders.submission import LaunchSettings, install_starter
 
 ROOM_BYTES = 12_000
 """For what comes beside it: specification, addresses, hosts."""
@@ -28,9 +28,9 @@ def test_it_fits_into_what_grid_engine_passes_on_to_a_helper() -> None:
 
 def test_what_is_carried_is_the_same_program() -> None:
     carried = json.loads(zlib.decompress(base64.b64decode(placeholders._archive())))
-    package = resources.files("koala_agent") / "starter"
-    names = {file.name for file in package.iterdir() if file.name.endswith(".py")}
-    assert names == {path.rpartition("/")[2] for path in carried if "/starter/" in path}
+    package = Path(str(resources.files("koala_agent"))) / "starter"
+    names = {str(path.relative_to(package)) for path in package.rglob("*.py")}
+    assert names == {path.partition("/starter/")[2] for path in carried if "/starter/" in path}
     for name in names:
         ours = ast.parse((package / name).read_text(encoding="utf-8"))
         theirs = ast.parse(carried[f"koala_agent/starter/{name}"])
@@ -43,7 +43,7 @@ def test_what_a_power_failure_left_of_an_installed_starter_is_replaced(
     tmp_path: Path, python: str | None, spoilt: str
 ) -> None:
     """Files that have their names and nothing in them."""
-    place = Place(root=tmp_path, site="here", python=python)
+    place = LaunchSettings(root=tmp_path, site="here", python=python)
     command = install_starter(place)
     folder = Path(command[-1]).parent
     path = folder / f"{spoilt}{Path(command[-1]).suffix}"

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from koala_agent.starter import exchange
+from koala_agent.starter import kv_socket as exchange
+from koala_agent.starter.compat import boot_now
+from koala_agent.starter.connection import JsonSocket, Watch
 from koala_agent.starter.events import Disconnected, Exit, ProcessEnded, Send, Woken
-from koala_agent.starter.exchange import Exchange
-from koala_agent.starter.gauge import Gauge
-from koala_agent.starter.ground import Driver, Ground
-from koala_agent.starter.line import Watch, Wire
-from koala_agent.starter.plain import boot_now
+from koala_agent.starter.kv_socket import KeyValueSocket
+from koala_agent.starter.process_host import MachineDriver, ProcessHost
+from koala_agent.starter.work_meter import WorkMeter
 
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
@@ -36,7 +36,7 @@ def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None
     """The program's processes are measured once a cycle, and held many times in between."""
     program: Any = SimpleNamespace(processes=0, layout=((1,),), mains=(1,), ranks=0)
     processes: Any = SimpleNamespace(mains=(), cpu_s=0.0)
-    gauge = Gauge(program, processes)
+    gauge = WorkMeter(program, processes)
     with sleeping() as ours, sleeping() as another:
         gauge.measure()
         measured = gauge._strays
@@ -62,7 +62,7 @@ def test_a_file_that_is_empty_while_it_is_written_anew_takes_nothing_back(tmp_pa
         ranks=0,
         progress_file=lambda n: str(tmp_path / str(n)),
     )
-    gauge = Gauge(program, SimpleNamespace(mains=(), cpu_s=7.0))  # type: ignore[arg-type]
+    gauge = WorkMeter(program, SimpleNamespace(mains=(), cpu_s=7.0))  # type: ignore[arg-type]
     measured = gauge.measure()
     assert not measured.is_told
     assert measured.work >= 7.0
@@ -99,7 +99,7 @@ def test_what_a_starter_writes_does_not_wait_for_a_pipe_that_its_program_made(
     program: Any = SimpleNamespace(
         state_folder=str(tmp_path), mains=(), layout=((),), ranks=0, processes=0
     )
-    ground = Ground(program, "nonce", Watch())
+    ground = ProcessHost(program, "nonce", Watch())
     pipe = tmp_path / "end.json.nonce.new"
     os.mkfifo(pipe)
     writing = threading.Thread(target=ground.write, args=("end.json", {"end": "here"}))
@@ -147,7 +147,7 @@ def test_sockets_of_killed_starters_go_where_they_must_be_elsewhere(
     for folder in temporary.iterdir():
         if folder.name != "koala-young":
             os.utime(folder, (1e9, 1e9))
-    Exchange(str(state), "nonce", Watch()).close()
+    KeyValueSocket(str(state), "nonce", Watch()).close()
     assert {folder.name for folder in temporary.iterdir()} == kept
     for made in sockets:
         made.close()
@@ -169,7 +169,7 @@ class Deserted:
         self._events: list[Event] = []
         here, there = socket.socketpair()
         there.close()
-        self._wire = Wire(here, self.watch, hear=lambda _: None, lose=self._lose)
+        self._wire = JsonSocket(here, self.watch, hear=lambda _: None, lose=self._lose)
 
     def _lose(self, _reason: str) -> None:
         self._events.append(Disconnected())
@@ -208,14 +208,14 @@ def test_a_line_that_is_found_lost_by_speaking_is_heard_of_at_once() -> None:
     """Else a starter whose agent was killed just then would dial the next one when its next ping is
     due, a minute later."""
     speaker = Speaker()
-    Driver(speaker, Deserted()).drive(Woken())
+    MachineDriver(speaker, Deserted()).drive(Woken())
     assert speaker.heard[:2] == [Woken(), Disconnected()]
 
 
 def test_ends_that_are_signalled_together_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each signal told again what waited: with sixty-four it was more than fits into memory."""
     program: Any = SimpleNamespace(manager="slurm", state_folder="/", mains=())
-    ground = Ground(program, "nonce", Watch())
+    ground = ProcessHost(program, "nonce", Watch())
     ends = iter([[(index, 0)] for index in range(ENDS)])
     monkeypatch.setattr(ground.processes, "reap", lambda: next(ends, []))
     reading, writing = os.pipe()

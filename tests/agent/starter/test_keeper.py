@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from koala_agent.claims.messages import EndKind
 from koala_agent.lrm.processes import identify, is_alive
-from koala_agent.values import EndKind
 from tests.agent.live.agent_process import ROOT
 from tests.agent.site import a_shell_hold, a_site
 from tests.agent.watching import LIMIT_S, Ear, process_ended
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.live
 
 STARTER = """
 import os, signal, sys
-from koala_agent.starter.keeper import keep
+from koala_agent.starter.subreaper import keep
 keeper = keep()
 def say(word):
     with open("EAR", "a") as ear:

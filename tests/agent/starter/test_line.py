@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import Connected, Disconnected, Received
-from koala_agent.starter.line import Line, Watch
 
 LIMIT_S = 60.0
 
@@ -44,7 +44,7 @@ def agent() -> Iterator[socket.socket]:
         yield server
 
 
-def events_of(line: Line, watch: Watch, kind: type) -> None:
+def events_of(line: Connection, watch: Watch, kind: type) -> None:
     """Waits for an event of this kind, and forgets it with all before."""
     until = time.monotonic() + LIMIT_S
     while not any(isinstance(event, kind) for event in line.events):
@@ -57,7 +57,7 @@ def test_no_name_is_looked_up_after_an_order_came(names: Names, agent: socket.so
     port = agent.getsockname()[1]
     names.known = {"login": "127.0.0.1"}
     watch = Watch()
-    line = Line([("login", port), ("away", port)], watch)
+    line = Connection([("login", port), ("away", port)], watch)
     line.look_up()
     assert names.asked == ["login", "away"]
     line.dial()
@@ -82,7 +82,7 @@ def test_a_name_that_is_not_found_at_first_is_looked_up_again(
     names: Names, agent: socket.socket
 ) -> None:
     watch = Watch()
-    line = Line([("login", agent.getsockname()[1])], watch)
+    line = Connection([("login", agent.getsockname()[1])], watch)
     line.look_up()
     line.dial()
     events_of(line, watch, Disconnected)

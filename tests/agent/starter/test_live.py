@@ -16,11 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent import carrier, placeholders
-from koala_agent.clearing import remove_all
-from koala_agent.logs import LogRequest, LogSource, read_log
-from koala_agent.placeholders import STARTERS, Place
-from koala_agent.values import (
+from koala_agent import claim_driver as carrier
+from koala_agent.claims.messages import (
     ClaimId,
     End,
     EndKind,
@@ -30,6 +27,10 @@ from koala_agent.values import (
     StarterRecord,
     Stop,
 )
+from koala_agent.placeholders import submission as placeholders
+from koala_agent.placeholders.cleanup import remove_all
+from koala_agent.placeholders.logs import LogRequest, LogSource, read_log
+from koala_agent.placeholders.submission import STARTERS, LaunchSettings
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended
@@ -357,7 +358,7 @@ async def test_a_record_is_read_again_until_that_can_be_done(
         await site.gone()
         read, failures = placeholders.read_record, iter(range(3))
 
-        def read_some_time(claim: ClaimId, place: Place) -> StarterRecord | None:
+        def read_some_time(claim: ClaimId, place: LaunchSettings) -> StarterRecord | None:
             if next(failures, None) is not None:
                 raise OSError(errno.EMFILE, "Too many open files")
             return read(claim, place)

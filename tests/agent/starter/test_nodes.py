@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from koala_agent import values
-from koala_agent.starter import line as lines
+from koala_agent.claims import messages as values
+from koala_agent.starter import connection as lines
+from koala_agent.starter.challenge_response import helper_name
+from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import Connected, Disconnected, MachineLost, Received
-from koala_agent.starter.line import Line, Watch
-from koala_agent.starter.nodes import STRANGERS_MAX, Nodes
+from koala_agent.starter.node.remote_nodes import STRANGERS_MAX, Nodes
 from koala_agent.starter.program import Program
-from koala_agent.starter.proof import helper_name
 from tests.agent.starter.test_allocation import peer, spec
 
 SECRET = "0123456789abcdef"
@@ -33,15 +33,15 @@ class Stage:
         assert nodes._listener is not None
         self.port = nodes._listener.getsockname()[1]
 
-    def helper(self, secret: str, machine: int = 1) -> Line:
+    def helper(self, secret: str, machine: int = 1) -> Connection:
         """A helper's line, dialled."""
         address = ("127.0.0.1", self.port)
-        line = Line([address], self.own, identity=(helper_name(machine), secret))
+        line = Connection([address], self.own, identity=(helper_name(machine), secret))
         line.dial()
         self.until(line, Connected)
         return line
 
-    def until(self, line: Line, kind: type[Any]) -> Any:
+    def until(self, line: Connection, kind: type[Any]) -> Any:
         """The next event of this kind on a line."""
         for _ in range(TURNS_MAX):
             self.watch.wait(0.01)
@@ -58,13 +58,13 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a[1-2]")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2)")
     said: list[str] = []
-    send = lines.Wire.send
+    send = lines.JsonSocket.send
 
-    def recorded(wire: lines.Wire, message: dict[str, object]) -> None:
+    def recorded(wire: lines.JsonSocket, message: dict[str, object]) -> None:
         said.append(json.dumps(message))
         send(wire, message)
 
-    monkeypatch.setattr(lines.Wire, "send", recorded)
+    monkeypatch.setattr(lines.JsonSocket, "send", recorded)
     with opened(tmp_path) as (nodes, watch):
         yield Stage(nodes, watch, said)
 

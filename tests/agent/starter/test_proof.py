@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from koala_agent.claim_events import CheckedIn, Event
-from koala_agent.starter.courier import Errand, _Worker
-from koala_agent.starter.events import Connected, Received
-from koala_agent.starter.line import Line, Watch
-from koala_agent.starter.proof import (
+from koala_agent.claims.events import CheckedIn, Event
+from koala_agent.claims.messages import ClaimId
+from koala_agent.placeholders.starter_codec import Message
+from koala_agent.placeholders.starter_listener import StarterListener
+from koala_agent.starter.challenge_response import (
     AGENT,
     STARTER,
     Prover,
@@ -23,9 +23,9 @@ from koala_agent.starter.proof import (
     is_proof,
     proof,
 )
-from koala_agent.starter_codec import Message
-from koala_agent.starters import Starters
-from koala_agent.values import ClaimId
+from koala_agent.starter.connection import Connection, Watch
+from koala_agent.starter.events import Connected, Received
+from koala_agent.starter.file_sync import SyncRequest, _Worker
 
 CLAIM, SECRET = "j1/1/0/1", "5ec2e7" * 5
 HELLO: dict[str, Any] = {
@@ -63,7 +63,9 @@ def test_nothing_is_proved_to_a_stranger() -> None:
 async def an_agent(secret: str | None = SECRET) -> AsyncIterator[tuple[int, list[Event]]]:
     """The port of an agent that knows one claim, or none; and what it heard."""
     heard: list[Event] = []
-    starters = Starters(tell=heard.append, secret=lambda claim: secret if claim == CLAIM else None)
+    starters = StarterListener(
+        tell=heard.append, secret=lambda claim: secret if claim == CLAIM else None
+    )
     port = await starters.listen("127.0.0.1", 0)
     try:
         yield port, heard
@@ -71,7 +73,7 @@ async def an_agent(secret: str | None = SECRET) -> AsyncIterator[tuple[int, list
         await closed(starters)
 
 
-async def closed(starters: Starters) -> None:
+async def closed(starters: StarterListener) -> None:
     """Closes the port and waits for its connections, of whose end nobody is told."""
     starters.close()
     async with asyncio.timeout(LIMIT_S):
@@ -99,7 +101,7 @@ async def say(port: int, *lines: dict[str, Any]) -> list[dict[str, Any]]:
 async def test_a_starter_that_proves_itself_is_heard() -> None:
     async with an_agent() as (port, heard):
         watch = Watch()
-        line = Line([("127.0.0.1", port)], watch, identity=(CLAIM, SECRET))
+        line = Connection([("127.0.0.1", port)], watch, identity=(CLAIM, SECRET))
         line.dial()
         async with asyncio.timeout(LIMIT_S):
             while not any(isinstance(event, Connected) for event in line.events):
@@ -168,7 +170,7 @@ async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
     async with asyncio.timeout(LIMIT_S), server:
         watch = Watch()
         port = server.sockets[0].getsockname()[1]
-        line = Line([("127.0.0.1", port)], watch, identity=(CLAIM, SECRET))
+        line = Connection([("127.0.0.1", port)], watch, identity=(CLAIM, SECRET))
         line.dial()
         while not any(isinstance(event, Received) for event in line.events):
             await asyncio.to_thread(watch.wait, 0.05)
@@ -206,7 +208,7 @@ async def test_a_courier_proves_itself_too() -> None:
         answer({"ok": True, "size": question["name"]})
 
     heard: list[Event] = []
-    starters = Starters(tell=heard.append, secret=lambda _: SECRET, ask=ask)
+    starters = StarterListener(tell=heard.append, secret=lambda _: SECRET, ask=ask)
     port = await starters.listen("127.0.0.1", 0)
     shown: dict[str, object] = {"claim": CLAIM, "secret": SECRET, "nonce": "n1"}
     try:
@@ -223,7 +225,7 @@ async def test_a_courier_proves_itself_too() -> None:
 def question_of_a_courier(port: int, identity: dict[str, object]) -> dict[str, object]:
     """What an agent answers to the first question."""
     here, there = socket.socketpair()
-    errand = Errand(
+    errand = SyncRequest(
         folder="/", agents=[("127.0.0.1", port)], identity=identity, fetches=False, logs=[],
         outputs=[],
     )  # fmt: skip

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from koala_agent import starter_codec
-from koala_agent.claim_events import (
+from koala_agent.claims.events import (
     CheckedIn,
     Event,
     StarterGet,
@@ -22,19 +21,20 @@ from koala_agent.claim_events import (
     StarterPut,
     TellStarter,
 )
-from koala_agent.claim_questions import SITE_QUESTIONS_MAX, Questions
-from koala_agent.starter.proof import AGENT, STARTER, is_proof, proof
-from koala_agent.starter_codec import Message, record_of
-from koala_agent.starters import (
+from koala_agent.claims.messages import ClaimId, KvAnswer
+from koala_agent.claims.pending_requests import SITE_QUESTIONS_MAX, PendingRequests
+from koala_agent.placeholders import starter_codec
+from koala_agent.placeholders.starter_codec import Message, record_of
+from koala_agent.placeholders.starter_listener import (
     COURIERS_SPARE,
     LINE_MAX_BYTES,
     OWN_BURST,
     PROGRAMS_BURST,
     PROGRAMS_PER_S,
     STRANGERS_MAX,
-    Starters,
+    StarterListener,
 )
-from koala_agent.values import ClaimId, KvAnswer
+from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, proof
 from tests.agent.claims.test_table import Script
 from tests.agent.starter.test_proof import LIMIT_S, closed
 
@@ -49,7 +49,7 @@ class Port:
     def __init__(self, **more: Any) -> None:
         self.heard: list[Event] = []
         self.changed = asyncio.Event()
-        self.starters = Starters(tell=self._tell, secret=SECRETS.get, **more)
+        self.starters = StarterListener(tell=self._tell, secret=SECRETS.get, **more)
         self.number = 0
 
     async def __aenter__(self) -> Port:
@@ -210,7 +210,7 @@ async def test_what_had_to_wait_is_heard_in_its_turn() -> None:
 
 def test_a_site_has_so_many_open_questions_and_no_more() -> None:
     """A new session asks them all again."""
-    questions = Questions()
+    questions = PendingRequests()
     claims = [ClaimId(f"j{number}/1/0/1") for number in range(SITE_QUESTIONS_MAX)]
     for claim in claims:
         assert questions.refusal(claim) == ""

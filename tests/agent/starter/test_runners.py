@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent import values
+from koala_agent.claims import messages as values
+from koala_agent.claims.messages import ClaimId, Peer
 from koala_agent.lrm.processes import SCOPE_VARIABLE
-from koala_agent.placeholders import Place, install_starter
-from koala_agent.starter import runners
-from koala_agent.values import ClaimId, Peer
+from koala_agent.placeholders.submission import LaunchSettings, install_starter
+from koala_agent.starter import mpi_launchers as runners
 
 OWN = ClaimId("j1/1/1/1")
 SCOPE = {SCOPE_VARIABLE: "none of those that other tests run"}
@@ -79,7 +79,7 @@ def run(
     state: Path, script: str, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     (state.parent / "program").write_text(script)
-    place = Place(root=state.parent.parent / "claims", site="delft")
+    place = LaunchSettings(root=state.parent.parent / "claims", site="delft")
     return subprocess.run(
         [*install_starter(place), "rank", str(state), *arguments],
         env={"PATH": os.environ["PATH"], **SCOPE, **environment},
@@ -132,7 +132,7 @@ def test_a_signal_that_ended_a_process_is_told_as_a_shell_tells_it(state: Path) 
 
 
 def test_the_sites_launcher_is_told_processes_and_hosts(state: Path) -> None:
-    place = runners.Place(str(state))
+    place = runners.ClaimFolder(str(state))
     filled = runners._fill(["env", "-n", "{processes}", "-hosts={hosts}"], place)
     assert filled[1:] == ["-n", "2", "-hosts=b1:1,b2:1"]
     assert (place.before(1), place.nodes_before(1)) == (3, 2)

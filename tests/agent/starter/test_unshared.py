@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koala_agent.logs import LogRequest, read_log
-from koala_agent.starter.courier import ANSWER_S, Errand, _Worker
-from koala_agent.values import ClaimId, EndKind, Hold, Leases, Stop
+from koala_agent.claims.messages import ClaimId, EndKind, Hold, Leases, Stop
+from koala_agent.placeholders.logs import LogRequest, read_log
+from koala_agent.starter.file_sync import ANSWER_S, SyncRequest, _Worker
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
@@ -330,7 +330,7 @@ def test_a_checksum_is_waited_for_as_long_as_the_file_takes(
 ) -> None:
     """Those of huge files took longer than an answer may, were asked for again, and again."""
     own, its = socket.socketpair()
-    errand = Errand(
+    errand = SyncRequest(
         folder=str(tmp_path), agents=[], identity={}, fetches=False, logs=[], outputs=[]
     )
     worker = _Worker(errand, own)

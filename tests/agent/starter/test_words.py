@@ -11,15 +11,15 @@ from random import Random
 
 import pytest
 
-from koala.core.actions import ClaimProcessors
-from koala.core.job import ComponentSpec, JobSpec, StartType
-from koala.core.values import ClaimId, SiteName, UserName
+from koala.core.model.actions import ClaimProcessors
+from koala.core.model.job import ComponentSpec, JobSpec, StartType
+from koala.core.model.values import ClaimId, SiteName, UserName
+from koala.protocol import to_agent
 from koala.rsl import read_job, write_job
-from koala.wire import to_agent
 from koala.wire.v1 import link_pb2
-from koala_agent import codec
-from koala_agent.session import Order
-from koala_agent.values import Hold
+from koala_agent.claims.messages import Hold
+from koala_agent.link import codec
+from koala_agent.link.session import Order
 from tests.agent.site import a_site
 from tests.fuzz.making import TEXTS, utf8
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from koala.core.actions import Action, Announce
-from koala.core.events import Event
-from koala.core.grid import SiteFacts
 from koala.core.invariants import check
-from koala.core.job import ComponentSpec, InputFile
-from koala.core.parameters import PAPER
+from koala.core.model.actions import Action, Announce
+from koala.core.model.events import Event
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ComponentSpec, InputFile
+from koala.core.model.parameters import PAPER
+from koala.core.model.values import FileName, Instant, JobId, SiteName
 from koala.core.scheduler import Scheduler
-from koala.core.values import FileName, Instant, JobId, SiteName
 from koala.policies import chosen
 from koala.sim.experiment.setting import LocalJob, Outage, SiteSetting, Submission
 from koala.sim.experiment.world import World

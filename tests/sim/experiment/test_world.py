@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.actions import ClaimProcessors
-from koala.core.events import SiteReported
-from koala.core.values import SiteName
+from koala.core.model.actions import ClaimProcessors
+from koala.core.model.events import SiteReported
+from koala.core.model.values import SiteName
 from koala.sim.experiment.setting import (
     FaultRates,
     Links,

@@ -11,28 +11,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from koala.core.actions import Action
-from koala.core.events import Event, Woken
-from koala.core.grid import SiteFacts
-from koala.core.job import JobSpec
-from koala.core.parameters import Parameters
+from koala.core.model.actions import Action
+from koala.core.model.events import Event, Woken
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import JobSpec
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName
+from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
-from koala.core.slots import NO_POLICIES
-from koala.core.snapshot import digest
-from koala.core.values import ClaimId, Instant, JobId, Seconds, SiteName
-from koala.daemon.journal import Journal
-from koala.daemon.records import Batch, Notice, Record
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Batch, Notice, Record
 from koala.policies import chosen
 from koala.sim.replay.changes import Changes
 from koala.sim.replay.chronicle import Chronicle
 from koala.sim.replay.whatif import Comparison, compare
-from tests.sim.run import Run
-from tests.sim.scenario import Scenario
-from tests.sim.system.daemons import Daemon
-from tests.sim.system.faults import Chances, FaultPlan
-from tests.sim.system.journals import records_of
-from tests.sim.system.starters import Starter
-from tests.sim.system.world import Setting, Site, World
+from koala.views.documents import digest
+from tests.swarm.run import Run
+from tests.swarm.scenario import Scenario
+from tests.swarm.system.daemons import Daemon
+from tests.swarm.system.faults import Chances, FaultPlan
+from tests.swarm.system.journals import records_of
+from tests.swarm.system.starters import Starter
+from tests.swarm.system.world import Setting, Site, World
 
 BANDWIDTH_BPS = 1_000_000.0
 

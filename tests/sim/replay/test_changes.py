@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from koala.core.parameters import NAMES, SYMBOLS, Parameters
+from koala.core.model.parameters import NAMES, SYMBOLS, Parameters
 from koala.errors import ConfigError
 from koala.policies import BUILT_IN
 from koala.sim.replay.changes import parse_changes

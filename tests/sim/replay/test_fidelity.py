@@ -9,12 +9,12 @@ from statistics import median
 import pytest
 
 from koala.core.invariants import check
-from koala.core.values import JobId
+from koala.core.model.values import JobId
 from tests.harness.builders import a_spec
 from tests.sim.replay.past import Grid, Told, drawn
-from tests.sim.scenario import Scenario, draw
-from tests.sim.system.daemons import Custody
-from tests.sim.system.faults import Chances, Incident
+from tests.swarm.scenario import Scenario, draw
+from tests.swarm.system.daemons import Custody
+from tests.swarm.system.faults import Chances, Incident
 
 SEEDS = (range(200, 205), pytest.param(range(200, 210), marks=pytest.mark.long))
 KINDS: dict[str, tuple[Incident, ...]] = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from koala.core.actions import ClaimProcessors
-from koala.core.grid import SiteFacts
-from koala.core.job import ClaimEnd, EndKind
-from koala.core.values import ClaimId, Instant, JobId, SiteName, UserName
+from koala.core.model.actions import ClaimProcessors
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ClaimEnd, EndKind
+from koala.core.model.values import ClaimId, Instant, JobId, SiteName, UserName
 from koala.sim.replay.chronicle import ClaimNote, Report, SiteNote
 from koala.sim.replay.load import is_spited, other_load
 from tests.harness.builders import a_component

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from koala.core.events import (
+from koala.core.invariants import check
+from koala.core.model.events import (
     DaemonStarted,
     JobSubmitted,
     ParametersChanged,
     SiteDrained,
     SiteReported,
 )
-from koala.core.invariants import check
-from koala.core.job import Deadline
-from koala.core.parameters import Parameters
-from koala.core.values import FileName, JobId, SiteName, UserName
+from koala.core.model.job import Deadline
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import FileName, JobId, SiteName, UserName
 from koala.policies import BUILT_IN
 from koala.sim.replay.whatif import Comparison
 from tests.harness.builders import HIGH, a_component, a_site, a_spec
 from tests.sim.replay.past import Grid, Told, driven, told
-from tests.sim.system.faults import Chances
+from tests.swarm.system.faults import Chances
 
 FILE_BYTES = 100_000_000
 """A hundred seconds over a link."""

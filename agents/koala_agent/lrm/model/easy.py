@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left, insort
 from itertools import islice
 
-from koala_agent.lrm.model.line import Line
+from koala_agent.lrm.model.backfill_queue import BackfillQueue
 from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
 
 
@@ -29,7 +29,7 @@ class EASYQueue(LocalQueue[Key]):
 
     def __init__(self, *, processors: int) -> None:
         super().__init__(processors=processors)
-        self._line: Line[Key] = Line()
+        self._line: BackfillQueue[Key] = BackfillQueue()
         self._newcomers: list[Waiting[Key]] = []
         self._releases: list[tuple[float, int]] = []
         self._reservation: tuple[float, int] | None = None

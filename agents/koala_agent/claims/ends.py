@@ -1,0 +1,63 @@
+"""How claims end: what is told of one, after all that was ordered, told and found of it."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+from koala_agent.claims.events import BatchEnded
+from koala_agent.claims.messages import End, EndKind
+from koala_agent.claims.states import Claim, Passed
+from koala_agent.lrm.port import EndCause
+
+_SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
+
+
+def stopped(reason: str) -> End:
+    """The end of a claim that is not wanted."""
+    return End(kind=EndKind.STOPPED, reason=reason)
+
+
+def merged(ordered: End, told: End) -> End:
+    """The end of a claim that was being stopped: the program's own when it came first, else what
+    was ordered, with the figures that the starter told. (A withdrawal reaches a starter and its
+    processes as the site's signals, which are then no foreign ones.)"""
+    if told.kind in (EndKind.SITE, EndKind.STOPPED) or was_killed(told):
+        return replace(told, kind=ordered.kind, reason=ordered.reason)
+    return told
+
+
+def was_killed(end: End) -> bool:
+    """Whether a program ended by signals that batch systems send to all that they end."""
+    bad = [status for status in end.statuses if status != 0]
+    return end.kind is EndKind.EXITED and bool(bad) and all(s in _SITE_SIGNALS for s in bad)
+
+
+def unbound(event: BatchEnded) -> End:
+    """The end of a claim whose batch job was over before a starter checked in. A local manager that
+    takes it out of the queue by itself has seen that it never starts, which may be the job's fault:
+    one user's impossible jobs must not make a site rest."""
+    if event.cause is EndCause.WITHDRAWN:
+        return End(kind=EndKind.REFUSED, reason=event.reason)
+    if event.cause is EndCause.CANCELLED_BY_SITE:
+        return End(kind=EndKind.SITE, reason=event.reason)
+    status = "" if event.exit_status is None else f" with status {event.exit_status}"
+    reason = event.reason or f"the starter ended{status} before it checked in"
+    return End(kind=EndKind.FAILED, reason=reason)
+
+
+def bound(event: BatchEnded, claim: Claim) -> End:
+    """The end of a claim whose batch job is over and whose starter left no word."""
+    kind, reason = EndKind.VANISHED, "the starter was lost"
+    match event.cause:
+        case EndCause.CANCELLED_BY_SITE:
+            kind, reason = EndKind.SITE, "cancelled at the site"
+        case EndCause.TIME_LIMIT:
+            has_limit = claim.hold.program.wall_time_s > 0 and isinstance(claim.state, Passed)
+            kind = EndKind.WALL_TIME if has_limit else EndKind.SITE
+            reason = "the batch system's time limit"
+        case EndCause.WITHDRAWN:
+            kind, reason = EndKind.STOPPED, ""
+        case EndCause.EXITED | EndCause.LOST | EndCause.UNREACHABLE:
+            pass
+    return End(kind=kind, reason=event.reason or reason)

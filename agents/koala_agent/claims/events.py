@@ -1,0 +1,320 @@
+"""What the claim table is told, and what it answers: events in, outputs out.
+
+Orders of the daemon (`values`) are events as they are, but for a Hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from koala_agent.claims.messages import (
+    Acknowledge,
+    Arm,
+    ArmNumber,
+    ClaimId,
+    End,
+    Hold,
+    Hosts,
+    KvAnswer,
+    Leases,
+    Pace,
+    Pong,
+    Release,
+    StarterRecord,
+    Stop,
+    ToDaemon,
+    TryPaths,
+)
+from koala_agent.claims.states import Claim
+from koala_agent.lrm.port import EndCause
+
+# Events, besides the daemon's orders --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldOrdered:
+    """The daemon's Hold, with the secret that a starter of this claim would show. `shortage` is why
+    the site can take no new claim at this moment, empty when it can."""
+
+    hold: Hold
+    secret: str
+    shortage: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedComplete:
+    """These are all the claims that the daemon named since Welcome."""
+
+    claims: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasesSet:
+    """The daemon's Welcome says how long starters live unanswered. A session has begun: questions
+    that were asked in an earlier one are asked again."""
+
+    leases: Leases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedIn:
+    """A starter with the claim's secret has connected, for the first time or again, and says all
+    that it knows of itself."""
+
+    claim: ClaimId
+    nonce: str
+    armed: ArmNumber | None = None
+    passed_at: float | None = None
+    end: End | None = None
+    address: str = ""
+    hosts: Hosts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterArmed:
+    """The starter's promise."""
+
+    claim: ClaimId
+    nonce: str
+    number: ArmNumber
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterTried:
+    """The starter has tried its TCP paths; `problem` is empty when all are open."""
+
+    claim: ClaimId
+    nonce: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterProgressed:
+    """How far the claim's program is at the end of a cycle."""
+
+    claim: ClaimId
+    nonce: str
+    cycle: int
+    work: float
+    is_told: bool
+    can_pace: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterPassed:
+    """The starter has opened the barrier, at `passed_at` in the daemon's time."""
+
+    claim: ClaimId
+    nonce: str
+    passed_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterEnded:
+    """All processes of the claim have ended, and how."""
+
+    claim: ClaimId
+    nonce: str
+    end: End
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterLost:
+    """The connection of this starter is gone; it may come back."""
+
+    claim: ClaimId
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterPinged:
+    """`sent_at` is the starter's own clock."""
+
+    claim: ClaimId
+    nonce: str
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterPut:
+    """A process of the claim puts a value; `request` is the starter's number."""
+
+    claim: ClaimId
+    nonce: str
+    request: int
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterGet:
+    """A process of the claim asks for a value."""
+
+    claim: ClaimId
+    nonce: str
+    request: int
+    name: str
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitFailed:
+    """The local manager did not take the batch job; after a transient error it may have.
+    `is_refused`: it is well and will not have it, or what the job wished for (a queue, an account)
+    may be why, so that the site need not be bad."""
+
+    claim: ClaimId
+    reason: str
+    is_transient: bool
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchUnlisted:
+    """The local manager is complete again after a start and does not know this claim."""
+
+    claim: ClaimId
+    record: StarterRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFound:
+    """The local manager has a batch job under our name that this table does not know."""
+
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchEnded:
+    """Nothing is left of the batch job. `record` is what its starter wrote down, if readable."""
+
+    claim: ClaimId
+    cause: EndCause
+    exit_status: int | None = None
+    reason: str = ""
+    record: StarterRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """Outputs and logs were brought back, or not: then `reason` says what is missing."""
+
+    claim: ClaimId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Woken:
+    """`wake_at` has come."""
+
+
+Event: TypeAlias = (
+    HoldOrdered
+    | TryPaths
+    | Arm
+    | Release
+    | Pace
+    | Stop
+    | Acknowledge
+    | Pong
+    | KvAnswer
+    | WantedComplete
+    | LeasesSet
+    | CheckedIn
+    | StarterTried
+    | StarterProgressed
+    | StarterArmed
+    | StarterPassed
+    | StarterEnded
+    | StarterLost
+    | StarterPinged
+    | StarterPut
+    | StarterGet
+    | SubmitFailed
+    | BatchUnlisted
+    | BatchFound
+    | BatchEnded
+    | Collected
+    | Woken
+)
+
+# Outputs -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreClaim:
+    """Store the claim as it is now, before anything else is done."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    """Drop the claim from the store; its name is kept, so that it never comes back."""
+
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """Queue the batch job of this claim; answer only when it fails, with SubmitFailed."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw:
+    """End or dequeue the batch job; answer with BatchEnded when nothing is left or ever was."""
+
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collect:
+    """Bring back the named outputs and the logs; answer with Collected."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellDaemon:
+    """Say this if there is a session; the inventory says it otherwise."""
+
+    message: ToDaemon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """To a starter: you are the one of this claim, and these are your leases."""
+
+    leases: Leases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dismissed:
+    """To a starter: you are not wanted; stop and exit."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndNoted:
+    """To a starter: your end is written down here; exit."""
+
+
+ToStarter: TypeAlias = (
+    Adopted | Dismissed | EndNoted | TryPaths | Arm | Release | Pace | Stop | Pong | KvAnswer
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellStarter:
+    """Say this to the starter with this nonce, if it is connected."""
+
+    claim: ClaimId
+    nonce: str
+    message: ToStarter
+
+
+Output: TypeAlias = StoreClaim | Forget | Submit | Withdraw | Collect | TellDaemon | TellStarter

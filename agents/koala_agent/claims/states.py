@@ -1,0 +1,194 @@
+"""The states of a claim at its site, and the claim as it is stored.
+
+A state carries the data that exists in it and no other. It is stored with its name, so these are
+msgspec structs; their names and fields are a format on disk. Instants are of this machine's
+CLOCK_BOOTTIME but for `passed_at`, which is in the daemon's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypeAlias
+
+import msgspec
+
+from koala_agent.claims.messages import (
+    ArmNumber,
+    ClaimId,
+    End,
+    Hold,
+    Hosts,
+    KvPut,
+    Release,
+    Report,
+    ReportState,
+)
+
+
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    """A state is stored with its tag. `due_at` is when the machine does something by itself."""
+
+
+class Asked(_State, frozen=True, tag="Asked"):
+    """Submitted to the local manager, or about to be; no starter has checked in. `submit_at` is
+    when a submission that failed for a while is tried again; None while one is under way."""
+
+    grace_until: float
+    submit_at: float | None = None
+    trouble: str = ""
+
+
+class Withdrawing(_State, frozen=True, tag="Withdrawing"):
+    """Never bound and never will be; the local manager has not confirmed that nothing is left."""
+
+    end: End
+    due_at: float
+
+
+class Granted(_State, frozen=True, tag="Granted"):
+    """Bound to the starter with this nonce, which holds at the barrier."""
+
+    nonce: str
+
+
+class Armed(_State, frozen=True, tag="Armed"):
+    """Its starter has promised not to abort before D of this Arm."""
+
+    nonce: str
+    number: ArmNumber
+
+
+class Passed(_State, frozen=True, tag="Passed"):
+    """Its starter has passed the barrier, at `passed_at` in the daemon's time."""
+
+    nonce: str
+    passed_at: float
+
+
+class Stopping(_State, frozen=True, tag="Stopping"):
+    """To be ended by a Stop or by the site; the starter was told. With `fence_at` the batch system
+    counts it as over and cannot know: then its starter's word, or this instant, ends it."""
+
+    nonce: str
+    passed_at: float | None
+    end: End
+    due_at: float
+    fence_at: float | None = None
+
+
+class Ended(_State, frozen=True, tag="Ended"):
+    """Its starter told how it ended; the batch job is about to be over."""
+
+    nonce: str
+    passed_at: float | None
+    end: End
+    due_at: float
+    collects: bool
+
+
+class Collecting(_State, frozen=True, tag="Collecting"):
+    """Nothing of it runs; its output files and logs are on their way."""
+
+    nonce: str
+    passed_at: float | None
+    end: End
+    due_at: float
+
+
+class Gone(_State, frozen=True, tag="Gone"):
+    """No process, no batch job; the daemon has not acknowledged."""
+
+    end: End
+    due_at: float
+    nonce: str = ""
+    passed_at: float | None = None
+
+
+State: TypeAlias = (
+    Asked | Withdrawing | Granted | Armed | Passed | Stopping | Ended | Collecting | Gone
+)
+BOUND = (Granted, Armed, Passed)
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One claim as it is stored. `values` are what its processes have put for the others, `address`
+    and `hosts` where its starter checked in."""
+
+    hold: Hold
+    secret: str
+    state: State
+    release: Release | None = None
+    values: dict[str, str] = {}
+    address: str = ""
+    hosts: Hosts = ()
+
+    @property
+    def id(self) -> ClaimId:
+        """The claim's name."""
+        return self.hold.claim
+
+
+def report_of(claim: Claim) -> Report:
+    """What the daemon is told of a claim in its present state."""
+    report = _state_of(claim)
+    if report.state in (ReportState.ASKED, ReportState.GONE):
+        return report
+    return replace(report, address=claim.address, hosts=claim.hosts)
+
+
+def _state_of(claim: Claim) -> Report:
+    match claim.state:
+        case Asked() | Withdrawing():
+            return Report(claim=claim.id, state=ReportState.ASKED)
+        case Granted(nonce=nonce):
+            return Report(claim=claim.id, state=ReportState.GRANTED, nonce=nonce)
+        case Armed(nonce=nonce, number=number):
+            return Report(claim=claim.id, state=ReportState.ARMED, nonce=nonce, armed=number)
+        case (
+            Passed(nonce=nonce, passed_at=passed_at)
+            | Stopping(nonce=nonce, passed_at=passed_at)
+            | Ended(nonce=nonce, passed_at=passed_at)
+            | Collecting(nonce=nonce, passed_at=passed_at)
+        ):
+            state = ReportState.GRANTED if passed_at is None else ReportState.PASSED
+            return Report(claim=claim.id, state=state, nonce=nonce, passed_at=passed_at)
+        case Gone(end=end, nonce=nonce, passed_at=passed_at):
+            return Report(
+                claim=claim.id,
+                state=ReportState.GONE,
+                nonce=nonce,
+                passed_at=passed_at,
+                end=end,
+            )
+
+
+def inventory_of(claims: Iterable[Claim]) -> list[Report | KvPut]:
+    """All reports, and all values that were put: how a session begins."""
+    said: list[Report | KvPut] = []
+    for claim in claims:
+        said.append(report_of(claim))
+        if not isinstance(claim.state, Gone):
+            said += [
+                KvPut(claim=claim.id, request=0, name=name, value=value)
+                for name, value in claim.values.items()
+            ]
+    return said
+
+
+def due_at_of(state: State) -> float | None:
+    match state:
+        case Asked(grace_until=grace_until, submit_at=submit_at):
+            return grace_until if submit_at is None else min(grace_until, submit_at)
+        case Withdrawing() | Stopping() | Ended() | Collecting() | Gone():
+            return state.due_at
+        case Granted() | Armed() | Passed():
+            return None
+
+
+def passed_at_of(state: State) -> float | None:
+    match state:
+        case Passed() | Stopping() | Ended() | Collecting() | Gone():
+            return state.passed_at
+        case Asked() | Withdrawing() | Granted() | Armed():
+            return None

@@ -1,0 +1,805 @@
+"""The claim table of a site, as a pure state machine: what was asked, and what has become of it.
+
+    Asked ──check-in──> Granted ──> Armed ──> Passed ──> Ended ──> (Collecting) ──> Gone
+      └─grace, Stop──> Withdrawing ────────────────────────────────────────────────> Gone
+                       Granted, Armed, Passed ──Stop, the site──> Stopping ────────> Gone
+
+Events in, outputs out; no I/O, clock or randomness. What it promises (design: attempts, barrier):
+
+- Everything is idempotent by claim: an order said twice means what it meant once.
+- What is told was written before: among the outputs of one turn, `StoreClaim` and `Forget` are
+carried
+  out, durably, before any other. So the first *written* wins between check-in and withdrawal.
+- A claim is bound for good to its first nonce; any other starter is told to exit.
+- Gone is told only when the local manager confirmed that nothing is left, again and again until it
+  is acknowledged, and then the claim is forgotten but for its name.
+- The agent ends nothing by itself but by its site's rules.
+- While files of a program that ended are on their way, no starter is there that pings: the agent
+  does, so that a large output is no silence (Ended, Collecting).
+
+Arms are not kept: one that finds no starter is lost, and the daemon arms again. Releases are, and
+so is what a Stop said, because both hold for ever. Instants are of this machine's CLOCK_BOOTTIME;
+they are set anew when a table is restored, because the machine may have started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypeGuard
+
+import msgspec
+
+from koala_agent.claims import ends as claim_ends
+from koala_agent.claims.events import (
+    Adopted,
+    BatchEnded,
+    BatchFound,
+    BatchUnlisted,
+    CheckedIn,
+    Collect,
+    Collected,
+    Dismissed,
+    EndNoted,
+    Event,
+    Forget,
+    HoldOrdered,
+    LeasesSet,
+    Output,
+    StarterArmed,
+    StarterEnded,
+    StarterGet,
+    StarterLost,
+    StarterPassed,
+    StarterPinged,
+    StarterProgressed,
+    StarterPut,
+    StarterTried,
+    StoreClaim,
+    Submit,
+    SubmitFailed,
+    TellDaemon,
+    TellStarter,
+    WantedComplete,
+    Withdraw,
+    Woken,
+)
+from koala_agent.claims.messages import (
+    PROGRAM_ENDS,
+    Acknowledge,
+    Arm,
+    ArmNumber,
+    ClaimId,
+    End,
+    EndKind,
+    Hold,
+    KvAnswer,
+    KvPut,
+    Leases,
+    Limits,
+    Pace,
+    PathsReport,
+    Ping,
+    Pong,
+    Program,
+    Progress,
+    Release,
+    Report,
+    ReportState,
+    StarterRecord,
+    Stop,
+    TryPaths,
+    is_claim_id,
+)
+from koala_agent.claims.pending_requests import PendingRequests
+from koala_agent.claims.states import (
+    BOUND,
+    Armed,
+    Asked,
+    Claim,
+    Collecting,
+    Ended,
+    Gone,
+    Granted,
+    Passed,
+    State,
+    Stopping,
+    Withdrawing,
+    due_at_of,
+    inventory_of,
+    passed_at_of,
+    report_of,
+)
+from koala_agent.lrm.port import EndCause
+from koala_agent.starter.machine import PING_MAX_S, PINGS_A_LEASE
+
+FORGOTTEN_MAX = 10_000
+"""Names of forgotten claims that are kept. One that fell out could be asked for again only by a
+daemon that has lost its journal."""
+
+CLOCK_RATE_ERROR = 0.001
+PAUSE_MAX_S = 5.0
+"""What a lease's end allows for: clocks that run apart, and a machine that stood still."""
+
+VALUES_MAX = 1_000
+"""That one claim has put."""
+
+USERS_SHOWN = 5
+"""As many users are named in a refusal."""
+
+
+class ClaimTable:
+    """The machine. One for the life of an agent; `restored` are the claims of an earlier life."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        leases: Leases,
+        now: float,
+        restored: Iterable[Claim] = (),
+        forgotten: Iterable[ClaimId] = (),
+    ) -> None:
+        self._limits = limits
+        self._leases = leases
+        self._out: list[Output] = []
+        self._now = now
+        self._questions = PendingRequests()
+        self._connected: dict[ClaimId, str] = {}
+        self._ping_at = now
+        self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon says them again
+        self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; said again, too
+        self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
+        self.claims: dict[ClaimId, Claim] = {claim.id: self._rebased(claim) for claim in restored}
+
+    def handle(self, event: Event, now: float) -> list[Output]:
+        """What to do about it, in order; records are carried out before all else."""
+        self._now = now
+        self._out = []
+        self._dispatch(event)
+        return self._out
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next instant at which `Woken` is wanted."""
+        dues = [
+            due for claim in self.claims.values() if (due := due_at_of(claim.state)) is not None
+        ]
+        if any(_is_collected(claim.state) for claim in self.claims.values()):
+            dues.append(self._ping_at)
+        return min(dues, default=None)
+
+    def inventory(self) -> list[Report | KvPut]:
+        """All reports, and all values that were put; the beginning of a session."""
+        return inventory_of(self.claims.values())
+
+    def secret(self, claim: ClaimId) -> str | None:
+        """What a starter of this claim must show; None for a claim that is not known."""
+        found = self.claims.get(claim)
+        return None if found is None else found.secret
+
+    # Which event goes where ------------------------------------------------------------------
+
+    def _dispatch(self, event: Event) -> None:
+        match event:
+            case HoldOrdered() | TryPaths() | Arm() | Release() | Pace() | Stop() | Acknowledge():
+                self._on_order(event)
+            case WantedComplete() | LeasesSet():
+                self._on_session(event)
+            case CheckedIn():
+                self._check_in(event)
+            case StarterArmed() | StarterPassed() | StarterEnded() | StarterLost():
+                self._on_starter(event)
+            case (
+                StarterPinged() | StarterTried() | StarterProgressed() | StarterPut() | StarterGet()
+            ):
+                self._pass_on(event)
+            case Pong() | KvAnswer():
+                self._pass_back(event)
+            case SubmitFailed() | BatchUnlisted() | BatchFound() | BatchEnded() | Collected():
+                self._on_site(event)
+            case Woken():
+                self._on_time()
+
+    def _on_session(self, event: WantedComplete | LeasesSet) -> None:
+        match event:
+            case WantedComplete(claims=claims):
+                for claim in list(self.claims.values()):
+                    if claim.id not in claims and not isinstance(claim.state, Gone):
+                        self._stop(claim, claim_ends.stopped("the daemon did not name it"))
+            case LeasesSet(leases=leases):
+                self._set_leases(leases)
+
+    def _on_order(
+        self, order: HoldOrdered | TryPaths | Arm | Release | Pace | Stop | Acknowledge
+    ) -> None:
+        if isinstance(order, HoldOrdered):
+            self._hold(order)
+            return
+        claim = self.claims.get(order.claim)
+        match order:
+            case Acknowledge():
+                if claim is not None and isinstance(claim.state, Gone):
+                    self._forget(claim)
+            case _ if claim is None:
+                self._tell_unknown(order.claim)
+            case TryPaths():
+                self._try_paths(claim, order)
+            case Arm():
+                self._arm(claim, order)
+            case Release():
+                self._release(claim, order)
+            case Pace():
+                self._pace(claim, order)
+            case Stop():
+                self._stop(claim, claim_ends.stopped(""))
+
+    # Orders ----------------------------------------------------------------------------------
+
+    def _hold(self, order: HoldOrdered) -> None:
+        hold = order.hold
+        claim = self.claims.get(hold.claim)
+        if claim is not None:
+            self._tell(claim)
+        elif hold.is_granted or hold.claim in self._forgotten:
+            self._tell_unknown(hold.claim)
+        elif reason := self._refusal(hold) or order.shortage:
+            end = End(kind=EndKind.REFUSED, reason=reason)
+            self._say(TellDaemon(message=_gone(hold.claim, end)))
+        else:
+            state = Asked(grace_until=self._now + self._grace_s(hold))
+            claim = self._put(Claim(hold=hold, secret=order.secret, state=state))
+            self._say(Submit(claim=claim))
+
+    def _grace_s(self, hold: Hold) -> float:
+        """How long it may wait in the queue; one that others are stopped for, until they are."""
+        return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
+
+    def _refusal(self, hold: Hold) -> str:
+        """Why the site's owner does not allow this claim; empty when it does."""
+        limits = self._limits
+        if not is_claim_id(hold.claim):
+            return f"{hold.claim!r} is no claim: allowed is job/attempt/component/n"
+        if limits.users is not None and hold.owner not in limits.users:
+            return _stranger(hold.owner, limits.users, limits.users_key)
+        if limits.processors_max is not None and hold.processors > limits.processors_max:
+            allowed = f"site.largest_claim allows {limits.processors_max} here"
+            return f"{hold.processors} processors: {allowed}"
+        if hold.hold_s > limits.hold_max_s:
+            allowed = f"site.longest_hold_s allows {limits.hold_max_s:g} s here"
+            return f"a hold of {hold.hold_s:g} s: {allowed}"
+        return ""
+
+    def _try_paths(self, claim: Claim, order: TryPaths) -> None:
+        match claim.state:
+            case Granted(nonce=nonce):
+                self._paths[claim.id] = order
+                self._say(TellStarter(claim=claim.id, nonce=nonce, message=order))
+            case Gone() | Passed():
+                self._tell(claim)
+            case Asked() | Withdrawing() | Armed() | Stopping() | Ended() | Collecting():
+                pass
+
+    def _pace(self, claim: Claim, order: Pace) -> None:
+        if isinstance(claim.state, BOUND):
+            self._paces[claim.id] = order
+            self._say(TellStarter(claim=claim.id, nonce=claim.state.nonce, message=order))
+
+    def _arm(self, claim: Claim, arm: Arm) -> None:
+        match claim.state:
+            case Granted(nonce=nonce) | Armed(nonce=nonce):
+                if any(peer.claim == claim.id for peer in arm.peers):
+                    self._say(TellStarter(claim=claim.id, nonce=nonce, message=arm))
+            case Gone() | Passed():
+                self._tell(claim)
+            case Asked() | Withdrawing() | Stopping() | Ended() | Collecting():
+                pass
+
+    def _release(self, claim: Claim, release: Release) -> None:
+        match claim.state:
+            case Granted(nonce=nonce) | Armed(nonce=nonce):
+                # Kept before it is passed on: a starter that connects later gets it from here.
+                self._put(msgspec.structs.replace(claim, release=release))
+                self._say(TellStarter(claim=claim.id, nonce=nonce, message=release))
+            case Gone() | Passed():
+                self._tell(claim)
+            case Asked() | Withdrawing() | Stopping() | Ended() | Collecting():
+                pass
+
+    def _stop(self, claim: Claim, end: End) -> None:
+        again_at = self._now + self._limits.again_s
+        match claim.state:
+            case Asked():
+                self._withdraw(claim, end)
+            case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
+                passed_at = passed_at_of(claim.state)
+                is_connected = self._connected.get(claim.id) == nonce
+                due_at = self._now + self._leases.kill_s + self._limits.again_s
+                state = Stopping(
+                    nonce=nonce,
+                    passed_at=passed_at,
+                    end=end,
+                    due_at=due_at if is_connected else again_at,
+                )
+                self._put(claim, state)
+                self._say(TellStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
+                if not is_connected:
+                    self._say(Withdraw(claim=claim.id))
+            case Ended(collects=True, end=own) as ended if not own.is_well:
+                self._put(claim, msgspec.structs.replace(ended, collects=False))
+            case Collecting(end=own) if not own.is_well:
+                self._go(claim, own)
+            case Gone():
+                self._tell(claim)
+            case Withdrawing() | Stopping() | Ended() | Collecting():
+                pass  # what ended well may have been the last of a job that is done
+
+    def _withdraw(self, claim: Claim, end: End) -> None:
+        self._put(claim, Withdrawing(end=end, due_at=self._now + self._limits.again_s))
+        self._say(Withdraw(claim=claim.id))
+
+    def _forget(self, claim: Claim) -> None:
+        del self.claims[claim.id]
+        self._connected.pop(claim.id, None)
+        self._paces.pop(claim.id, None)
+        self._forgotten[claim.id] = None
+        while len(self._forgotten) > FORGOTTEN_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
+        self._say(Forget(claim=claim.id))
+
+    @property
+    def _ping_s(self) -> float:
+        """As often as starters do."""
+        return min(PING_MAX_S, self._leases.run_lease_s / PINGS_A_LEASE)
+
+    def _ping(self) -> None:
+        """In the place of starters that are gone: nothing of theirs runs, and their claims are not
+        over yet."""
+        self._ping_at = self._now + self._ping_s
+        for claim in self.claims.values():
+            if _is_collected(claim.state):
+                ping = Ping(claim=claim.id, nonce=claim.state.nonce, sent_at=self._now)
+                self._say(TellDaemon(message=ping))
+
+    def _set_leases(self, leases: Leases) -> None:
+        self._ping_at = self._now
+        for question in self._questions:
+            self._say(TellDaemon(message=question))
+        if leases == self._leases:
+            return
+        self._leases = leases
+        for claim, nonce in self._connected.items():
+            self._say(TellStarter(claim=claim, nonce=nonce, message=Adopted(leases=leases)))
+
+    # Starters --------------------------------------------------------------------------------
+
+    def _check_in(self, event: CheckedIn) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is None:
+            self._dismiss(event.claim, event.nonce, "this claim is not known here")
+            return
+        match claim.state:
+            case Asked():
+                self._connected[claim.id] = event.nonce
+                found = msgspec.structs.replace(claim, address=event.address, hosts=event.hosts)
+                claim = self._put(found, Granted(nonce=event.nonce))
+                self._tell(claim)
+                self._adopt(claim, event)
+            case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
+                if nonce == event.nonce:
+                    self._connected[claim.id] = nonce
+                    self._adopt(claim, event)
+                else:
+                    self._dismiss(event.claim, event.nonce, "this claim has another starter")
+            case Stopping(nonce=event.nonce):
+                self._connected[claim.id] = event.nonce
+                self._merge(claim, event)
+                stop = Stop(claim=claim.id)
+                self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=stop))
+            case Ended(nonce=event.nonce) | Collecting(nonce=event.nonce) | Gone(nonce=event.nonce):
+                self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=EndNoted()))
+            case Withdrawing() | Stopping() | Ended() | Collecting() | Gone():
+                self._dismiss(event.claim, event.nonce, "this claim is withdrawn")
+
+    def _adopt(self, claim: Claim, event: CheckedIn) -> None:
+        adopted = Adopted(leases=self._leases)
+        self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=adopted))
+        self._merge(claim, event)
+        now = self.claims[claim.id]
+        paths = self._paths.get(claim.id)
+        if paths is not None and isinstance(now.state, Granted):
+            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=paths))
+        if claim.id in self._paces:
+            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=self._paces[claim.id]))
+        if now.release is not None and isinstance(now.state, Granted | Armed):
+            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=now.release))
+
+    def _merge(self, claim: Claim, event: CheckedIn) -> None:
+        """What a starter says of itself when it connects, as if it had said one after the other."""
+        if event.passed_at is not None:
+            self._passed(claim, event.nonce, event.passed_at)
+        elif event.armed is not None:
+            self._armed(claim, event.nonce, event.armed)
+        if event.end is not None:
+            self._ended(self.claims[claim.id], event.nonce, event.end)
+
+    def _on_starter(self, event: StarterArmed | StarterPassed | StarterEnded | StarterLost) -> None:
+        claim = self.claims.get(event.claim)
+        if isinstance(event, StarterLost):
+            if self._connected.get(event.claim) == event.nonce:
+                del self._connected[event.claim]
+            return
+        if claim is None or getattr(claim.state, "nonce", "") != event.nonce:
+            self._dismiss(event.claim, event.nonce, "this claim has another starter or none")
+            return
+        match event:
+            case StarterArmed(nonce=nonce, number=number):
+                self._armed(claim, nonce, number)
+            case StarterPassed(nonce=nonce, passed_at=passed_at):
+                self._passed(claim, nonce, passed_at)
+            case StarterEnded(nonce=nonce, end=end):
+                self._ended(claim, nonce, end)
+
+    def _armed(self, claim: Claim, nonce: str, number: ArmNumber) -> None:
+        match claim.state:
+            case Granted():
+                self._tell(self._put(claim, Armed(nonce=nonce, number=number)))
+            case Armed(number=earlier) if earlier <= number:
+                self._tell(self._put(claim, Armed(nonce=nonce, number=number)))
+            case _:
+                pass
+
+    def _passed(self, claim: Claim, nonce: str, passed_at: float) -> None:
+        match claim.state:
+            case Granted() | Armed():
+                self._tell(self._put(claim, Passed(nonce=nonce, passed_at=passed_at)))
+            case Stopping(passed_at=None) as stopping:
+                # The Stop came too late to keep it from passing: the daemon hears both.
+                state = msgspec.structs.replace(stopping, passed_at=passed_at)
+                self._tell(self._put(claim, state))
+            case _:
+                pass
+
+    def _ended(self, claim: Claim, nonce: str, end: End) -> None:
+        due_at = self._now + self._limits.linger_s
+        match claim.state:
+            case Granted() | Armed() | Passed():
+                passed_at = passed_at_of(claim.state)
+                state = Ended(
+                    nonce=nonce,
+                    passed_at=passed_at,
+                    end=end,
+                    due_at=due_at,
+                    collects=passed_at is not None and end.kind in PROGRAM_ENDS,
+                )
+                self._put(claim, state)
+            case Stopping() as stopping:
+                end = claim_ends.merged(stopping.end, end)
+                passed_at = stopping.passed_at
+                state = Ended(
+                    nonce=nonce,
+                    passed_at=passed_at,
+                    end=end,
+                    due_at=due_at,
+                    collects=passed_at is not None and end.is_well,
+                )
+                self._put(claim, state)
+            case _:
+                pass
+        if self._ping_at <= self._now:
+            self._ping_at = self._now + self._ping_s  # its starter has just done so
+        self._say(TellStarter(claim=claim.id, nonce=nonce, message=EndNoted()))
+
+    def _dismiss(self, claim: ClaimId, nonce: str, reason: str) -> None:
+        self._say(TellStarter(claim=claim, nonce=nonce, message=Dismissed(reason=reason)))
+
+    # Pings and values ------------------------------------------------------------------------
+
+    def _pass_back(self, event: Pong | KvAnswer) -> None:
+        match event:
+            case KvAnswer():
+                self._answer(event)
+            case Pong(claim=claim_id, nonce=nonce):
+                self._say(TellStarter(claim=claim_id, nonce=nonce, message=event))
+
+    def _pass_on(
+        self,
+        event: StarterPinged | StarterTried | StarterProgressed | StarterPut | StarterGet,
+    ) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is None or not isinstance(claim.state, BOUND) or claim.state.nonce != event.nonce:
+            return
+        match event:
+            case StarterPinged(nonce=nonce, sent_at=sent_at):
+                self._say(TellDaemon(message=Ping(claim=claim.id, nonce=nonce, sent_at=sent_at)))
+            case StarterTried(problem=problem):
+                self._say(TellDaemon(message=PathsReport(claim=claim.id, problem=problem)))
+            case StarterProgressed():
+                progress = Progress(
+                    claim=claim.id,
+                    cycle=event.cycle,
+                    work=event.work,
+                    is_told=event.is_told,
+                    can_pace=event.can_pace,
+                )
+                self._say(TellDaemon(message=progress))
+            case StarterPut() | StarterGet():
+                self._ask(claim, event)
+
+    def _ask(self, claim: Claim, event: StarterPut | StarterGet) -> None:
+        if self._questions.waits(event):
+            return
+        new: dict[str, str] = {}
+        if isinstance(event, StarterPut) and event.name not in claim.values:
+            new = {event.name: event.value}
+        reason = self._questions.refusal(claim.id)
+        if not reason and len(claim.values) + len(new) > VALUES_MAX:
+            reason = f"this claim has put {VALUES_MAX} values: no more are allowed"
+        if reason:
+            refusal = KvAnswer(claim=claim.id, request=event.request, ok=False, error=reason)
+            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=refusal))
+            return
+        if new:
+            self._put(msgspec.structs.replace(claim, values={**claim.values, **new}))
+        self._say(TellDaemon(message=self._questions.ask(event)))
+
+    def _answer(self, answer: KvAnswer) -> None:
+        question = self._questions.answered(answer)
+        if question is None:
+            return
+        claim = self.claims.get(answer.claim)
+        asked = question.message
+        if claim is not None and isinstance(asked, KvPut) and not answer.ok:
+            self._drop_value(claim, asked)
+        message = replace(answer, request=question.request)
+        self._say(TellStarter(claim=answer.claim, nonce=question.nonce, message=message))
+
+    def _drop_value(self, claim: Claim, put: KvPut) -> None:
+        """A value that the daemon refused is not said again; an earlier one of this name is."""
+        if claim.values.get(put.name) == put.value:
+            values = {name: value for name, value in claim.values.items() if name != put.name}
+            self._put(msgspec.structs.replace(claim, values=values))
+
+    # The local manager -----------------------------------------------------------------------
+
+    def _on_site(
+        self, event: SubmitFailed | BatchUnlisted | BatchFound | BatchEnded | Collected
+    ) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is None:
+            if isinstance(event, BatchFound) and is_claim_id(event.claim):
+                self._take_stray(event.claim)
+            return
+        match event:
+            case SubmitFailed():
+                if isinstance(claim.state, Asked):
+                    self._submit_failed(claim, claim.state, event)
+            case BatchUnlisted(record=record):
+                self._unlisted(claim, record)
+            case BatchEnded():
+                self._batch_over(claim, event)
+            case Collected(reason=reason):
+                if isinstance(claim.state, Collecting):
+                    self._collected(claim, claim.state, reason)
+            case BatchFound():
+                pass
+
+    def _unlisted(self, claim: Claim, record: StarterRecord | None) -> None:
+        if isinstance(claim.state, Asked):
+            if record is None:
+                # Written down, and then the agent ended before it was submitted.
+                self._say(Submit(claim=claim))
+            else:
+                # It was, and its starter is over by its own word: another one would be a second.
+                reason = "the starter ended before it checked in"
+                why = f"{reason}: {record.end.reason}" if record.end is not None else reason
+                self._withdraw(claim, End(kind=EndKind.FAILED, reason=why))
+            return
+        reason = "the local manager does not know it any more"
+        lost = BatchEnded(claim=claim.id, cause=EndCause.LOST, reason=reason, record=record)
+        self._batch_over(claim, lost)
+
+    def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
+        if not event.is_transient:
+            kind = EndKind.REFUSED if event.is_refused else EndKind.FAILED
+            end = End(kind=kind, reason=event.reason)
+            if state.trouble:
+                self._withdraw(claim, end)  # an earlier submission may have got through
+            else:
+                self._go(claim, end)
+            return
+        again_at = self._now + min(1.0, self._limits.again_s)
+        self._put(
+            claim,
+            Asked(grace_until=state.grace_until, submit_at=again_at, trouble=event.reason),
+        )
+
+    def _take_stray(self, claim_id: ClaimId) -> None:
+        """A batch job of ours that this table lost: it ends, whatever the daemon thinks of it."""
+        hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=Program(executable=""))
+        end = claim_ends.stopped("found in the local manager only")
+        state = Withdrawing(end=end, due_at=self._now)
+        self._withdraw(Claim(hold=hold, secret="", state=state), end)
+
+    def _batch_over(self, claim: Claim, event: BatchEnded) -> None:
+        match claim.state:
+            case Asked():
+                self._go(claim, claim_ends.unbound(event))
+            case Withdrawing(end=end):
+                self._go(claim, end)
+            case Granted() | Armed() | Passed() | Stopping():
+                self._bound_over(claim, claim.state.nonce, event)
+            case Ended(end=end) if (
+                event.cause is EndCause.CANCELLED_BY_SITE and claim_ends.was_killed(end)
+            ):
+                self._go(claim, replace(end, kind=EndKind.SITE, reason=event.reason))
+            case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
+                due_at = self._now + self._limits.collect_max_s
+                state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)
+                self._say(Collect(claim=self._put(claim, state)))
+            case Ended(end=end):
+                self._go(claim, end)
+            case Collecting() | Gone():
+                pass
+
+    def _bound_over(self, claim: Claim, nonce: str, event: BatchEnded) -> None:
+        """The batch job is over and no end was told: what the starter wrote down counts."""
+        record = event.record
+        if record is not None and record.nonce == nonce:
+            if record.passed_at is not None:
+                self._passed(claim, nonce, record.passed_at)
+            if record.end is not None:
+                self._ended(self.claims[claim.id], nonce, record.end)
+                self._batch_over(self.claims[claim.id], event)
+                return
+        claim = self.claims[claim.id]
+        state = claim.state
+        end = state.end if isinstance(state, Stopping) else claim_ends.bound(event, claim)
+        self._over(claim, nonce, end, event)
+
+    def _over(self, claim: Claim, nonce: str, end: End, event: BatchEnded) -> None:
+        """The batch system counts it as over, and nobody has the starter's word. One that is
+        connected lives nevertheless, one on a machine that does not answer may: it is told to stop,
+        and is gone when it says so, when a batch system that can know says it once more after the
+        connection went, or when its lease has run out. (Slurm's steps survive their slurmd, so that
+        after a NODE_FAIL two attempts of a job could be alive at once.)"""
+        is_connected = self._connected.get(claim.id) == nonce
+        is_silent = event.cause is EndCause.UNREACHABLE
+        state = claim.state
+        known = state.fence_at if isinstance(state, Stopping) else None
+        fence_at = self._now + self._lease_s(claim) if known is None else known
+        if self._now >= fence_at or not (is_connected or is_silent):
+            self._go(claim, end)
+            return
+        stopping = Stopping(
+            nonce=nonce,
+            passed_at=passed_at_of(state),
+            end=end,
+            due_at=self._now + self._limits.again_s,
+            fence_at=fence_at,
+        )
+        if known is None:
+            self._put(claim, stopping)
+        if is_connected:
+            self._say(TellStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
+
+    def _lease_s(self, claim: Claim) -> float:
+        """After how long a starter that nobody answers has ended itself for sure."""
+        may_run = claim.release is not None or passed_at_of(claim.state) is not None
+        lease_s = self._leases.run_lease_s if may_run else self._leases.hold_lease_s
+        return lease_s * (1 + CLOCK_RATE_ERROR) + self._leases.kill_s + PAUSE_MAX_S
+
+    def _collected(self, claim: Claim, state: Collecting, reason: str) -> None:
+        end = state.end
+        if reason and end.is_well:
+            end = replace(end, kind=EndKind.OUTPUT, reason=reason)
+        self._go(claim, end)
+
+    # Time ------------------------------------------------------------------------------------
+
+    def _on_time(self) -> None:
+        for claim in list(self.claims.values()):
+            self._wake(claim)
+        if self._now >= self._ping_at:
+            self._ping()
+
+    def _wake(self, claim: Claim) -> None:
+        due_at = due_at_of(claim.state)
+        if due_at is None or self._now < due_at:
+            return
+        again_at = self._now + self._limits.again_s
+        match claim.state:
+            case Asked(grace_until=grace_until, trouble=trouble):
+                if self._now >= grace_until:
+                    reason = f"not started within {self._grace_s(claim.hold):g} s"
+                    why = f"{reason}: {trouble}" if trouble else reason
+                    self._withdraw(claim, End(kind=EndKind.REFUSED, reason=why))
+                else:
+                    state = Asked(grace_until=grace_until, trouble=trouble)
+                    self._say(Submit(claim=self._put(claim, state)))
+            case Withdrawing() | Stopping() | Ended() as state:
+                self._replace_due(claim, state, again_at)
+                self._say(Withdraw(claim=claim.id))
+            case Collecting() as state:
+                reason = f"not brought back within {self._limits.collect_max_s:g} s"
+                self._collected(claim, state, reason)
+            case Gone() as state:
+                self._replace_due(claim, state, again_at)
+                self._tell(claim)
+            case Granted() | Armed() | Passed():
+                pass
+
+    def _replace_due(
+        self, claim: Claim, state: Withdrawing | Stopping | Ended | Gone, due_at: float
+    ) -> None:
+        """A timer alone is not worth a write: a restored table sets all timers anew."""
+        later = msgspec.structs.replace(state, due_at=due_at)
+        self.claims[claim.id] = msgspec.structs.replace(claim, state=later)
+
+    def _rebased(self, claim: Claim) -> Claim:
+        """A claim of an earlier life of the agent, or of the machine: its timers begin now."""
+        again_at = self._now + self._limits.again_s
+        state = claim.state
+        match state:
+            case Asked():
+                grace_until = self._now + self._grace_s(claim.hold)
+                state = Asked(grace_until=grace_until, trouble=state.trouble)
+            case Stopping(fence_at=float()):
+                fence_at = self._now + self._lease_s(claim)
+                state = msgspec.structs.replace(state, due_at=again_at, fence_at=fence_at)
+            case Withdrawing() | Stopping() | Ended() | Gone():
+                state = msgspec.structs.replace(state, due_at=again_at)
+            case Collecting(nonce=nonce, passed_at=passed_at, end=end):
+                # What was collecting is gone; the batch job's end, told anew, begins it again.
+                state = Ended(
+                    nonce=nonce, passed_at=passed_at, end=end, due_at=again_at, collects=True
+                )
+            case Granted() | Armed() | Passed():
+                pass
+        return msgspec.structs.replace(claim, state=state)
+
+    # Small things ----------------------------------------------------------------------------
+
+    def _put(self, claim: Claim, state: State | None = None) -> Claim:
+        if state is not None:
+            claim = msgspec.structs.replace(claim, state=state)
+        self.claims[claim.id] = claim
+        self._say(StoreClaim(claim=claim))
+        return claim
+
+    def _go(self, claim: Claim, end: End) -> None:
+        state = Gone(
+            end=end,
+            due_at=self._now + self._limits.again_s,
+            nonce=getattr(claim.state, "nonce", ""),
+            passed_at=passed_at_of(claim.state),
+        )
+        self._connected.pop(claim.id, None)
+        self._paths.pop(claim.id, None)
+        self._questions.drop(claim.id)
+        self._tell(self._put(claim, state))
+
+    def _tell(self, claim: Claim) -> None:
+        self._say(TellDaemon(message=report_of(claim)))
+
+    def _tell_unknown(self, claim: ClaimId) -> None:
+        self._say(TellDaemon(message=_gone(claim, End(kind=EndKind.UNKNOWN))))
+
+    def _say(self, output: Output) -> None:
+        self._out.append(output)
+
+
+def _is_collected(state: State) -> TypeGuard[Ended | Collecting]:
+    """Whether files of a program that has ended are on their way, or will be."""
+    return isinstance(state, Collecting) or (isinstance(state, Ended) and state.collects)
+
+
+def _stranger(owner: str, users: tuple[str, ...], key: str) -> str:
+    """Why this user's claims are not taken, whatever the daemon thinks."""
+    shown = ", ".join(users[:USERS_SHOWN]) or "nobody"
+    more = f" and {len(users) - USERS_SHOWN} others" if len(users) > USERS_SHOWN else ""
+    return f"a claim of {owner or 'nobody'}: {key} allows those of {shown}{more} here"
+
+
+def _gone(claim: ClaimId, end: End) -> Report:
+    return Report(claim=claim, state=ReportState.GONE, end=end)

@@ -1,0 +1,332 @@
+"""`Files`: all that an agent does with files, as one part of the agent.
+
+Orders come in as plain values, any number of times; reports go out through `on_report`. What was
+told once can be asked again with `inventory`, for the start of a session. Everything belongs to the
+event loop that runs `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+from grpc import aio
+
+from koala.errors import ConfigError
+from koala.files.channels import SERVER_OPTIONS, Channels
+from koala.files.fetch import Fetch, FetchPlace
+from koala.files.incoming import Incoming
+from koala.files.orders import (
+    FetchOrder,
+    FileFound,
+    FileRemoved,
+    Report,
+    ServeOrder,
+    TransferFailed,
+    Uploaded,
+    UploadOrder,
+)
+from koala.files.rate_limits import LinkLimits, RateLimits
+from koala.files.replica_store import FileStore
+from koala.files.server import FileServer, Offer, ServePlace
+from koala.files.threads import in_thread
+from koala.files.transfer import TransferLimits
+from koala.files.uploads import UploadLimits, upload
+from koala.identity.tls import IdentityFile, server_credentials
+from koala.wire import connection_limits as strangers
+from koala.wire.flood_guard import FloodGuard
+from koala.wire.interceptors import Readable
+from koala.wire.listen_ports import cannot_listen, check_free
+from koala.wire.v1 import files_pb2_grpc
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesSettings:
+    """`store` holds the replicas, `state` what must survive a restart; both are made when missing.
+
+    `serve` (host:port, port 0: any) opens a port for others; None: what is served goes through the
+    relay. With `identity` all of it is TLS, between holders of certificates of one authority.
+    `fetches_max` and `readers_max` bound copies in and out, `uploads_max` claims whose outputs
+    are sent at the same time. The store is looked through every `scan_s`. What is served is
+    forgotten `serve_idle_s` after its last reader, `serve_after_s` after it was read to its end.
+    Copies take no more of the disk than `room_bytes` answers.
+    """
+
+    site: str
+    store: Path
+    state: Path
+    serve: str | None = None
+    identity: IdentityFile | None = None
+    rates: RateLimits = field(default_factory=RateLimits)
+    fetches_max: int = 4
+    readers_max: int = 8
+    uploads_max: int = 4
+    scan_s: float = 30.0
+    serve_idle_s: float = 7200.0
+    serve_after_s: float = 300.0
+    transfers: TransferLimits = field(default_factory=TransferLimits)
+    uploads: UploadLimits = field(default_factory=UploadLimits)
+    room_bytes: Callable[[], float] = lambda: math.inf
+
+
+class Files:
+    """The files of one site.
+
+    `relay` is set by whoever hears the daemon's Welcome: outputs go there, and it decides whose
+    fault an unreachable address is. `is_listed` is set when the store was looked through for the
+    first time.
+    """
+
+    def __init__(self, settings: FilesSettings, on_report: Callable[[Report], None]) -> None:
+        self.relay = ""
+        self.port: int | None = None
+        self.is_ready = asyncio.Event()
+        self.is_listed = asyncio.Event()
+        self._settings = settings
+        self._on_report = on_report
+        self._store = FileStore(settings.store, settings.state / "checksums.json")
+        self._incoming = Incoming(settings.state / "incoming")
+        self._channels = Channels(settings.identity)
+        self._fetches: dict[str, Fetch] = {}
+        self._leaving: dict[str, asyncio.Event] = {}
+        self._offers: dict[str, asyncio.Task[None]] = {}
+        self._held: dict[str, FileFound] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._scan_wanted = asyncio.Event()
+        self._guard = FloodGuard(is_open=True)
+        self._uploads = asyncio.Semaphore(settings.uploads_max)
+        self._serving = ServePlace(
+            site=settings.site,
+            store=self._store,
+            links=LinkLimits(settings.rates),
+            channels=self._channels,
+            readers_max=settings.readers_max,
+            stalled_s=2 * settings.transfers.stalled_s,
+            idle_s=settings.serve_idle_s,
+            after_s=settings.serve_after_s,
+        )
+        self._fetching = FetchPlace(
+            site=settings.site,
+            incoming=self._incoming,
+            channels=self._channels,
+            links=LinkLimits(settings.rates),
+            limits=settings.transfers,
+            places=asyncio.Semaphore(settings.fetches_max),
+            tell=on_report,
+            relay=lambda: self.relay,
+            room_bytes=settings.room_bytes,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled. Copies that are then under way go on in the next life of the agent."""
+        server = self._server()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                if server is not None:
+                    group.create_task(self._guard.run())
+                    await server.start()
+                for transfer, fetch in self._fetches.items():
+                    group.create_task(self._run(transfer, fetch))
+                for order in self._serving.orders.values():
+                    self._offer(order)
+                group.create_task(self._forget_served())
+                self.is_ready.set()
+                await self._watch_store()
+        finally:
+            self._group = None
+            if server is not None:
+                # So gRPC says where its start was cancelled, as when the agent cannot go on.
+                with suppress(asyncio.InvalidStateError):
+                    await server.stop(None)
+
+    def fetch(self, order: FetchOrder) -> None:
+        """Copies a part of a file to here. The same order again changes nothing, or only where to
+        read from; when the copy is over its end is reported again."""
+        known = self._fetches.get(order.transfer)
+        if known is not None:
+            known.order_again(order)
+            return
+        fetch = self._fetches[order.transfer] = Fetch(order, self._fetching)
+        if self._group is not None:
+            self._group.create_task(self._run(order.transfer, fetch))
+
+    def serve(self, order: ServeOrder) -> None:
+        """Gives a part of a file to whoever shows the token, until cancelled."""
+        is_known = self._serving.orders.get(order.transfer) == order
+        if not is_known:
+            self._withdraw(order.transfer)
+        self._serving.take(order)
+        if not is_known:
+            self._offer(order)
+
+    def cancel(self, transfer: str) -> None:
+        """Ends a transfer, at either end; what is here of a copy is deleted."""
+        self._withdraw(transfer)
+        self.remove(transfer)
+
+    def remove(self, transfer: str) -> None:
+        """Forgets a copy and deletes its file: nobody reads it any more."""
+        fetch = self._fetches.pop(transfer, None)
+        if fetch is not None and self._group is not None:
+            before = self._leaving.get(transfer)
+            gone = self._leaving[transfer] = asyncio.Event()
+            self._group.create_task(self._end(transfer, fetch, before, gone))
+        elif transfer not in self._leaving:
+            self._incoming.remove(transfer)
+
+    def retain(self, transfers: Collection[str]) -> None:
+        """Ends and deletes all transfers but these, also what an earlier life left behind."""
+        kept = frozenset(transfers)
+        for transfer in sorted({*self._fetches, *self._serving.orders} - kept):
+            self.cancel(transfer)
+        self._incoming.retain(kept)
+
+    def path(self, transfer: str) -> Path | None:
+        """The finished copy; None as long as it is not complete and checked."""
+        fetch = self._fetches.get(transfer)
+        return self._incoming.path(transfer) if fetch is not None and fetch.is_finished else None
+
+    def local_path(self, name: str) -> Path:
+        """The site's own replica. Raises SpecError, UnusableFileError."""
+        return self._store.find(name)
+
+    def inventory(self) -> tuple[Report, ...]:
+        """Everything that was reported and still holds: files held, copies finished or failed."""
+        ends = (fetch.report for fetch in self._fetches.values())
+        return (*self._held.values(), *(report for report in ends if report is not None))
+
+    def rescan(self) -> None:
+        """Looks through the store soon, not only at the next interval."""
+        self._scan_wanted.set()
+
+    async def upload(self, order: UploadOrder) -> tuple[Uploaded, ...]:
+        """Sends a claim's outputs and logs to the relay; says of each file what came of it."""
+        async with self._uploads:
+            return await upload(
+                order, self._channels, self._settings.uploads, relay=lambda: self.relay
+            )
+
+    # Inside -------------------------------------------------------------------------------------
+
+    def _server(self) -> aio.Server | None:
+        address = self._settings.serve
+        if address is None:
+            return None
+        server = aio.server(
+            options=SERVER_OPTIONS + strangers.options(ports=1),
+            interceptors=(Readable(self._guard),),
+        )
+        files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
+        kept = self._kept_address(address)
+        try:
+            check_free("files.serve", kept)
+            self.port = self._listen(server, kept)
+        except (RuntimeError, ConfigError) as error:
+            if kept == address:
+                raise cannot_listen("files.serve", address) from error
+            log.warning("files.port_taken", site=self._settings.site, address=kept)
+            self._port_file.unlink(missing_ok=True)
+            return self._server()
+        self._guard.watch(self.port)
+        self._port_file.write_text(f"{self.port}\n", encoding="ascii")
+        return server
+
+    def _listen(self, server: aio.Server, address: str) -> int:
+        """Raises RuntimeError."""
+        identity = self._settings.identity
+        if identity is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, server_credentials(identity.read, is_mutual=True))
+
+    @property
+    def _port_file(self) -> Path:
+        return self._settings.state / "port"
+
+    def _kept_address(self, address: str) -> str:
+        """With the port of the agent before, where any will do: copies that are under way know no
+        other, and their targets are not told twice where to read."""
+        host, _, port = address.rpartition(":")
+        try:
+            kept = self._port_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return address
+        return f"{host}:{kept}" if port == "0" and kept.isdigit() else address
+
+    async def _run(self, transfer: str, fetch: Fetch) -> None:
+        """A transfer that was cancelled and is ordered again begins when the old one is gone."""
+        while (gone := self._leaving.get(transfer)) is not None:
+            await gone.wait()
+        if self._fetches.get(transfer) is fetch:
+            await fetch.run()
+
+    async def _end(
+        self, transfer: str, fetch: Fetch, before: asyncio.Event | None, gone: asyncio.Event
+    ) -> None:
+        try:
+            await fetch.cancel()
+            if before is not None:
+                await before.wait()
+        finally:
+            gone.set()
+            if self._leaving.get(transfer) is gone:
+                del self._leaving[transfer]
+
+    def _offer(self, order: ServeOrder) -> None:
+        if self._group is not None and order.relay:
+            offer = Offer(order, self._serving, self._fail_offer)
+            self._offers[order.transfer] = self._group.create_task(offer.run())
+
+    def _fail_offer(self, report: TransferFailed) -> None:
+        """The order is dropped, so that ordered again it is tried again."""
+        self._serving.drop(report.transfer)
+        self._on_report(report)
+
+    def _withdraw(self, transfer: str) -> None:
+        self._serving.drop(transfer)
+        if (task := self._offers.pop(transfer, None)) is not None:
+            task.cancel()
+
+    async def _forget_served(self) -> None:
+        while True:
+            await asyncio.sleep(min(15.0, self._settings.serve_after_s / 4))
+            for transfer in self._serving.expired():
+                self._withdraw(transfer)
+
+    async def _watch_store(self) -> None:
+        while True:
+            await self._scan()
+            self.is_listed.set()
+            try:
+                async with asyncio.timeout(self._settings.scan_s):
+                    await self._scan_wanted.wait()
+            except TimeoutError:
+                pass
+            self._scan_wanted.clear()
+
+    async def _scan(self) -> None:
+        """One look at the store; tells what is new, changed or gone."""
+        try:
+            listing = await in_thread(self._store.list)
+            for name in sorted(self._held.keys() - listing.files.keys()):
+                del self._held[name]
+                self._on_report(FileRemoved(file=name))
+            for name, stamp in listing.files.items():
+                self._hold(self._store.found(name, stamp))
+            for name in listing.unread:
+                self._hold(await self._store.read(name))
+            await in_thread(self._store.remember, listing)
+        except OSError as error:
+            log.warning("store.unreadable", site=self._settings.site, error=str(error))
+
+    def _hold(self, found: FileFound | None) -> None:
+        if found is not None and self._held.get(found.file) != found:
+            self._held[found.file] = found
+            self._on_report(found)

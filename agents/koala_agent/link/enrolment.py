@@ -1,0 +1,201 @@
+"""How a site gets its certificate and keeps it: `join` once, by hand; `Renewal` by itself.
+
+The private key is made here and never leaves this machine. What the site shows (key, certificate,
+the daemon's authority) is one file, `STATE/identity/site.pem`, replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+import structlog
+
+from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
+from koala.identity.keys import expires_at, make_request, renew_at
+from koala.identity.private_files import private_folder
+from koala.identity.tls import (
+    DAEMON_HOST,
+    Identity,
+    IdentityFile,
+    JoinToken,
+    SpoiltIdentityError,
+    secure_channel,
+)
+from koala.runtime import clock
+from koala.wire.connection_diagnosis import why_not
+from koala.wire.status import from_status
+from koala.wire.v1.identity_pb2 import Issued, JoinRequest, RenewRequest
+from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
+from koala_agent.link.endpoints import dial
+
+FOLDER = "identity"
+FILE = "site.pem"
+CALL_S = 20.0
+RETRY_MIN_S = 10.0  # the daemon signs for a site once in so long, in the long run
+RETRY_MAX_S = 3600.0
+PAUSE_S = 1.0
+SETTLED_S = 600.0
+LOOK_S = 6 * 3600.0
+
+log = structlog.get_logger()
+
+
+def identity_path(state_dir: Path) -> Path:
+    """Where a site's identity is."""
+    return state_dir / FOLDER / FILE
+
+
+def find_identity(state_dir: Path, site: str) -> IdentityFile:
+    """The identity of a site that has joined. Raises ConfigError."""
+    path = identity_path(state_dir)
+    found = IdentityFile(path)
+    try:
+        found.read()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"site {site} has no certificate yet ({path} is missing): an operator's"
+            f" `koala site add {site}` prints the command that gets one; a daemon that speaks plain"
+            " text needs `plain = true` in [agent]"
+        ) from None
+    except SpoiltIdentityError as error:
+        raise ConfigError(
+            f"{error}. The site must join again: an operator's `koala site add {site}` prints the"
+            " command for it"
+        ) from error
+    return found
+
+
+async def join(token: JoinToken, site: str, state_dir: Path) -> Path:
+    """Use a join token; where the identity is now. Raises KoalaError."""
+    if token.site != site:
+        raise ConfigError(f"the join token is for site {token.site!r}, agent.site is {site!r}")
+    folder = private_folder(state_dir / FOLDER)
+    key, request = make_request(site)
+    channel = secure_channel(token.address, DAEMON_HOST, authority=token.authority, options=())
+    message = JoinRequest(site=site, secret=token.secret, request=request)
+    try:
+        async with channel:
+            issued = await EnrolmentStub(channel).Join(message, timeout=CALL_S)
+    except grpc.aio.AioRpcError as error:
+        await _fail(token, error)
+    path = folder / FILE
+    _identity(key, issued).write(path)
+    return path
+
+
+class Renewal:
+    """Replaces a site's certificate in the last third of its life, and has the daemon dialled anew
+    with the new one (`redial`), upon which the daemon believes the old one no more.
+
+    A try that fails is made again after a pause that doubles from RETRY_MIN_S to RETRY_MAX_S, and
+    is a tenth of what the certificate still has at most, so that there are more tries the nearer
+    the end is; as soon as the daemon has taken a session since, but not within PAUSE_S. `trouble`
+    says why the last one failed, for the site's administrator; empty when none has to be made.
+    `changed` is called when it is another."""
+
+    def __init__(
+        self,
+        identity: IdentityFile,
+        daemon: str,
+        *,
+        redial: Callable[[str], None],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.trouble = ""
+        self._identity = identity
+        self._daemon = daemon
+        self._redial = redial
+        self._changed = changed
+        self._welcomed = asyncio.Event()
+        self._failures = 0
+
+    def welcomed(self) -> None:
+        """The daemon has taken a session: it can be reached."""
+        self._welcomed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                left_s = renew_at(self._identity.read().certificate) - clock.unix_now()
+                if left_s <= 0:
+                    self._welcomed.clear()
+                    await self._renew()
+            except (UnreachableError, ConfigError, OSError, grpc.aio.AioRpcError) as error:
+                await self._wait_after(_reason(error))
+                continue
+            self._failures = 0
+            self._say("")
+            if left_s > 0:
+                await asyncio.sleep(min(left_s, LOOK_S))  # the wall clock may be set
+                continue
+            log.info("certificate.renewed")
+            self._redial("the certificate was renewed")
+            # By a wall clock that is far ahead the new one is due again at once.
+            await asyncio.sleep(SETTLED_S)
+
+    async def _wait_after(self, reason: str) -> None:
+        """Until the next try."""
+        log.warning("certificate.not_renewed", reason=reason)
+        ends, left_s = "", 0.0
+        with suppress(ConfigError, OSError):  # what cannot be read says when it ends no more
+            ends_at = expires_at(self._identity.read().certificate)
+            ends = f", which ends at {datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d %H:%M:%S} UTC,"
+            left_s = ends_at - clock.unix_now()
+        self._say(f"its certificate{ends} cannot be renewed: {reason}")
+        longest_s = pause_s(self._failures, left_s)
+        self._failures += 1
+        await asyncio.sleep(PAUSE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, longest_s - PAUSE_S)):
+                await self._welcomed.wait()
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._changed()
+
+    async def _renew(self) -> None:
+        key, request = make_request("renewal")
+        channel = await dial(self._daemon, self._identity, options=())
+        async with channel:
+            message = RenewRequest(request=request)
+            issued = await EnrolmentStub(channel).Renew(message, timeout=CALL_S)
+        _identity(key, issued).write(self._identity.path)
+
+
+def pause_s(failures: int, left_s: float) -> float:
+    """Seconds to the next try after so many that failed before the last one, of a certificate that
+    is good for so much longer."""
+    pause_s = min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(failures, 30))
+    return pause_s if left_s <= 0 else min(pause_s, max(RETRY_MIN_S, left_s / 10))
+
+
+def _identity(key: bytes, issued: Issued) -> Identity:
+    """Raises ConfigError for what would take the place of a certificate that can be used."""
+    text = key + issued.certificate.encode() + issued.authority.encode()
+    return Identity.parse(text, source="what the daemon has signed")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error)
+
+
+async def _fail(token: JoinToken, error: grpc.aio.AioRpcError) -> NoReturn:
+    """Raises what an error of the call means."""
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        finding = await why_not(token.address, DAEMON_HOST, authority=token.authority)
+        if finding.is_refusal:
+            raise UnauthenticatedError(f"the daemon at {token.address}: {finding.text}") from error
+        said = finding.text or error.details()
+        raise UnreachableError(f"the daemon at {token.address} is not reached: {said}") from error
+    trailing: list[Any] = [(str(key), value) for key, value in error.trailing_metadata() or ()]
+    raise from_status(error.code(), error.details(), trailing) from error

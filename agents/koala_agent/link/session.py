@@ -1,0 +1,592 @@
+"""The agent's end of the link, as a pure state machine: when to dial, what to say, what to believe.
+
+    disconnected -> dialling -> registering -> taking inventory -> live
+         ^______________________|______________|__________________|      cut, silent, Goodbye
+
+No I/O, no clock, no global randomness; `handle(event, now)` answers what the carrier must do, in
+order and before it hands over the next event. `wake_at` is the one timer. `link.proto` has the
+order of a session. What this machine guarantees:
+
+- It acts on nothing that a daemon says before that daemon's epoch is known, is not lower than the
+  highest epoch ever stored, and is stored itself (`StoreEpoch` comes first among the outputs).
+- A session begins with the whole inventory. Before it nothing is told: what is true then is in the
+  inventory. After it every report goes out at once, so nothing is ever queued without a link.
+  What a daemon says before our inventory is taken waits, so that answers come after it.
+- Claims and transfers are dropped only by a complete set: all that was named between Welcome and
+  WantedEnd of one session. A cut in between leaves everything as it is.
+- Messages of an earlier connection are ignored: events carry the number of theirs.
+- The newest row of the daemon's journal that it was told of is kept, and shown at the next
+  registration: a journal that lost rows is found out by the agents that acted on them.
+
+Absent on purpose: what orders mean. To this machine they are values with a claim or a transfer.
+Instants are of the agent's own clock, seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeAlias
+
+PROTOCOL = 1
+PROTOCOL_MIN = 1
+"""Newest and oldest version of link.proto that this agent speaks; the daemon chooses."""
+
+EARLY_MAX = 100_000
+"""Messages that may wait for our inventory, which takes as long as the local manager's answer."""
+
+# Messages of the session itself ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """A row of the daemon's journal, sealed by the daemon of `epoch`; not for us to understand."""
+
+    epoch: int
+    seq: int
+    chain: bytes
+    seal: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Register:
+    """Opens a session. The carrier adds the site's facts, which never change in a process."""
+
+    session: str
+    epoch_seen: int
+    idle: int
+    mark: Watermark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryEnd:
+    """All that we have was said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The daemon takes this session. `now` is its time; leases and `kill_s` are for starters."""
+
+    epoch: int
+    protocol: int
+    hold_lease_s: float
+    run_lease_s: float
+    kill_s: float
+    now: float
+    relay: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """The daemon does not take this session; `is_final` when trying again does not help."""
+
+    reason: str
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WantedEnd:
+    """All that is wanted of us was said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """Liveness of event loops and round trip; `sent_at` is the daemon's time."""
+
+    number: int
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodbye:
+    """An orderly end of either side; jobs run on."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteFigures:
+    """The site now. The figures include all asks up to number `through`; `trouble` is why it takes
+    no new claims, or none of some users, for its administrator; empty when nothing is wrong."""
+
+    idle: int
+    through: int
+    processors: int
+    local_processors: int
+    queued_jobs: int
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Anything else from the daemon; `claim` or `transfer` names what it keeps alive."""
+
+    body: object
+    claim: str | None = None
+    transfer: str | None = None
+
+
+FromDaemon: TypeAlias = Welcome | Reject | WantedEnd | Beat | Goodbye | Order
+
+# Events ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialled:
+    """The daemon is reached. `session` is drawn anew; `idle` are the processors startable now."""
+
+    connection: int
+    session: str
+    idle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryTaken:
+    """All that the site has, at this instant: reports in the carrier's own words."""
+
+    connection: int
+    reports: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A message from the daemon; `mark`: the row of its journal that the message rests on, when
+    that is a new one."""
+
+    connection: int
+    message: FromDaemon
+    mark: Watermark | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The connection is gone, or could not be made."""
+
+    connection: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something changed here: a claim, a transfer, a file; or a starter pings or asks."""
+
+    report: object
+
+
+@dataclass(frozen=True, slots=True)
+class SiteChanged:
+    """The site's figures, perhaps new. `is_owed`: an ask was taken in, say them in any case."""
+
+    figures: SiteFigures
+    is_owed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The agent ends in order."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """`wake_at` has come."""
+
+
+Event: TypeAlias = Dialled | InventoryTaken | Received | Cut | Told | SiteChanged | Closed | Woken
+
+# Outputs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Make connection number so-and-so; answer with Dialled or Cut."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeInventory:
+    """Answer with InventoryTaken; nothing may change between the taking and the answer."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put this on the stream: a message of ours, or a report as it was told."""
+
+    message: object
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """Give the connection up; when `is_orderly` after all that is to be sent has been."""
+
+    connection: int
+    reason: str
+    is_orderly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEpoch:
+    """Durable before the next output is carried out."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepMark:
+    """To be durable with what is stored next."""
+
+    mark: Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class TakeWelcome:
+    """The session is taken: leases, the daemon's time, the relay."""
+
+    welcome: Welcome
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Do what the daemon orders."""
+
+    order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopOthers:
+    """These are all the claims and transfers that are wanted; what else there is ends."""
+
+    claims: frozenset[str]
+    transfers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The link is over for good: asked for, or refused where trying again does not help."""
+
+    reason: str
+    is_refused: bool
+
+
+Output: TypeAlias = (
+    Dial
+    | TakeInventory
+    | Send
+    | HangUp
+    | StoreEpoch
+    | KeepMark
+    | TakeWelcome
+    | Apply
+    | StopOthers
+    | Finish
+)
+
+# States ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """Nothing is open; the next try is due at `dial_at`."""
+
+    dial_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dialling:
+    """A connection is being made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registering:
+    """Register is sent; the daemon has not said Welcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakingInventory:
+    """Welcome came; the daemon names what it wants. Dicts keep the order, for tests and logs."""
+
+    claims: dict[str, None] = field(default_factory=dict)
+    transfers: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Both sides know all; differences go both ways."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """For good."""
+
+
+State: TypeAlias = Disconnected | Dialling | Registering | TakingInventory | Live | Over
+OPEN = (Registering, TakingInventory, Live)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Durations of the link: back-off from `dial_min_s` doubled up to `dial_max_s`, each with up to
+    `jitter` of itself more or less; `silence_s` without a message ends a connection."""
+
+    silence_s: float = 15.0
+    dial_min_s: float = 0.1
+    dial_max_s: float = 1.0
+    jitter: float = 0.2
+    site_report_s: float = 0.02
+
+
+class Session:
+    """The machine. One for the life of the agent; `epoch` is the highest that is stored, `mark` the
+    last one."""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        timing: Timing,
+        random: Random,
+        now: float,
+        mark: Watermark | None = None,
+    ) -> None:
+        self.state: State = Disconnected(now)
+        self.epoch = epoch
+        self.mark = mark
+        self.connection = 0
+        self._timing = timing
+        self._random = random
+        self._failures = 0
+        self._heard_at = now
+        self._is_told = False  # this session has our inventory
+        self._early: list[Received] = []  # what came before that
+        self._figures: SiteFigures | None = None
+        self._figures_told: SiteFigures | None = None  # in this session
+        self._is_owed = False
+        self._site_at = float("-inf")  # when the last site report went out
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next instant at which `Woken` is wanted."""
+        match self.state:
+            case Disconnected(dial_at):
+                return dial_at
+            case Over():
+                return None
+            case _:
+                overdue_at = self._heard_at + self._timing.silence_s
+                report_at = self._site_report_at
+                return overdue_at if report_at is None else min(overdue_at, report_at)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the daemon has said all that it wants in this session."""
+        return isinstance(self.state, Live)
+
+    def handle(self, event: Event, now: float) -> list[Output]:
+        """What to do about it, in order."""
+        if isinstance(self.state, Over):
+            return []
+        match event:
+            case Dialled() | InventoryTaken() | Received() | Cut():
+                if event.connection != self.connection:
+                    return []  # an earlier connection's
+                return self._on_connection(event, now)
+            case Told(report):
+                return [Send(report)] if self._is_told else []
+            case SiteChanged(figures, is_owed):
+                self._figures = figures
+                self._is_owed = self._is_owed or is_owed
+                return self._site_report(now)
+            case Closed(reason):
+                return self._close(reason)
+            case Woken():
+                return self._wake(now)
+
+    def _on_connection(
+        self, event: Dialled | InventoryTaken | Received | Cut, now: float
+    ) -> list[Output]:
+        match event:
+            case Dialled(session=session, idle=idle):
+                if not isinstance(self.state, Dialling):
+                    return []
+                self.state = Registering()
+                self._heard_at = now
+                register = Register(
+                    session=session, epoch_seen=self.epoch, idle=idle, mark=self.mark
+                )
+                return [Send(register), TakeInventory(self.connection)]
+            case InventoryTaken(reports=reports):
+                if not isinstance(self.state, OPEN) or self._is_told:
+                    return []
+                self._is_told = True
+                self._is_owed = True  # Register had no `through`
+                said: list[Output] = [Send(report) for report in reports]
+                said += [Send(InventoryEnd()), *self._site_report(now)]
+                return said + self._take_early(now)
+            case Received():
+                if not isinstance(self.state, OPEN):
+                    return []
+                self._heard_at = now
+                return self._receive(event, now)
+            case Cut():
+                if isinstance(self.state, Disconnected):
+                    return []
+                self._disconnect(now)
+                return []
+
+    def _take_early(self, now: float) -> list[Output]:
+        """What came before our inventory, as if it came now."""
+        early, self._early = self._early, []
+        outputs: list[Output] = []
+        for received in early:
+            # One of them may end the session, and the others with it.
+            outputs += self.handle(received, now)
+        return outputs
+
+    def _receive(self, received: Received, now: float) -> list[Output]:
+        message = received.message
+        if isinstance(message, Beat):
+            return [*self._keep(received.mark), Send(message)]
+        if not self._is_told and not isinstance(message, Reject | Goodbye):
+            self._early.append(received)
+            if len(self._early) > EARLY_MAX:
+                return self._hang_up(f"over {EARLY_MAX} messages before our inventory", now)
+            return []
+        outputs = self._understand(message, now)
+        kept = self._keep(received.mark)
+        # What is done about the message is stored together with the mark that it rests on; but no
+        # mark before the epoch of who tells it.
+        return [*outputs, *kept] if isinstance(message, Welcome) else [*kept, *outputs]
+
+    def _keep(self, mark: Watermark | None) -> list[Output]:
+        """Only of a daemon that is obeyed."""
+        if mark is None or mark == self.mark or not isinstance(self.state, TakingInventory | Live):
+            return []
+        self.mark = mark
+        return [KeepMark(mark)]
+
+    def _understand(self, message: FromDaemon, now: float) -> list[Output]:
+        match message:
+            case Beat():
+                return [Send(message)]
+            case Welcome():
+                return self._take_welcome(message, now)
+            case Reject(reason=reason, is_final=is_final):
+                if is_final:
+                    self.state = Over()
+                    return [
+                        HangUp(self.connection, reason),
+                        Finish(reason=reason, is_refused=True),
+                    ]
+                return self._hang_up(f"refused: {reason}", now)
+            case Goodbye(reason=reason):
+                return self._hang_up(f"the daemon said goodbye: {reason}", now)
+            case WantedEnd():
+                return self._end_wanted(now)
+            case Order():
+                return self._take_order(message, now)
+
+    def _take_welcome(self, welcome: Welcome, now: float) -> list[Output]:
+        if not isinstance(self.state, Registering):
+            return self._hang_up("a second Welcome in one session", now)
+        if not PROTOCOL_MIN <= welcome.protocol <= PROTOCOL:
+            ours = f"{PROTOCOL_MIN} to {PROTOCOL}" if PROTOCOL_MIN < PROTOCOL else PROTOCOL
+            why = f"the daemon speaks protocol {welcome.protocol}, this agent {ours}"
+            return self._hang_up(why, now)
+        if welcome.epoch < self.epoch:
+            why = f"the daemon has epoch {welcome.epoch}, a later one of {self.epoch} was here"
+            return [Send(Goodbye(reason=why)), *self._hang_up(why, now, is_orderly=True)]
+        self.state = TakingInventory()
+        if welcome.epoch == self.epoch:
+            return [TakeWelcome(welcome)]
+        self.epoch = welcome.epoch
+        return [StoreEpoch(welcome.epoch), TakeWelcome(welcome)]
+
+    def _take_order(self, order: Order, now: float) -> list[Output]:
+        match self.state:
+            case TakingInventory(claims, transfers):
+                if order.claim is not None:
+                    claims[order.claim] = None
+                if order.transfer is not None:
+                    transfers[order.transfer] = None
+                return [Apply(order)]
+            case Live():
+                return [Apply(order)]
+            case _:
+                return self._hang_up("an order before Welcome", now)
+
+    def _end_wanted(self, now: float) -> list[Output]:
+        if not isinstance(self.state, TakingInventory):
+            return self._hang_up("WantedEnd at a wrong place", now)
+        named = StopOthers(
+            claims=frozenset(self.state.claims), transfers=frozenset(self.state.transfers)
+        )
+        self.state = Live()
+        self._failures = 0
+        return [named]
+
+    # Connections --------------------------------------------------------------------------------
+
+    def _wake(self, now: float) -> list[Output]:
+        match self.state:
+            case Disconnected(dial_at):
+                if now < dial_at:
+                    return []
+                self.state = Dialling()
+                self.connection += 1
+                self._heard_at = now
+                return [Dial(self.connection)]
+            case _:
+                if now >= self._heard_at + self._timing.silence_s:
+                    return self._hang_up(f"silent for {self._timing.silence_s:g} s", now)
+                return self._site_report(now)
+
+    def _close(self, reason: str) -> list[Output]:
+        was_open = isinstance(self.state, OPEN)
+        is_idle = isinstance(self.state, Disconnected)
+        self.state = Over()
+        finish = Finish(reason=reason, is_refused=False)
+        if was_open:
+            last = Send(Goodbye(reason=reason))
+            return [last, HangUp(self.connection, reason, is_orderly=True), finish]
+        return [finish] if is_idle else [HangUp(self.connection, reason), finish]
+
+    def _hang_up(self, reason: str, now: float, *, is_orderly: bool = False) -> list[Output]:
+        connection = self.connection
+        self._disconnect(now)
+        return [HangUp(connection, reason, is_orderly=is_orderly)]
+
+    def _disconnect(self, now: float) -> None:
+        timing = self._timing
+        # The exponent is bounded: 2.0 ** failures of a long absence would overflow.
+        backoff_s = min(timing.dial_max_s, timing.dial_min_s * 2.0 ** min(self._failures, 30))
+        spread = 1 + timing.jitter * (2 * self._random.random() - 1)
+        self._failures += 1
+        self.state = Disconnected(now + backoff_s * spread)
+        self._is_told = False
+        self._early = []
+        self._figures_told = None
+
+    # Site reports -------------------------------------------------------------------------------
+
+    @property
+    def _site_report_at(self) -> float | None:
+        """When a site report is due; None when there is nothing new to say."""
+        if not self._is_told or self._figures is None:
+            return None
+        if self._figures == self._figures_told and not self._is_owed:
+            return None
+        return self._site_at + self._timing.site_report_s
+
+    def _site_report(self, now: float) -> list[Output]:
+        due_at = self._site_report_at
+        if due_at is None or now < due_at:
+            return []
+        assert self._figures is not None
+        self._site_at = now
+        self._figures_told = self._figures
+        self._is_owed = False
+        return [Send(self._figures)]

@@ -1,0 +1,439 @@
+"""The carrier of the session: gRPC streams to the daemon, and the machine's outputs carried out.
+
+One stream at a time, each on a channel of its own: a channel that failed keeps a back-off of its
+own, which would add to the session's. What is to be sent waits in a bounded queue for one writer;
+a queue that is full means a daemon that does not read, and cuts the stream. Nothing here times out
+a read or a write, because gRPC then cancels the whole stream behind our back: the session's own
+silence limit ends it. Keepalive only finds dead machines; an event loop that hangs is found by
+the beats that it does not answer. An error in a handler ends `run`, and with it the agent.
+
+Instants are those of the given clock, seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol, TypeAlias
+
+import grpc
+import structlog
+
+from koala.errors import ConfigError, SpecError, UnreachableError
+from koala.identity.tls import IdentityFile
+from koala.wire.v1 import link_pb2
+from koala.wire.v1.link_pb2_grpc import AgentLinkStub
+from koala_agent.link.endpoints import dial, why_refused
+from koala_agent.link.session import (
+    PROTOCOL,
+    Apply,
+    Closed,
+    Cut,
+    Dial,
+    Dialled,
+    Event,
+    Finish,
+    FromDaemon,
+    HangUp,
+    InventoryTaken,
+    KeepMark,
+    Order,
+    Output,
+    Received,
+    Send,
+    Session,
+    SiteChanged,
+    SiteFigures,
+    StopOthers,
+    StoreEpoch,
+    TakeInventory,
+    TakeWelcome,
+    Told,
+    Watermark,
+    Welcome,
+    Woken,
+)
+
+SEND_QUEUE_MAX = 10_000
+"""What may wait for the writer; all that is said at once, an inventory for one, counts as one."""
+
+MESSAGE_MAX_BYTES = 4 * 1024 * 1024
+
+LAST_WORDS_S = 2.0
+_LOST_STATUS = "Internal error from Core"
+"""How long an orderly end may take to get Goodbye out."""
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    # ping_timeout bounds the detection; keepalive_timeout alone leaves it at a minute.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
+)
+
+log = structlog.get_logger()
+
+Call: TypeAlias = "grpc.aio.StreamStreamCall[link_pb2.FromAgent, link_pb2.ToAgent]"
+
+
+class Agent(Protocol):
+    """What the link drives: the site behind it. No call but `prepare` may wait."""
+
+    def startable(self) -> int:
+        """Processors that a claim could have now."""
+
+    async def prepare(self) -> None:
+        """Makes `inventory` complete, for instance by asking the local manager."""
+
+    def inventory(self) -> tuple[object, ...]:
+        """Reports on all that there is."""
+
+    def store_epoch(self, epoch: int) -> None:
+        """Durable when it returns."""
+
+    def keep_mark(self, mark: Watermark) -> None:
+        """To be durable with what is stored next."""
+
+    def take_welcome(self, welcome: Welcome) -> None:
+        """A session was taken; an earlier one is over."""
+
+    def apply(self, order: Order) -> None:
+        """Begins to do what the daemon orders."""
+
+    def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
+        """Begins to end all that is not named."""
+
+
+Encode: TypeAlias = Callable[[object], link_pb2.FromAgent]
+Decode: TypeAlias = "Callable[[link_pb2.ToAgent], FromDaemon | None]"
+"""None for a kind that a later version has; raises SpecError for what cannot be meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """Where the daemon is and how messages look."""
+
+    target: str
+    encode: Encode
+    decode: Decode
+    mark: Callable[[link_pb2.ToAgent], Watermark | None] = lambda _: None
+    queue_max: int = SEND_QUEUE_MAX
+    identity: IdentityFile | None = None
+    """What the site shows; None: plain text."""
+
+
+class Link:
+    """The session, driven: events in from streams and from the agent, outputs carried out."""
+
+    def __init__(
+        self, session: Session, wire: Wire, agent: Agent, *, clock: Callable[[], float]
+    ) -> None:
+        self._session = session
+        self._wire = wire
+        self._agent = agent
+        self._clock = clock
+        self._streams: dict[int, _Stream] = {}
+        self._changed = asyncio.Event()
+        self._finish: Finish | None = None
+        self.attempted = asyncio.Event()
+        """The first attempt to register is over, well or not."""
+        self.welcomed = asyncio.Event()
+        """The daemon has taken a session, of now or of earlier."""
+        self._cut_reason = ""
+        self._taking: list[asyncio.Task[None]] = []
+
+    async def run(self) -> Finish:
+        """Serves until the session is over for good; answers why."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            while self._finish is None:
+                self._handle(Woken())
+                await self._wait()
+            for task in self._taking:
+                task.cancel()
+        return self._finish
+
+    def tell(self, report: object) -> None:
+        """Says this to the daemon now, or in the next inventory."""
+        self._handle(Told(report))
+
+    def tell_site(self, figures: SiteFigures, *, is_owed: bool = False) -> None:
+        """The site's figures, perhaps changed."""
+        self._handle(SiteChanged(figures, is_owed=is_owed))
+
+    def redial(self, reason: str) -> None:
+        """Ends the connection in order, and dials anew."""
+        log.info("link.redialled", reason=reason)
+        for stream in self._streams.values():
+            stream.hang_up(is_orderly=True)
+
+    def close(self, reason: str) -> None:
+        """Says goodbye and makes `run` return."""
+        self._handle(Closed(reason))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the daemon has told all that it wants in the present session."""
+        return self._session.is_live
+
+    @property
+    def trouble(self) -> str:
+        """Why the last session ended, empty after a welcome."""
+        return self._cut_reason
+
+    # The machine ----------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        """Until the machine's timer, or until something moved the timer."""
+        self._changed.clear()
+        wake_at = self._session.wake_at
+        if self._finish is not None:
+            return
+        try:
+            async with asyncio.timeout(
+                None if wake_at is None else max(0.0, wake_at - self._clock())
+            ):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _handle(self, event: Event) -> None:
+        outputs = self._session.handle(event, self._clock())
+        for is_said, together in groupby(outputs, lambda output: isinstance(output, Send)):
+            if is_said:
+                self._send([output.message for output in together if isinstance(output, Send)])
+            else:
+                for output in together:
+                    self._carry_out(output)
+        self._changed.set()
+
+    def _carry_out(self, output: Output) -> None:
+        match output:
+            case Dial(connection):
+                self._streams[connection] = _Stream(connection, self._wire, self._handle)
+                self._group.create_task(self._serve(self._streams[connection]))
+            case TakeInventory(connection):
+                self._taking = [task for task in self._taking if not task.done()]
+                taking = self._group.create_task(self._take_inventory(connection))
+                self._taking.append(taking)
+            case HangUp():
+                self._hang_up(output)
+            case Finish():
+                self._finish = output
+            case StoreEpoch() | KeepMark() | TakeWelcome() | Apply() | StopOthers():
+                self._instruct(output)
+            case Send():
+                raise AssertionError("what is said goes together, see _handle")
+
+    def _instruct(self, output: StoreEpoch | KeepMark | TakeWelcome | Apply | StopOthers) -> None:
+        """What the agent is to do."""
+        match output:
+            case KeepMark(mark):
+                self._agent.keep_mark(mark)
+            case StoreEpoch(epoch):
+                self._agent.store_epoch(epoch)
+            case TakeWelcome(welcome):
+                log.info("link.welcomed", epoch=welcome.epoch)
+                self._cut_reason = ""
+                self._agent.take_welcome(welcome)
+                self.attempted.set()
+                self.welcomed.set()
+            case Apply(order):
+                self._agent.apply(order)
+            case StopOthers(claims=claims, transfers=transfers):
+                log.info("link.completed", claims=len(claims), transfers=len(transfers))
+                self._agent.stop_others(claims=claims, transfers=transfers)
+
+    def _hang_up(self, output: HangUp) -> None:
+        log.info("link.hung_up", reason=output.reason)
+        if stream := self._streams.get(output.connection):
+            stream.hang_up(is_orderly=output.is_orderly)
+
+    def _send(self, lot: Sequence[object]) -> None:
+        stream = self._streams[self._session.connection]
+        if not stream.send(lot):
+            # Not from within the machine's own outputs: the event must find them carried out.
+            cut = Cut(connection=stream.connection, reason="the daemon does not read")
+            asyncio.get_running_loop().call_soon(self._handle, cut)
+
+    async def _take_inventory(self, connection: int) -> None:
+        await self._agent.prepare()
+        # No await from here on: what changes later is told after the inventory.
+        self._handle(InventoryTaken(connection=connection, reports=self._agent.inventory()))
+
+    async def _serve(self, stream: _Stream) -> None:
+        """One connection from its dialling to its end; the end is an event, never an error."""
+        log.debug("link.dialled", daemon=self._wire.target)
+        reason = await stream.run(self._agent.startable)
+        del self._streams[stream.connection]
+        if reason != self._cut_reason:  # a daemon that is away for a night is one line
+            log.info("link.cut", reason=reason)
+        self._cut_reason = reason
+        self._handle(Cut(connection=stream.connection, reason=reason))
+        if self._finish is None:
+            self.attempted.set()
+
+
+def words_of(error: grpc.aio.AioRpcError) -> str:
+    """How a stream ended, for a person. Of one that the daemon ends while we write, gRPC says no
+    more than this; what it has against us, the next dialling hears."""
+    if error.code() is grpc.StatusCode.INTERNAL and error.details() == _LOST_STATUS:
+        return "ended by the daemon while it was written to"
+    return f"{error.code().name}: {error.details()}"
+
+
+class _Stream:
+    """One connection: a channel, a stream on it, a reader and a writer."""
+
+    def __init__(self, connection: int, wire: Wire, handle: Callable[[Event], None]) -> None:
+        self.connection = connection
+        self._wire = wire
+        self._handle = handle
+        self._outbox: asyncio.Queue[Sequence[object]] = asyncio.Queue(wire.queue_max)
+        self._ended = asyncio.Event()
+        self._is_orderly = False
+        self._reason = "hung up"
+
+    def send(self, lot: Sequence[object]) -> bool:
+        """Queues these together; False, and the end of the stream, when the queue is full."""
+        try:
+            self._outbox.put_nowait(lot)
+        except asyncio.QueueFull:
+            self.hang_up(is_orderly=False)
+            return False
+        return True
+
+    def hang_up(self, *, is_orderly: bool) -> None:
+        """Ends the connection; when orderly, after what is queued is written."""
+        self._is_orderly = is_orderly
+        self._ended.set()
+
+    async def run(self, startable: Callable[[], int]) -> str:
+        """Serves until the connection is gone or hung up; answers why."""
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            connecting = group.create_task(self._connect(stack))
+            ending = group.create_task(self._ended.wait())
+            await asyncio.wait({connecting, ending}, return_when=asyncio.FIRST_COMPLETED)
+            is_in_time = connecting.done() and not self._ended.is_set()
+            channel = connecting.result() if is_in_time else None
+            connecting.cancel()
+            if channel is not None:
+                await self._converse(channel, startable, ending)
+            ending.cancel()
+        return self._reason
+
+    async def _connect(self, stack: AsyncExitStack) -> grpc.aio.Channel | None:
+        """The connection, if the daemon was reached at the first try: further tries are the
+        session's."""
+        wire = self._wire
+        try:
+            channel = await dial(wire.target, wire.identity, options=CHANNEL_OPTIONS)
+        except (UnreachableError, ConfigError, OSError) as error:
+            self._reason = f"{wire.target} is not reached: {error}"
+            return None
+        await stack.enter_async_context(channel)
+        state = channel.get_state(try_to_connect=True)
+        while state in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING):
+            await channel.wait_for_state_change(state)
+            state = channel.get_state(try_to_connect=True)
+        if state is grpc.ChannelConnectivity.READY:
+            return channel
+        await self._ask_why(channel)
+        return None
+
+    async def _ask_why(self, channel: grpc.aio.Channel) -> None:
+        """A channel does not tell why it failed (nobody listens, a wrong certificate); a call on it
+        fails at once and does."""
+        self._reason = f"{self._wire.target} is not reached"
+        call = AgentLinkStub(channel).Connect()
+        try:
+            await call.read()
+        except grpc.aio.AioRpcError as error:
+            self._reason += f": {await self._refusal() or error.details()}"
+        finally:
+            call.cancel()
+
+    async def _refusal(self) -> str:
+        """What a handshake tells gRPC and gRPC does not tell us."""
+        if self._wire.identity is None:
+            return ""
+        try:
+            return await why_refused(self._wire.target, self._wire.identity)
+        except (UnreachableError, ConfigError, OSError) as error:
+            return str(error)
+
+    async def _converse(
+        self, channel: grpc.aio.Channel, startable: Callable[[], int], ending: asyncio.Task[bool]
+    ) -> None:
+        call = AgentLinkStub(channel).Connect(metadata=(("koala-protocol", str(PROTOCOL)),))
+        session = secrets.token_hex(8)
+        self._handle(Dialled(connection=self.connection, session=session, idle=startable()))
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(self._read(call))
+            writing = group.create_task(self._write(call))
+            await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if self._is_orderly and not reading.done():
+                finishing = group.create_task(self._finish(call))
+                await asyncio.wait(
+                    {reading, finishing},
+                    timeout=LAST_WORDS_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                # A daemon that ends at the same time reads no last words.
+                finishing.cancel()
+            reading.cancel()
+            writing.cancel()
+        call.cancel()
+
+    async def _read(self, call: Call) -> None:
+        """Hands over what comes until the stream ends."""
+        try:
+            while (message := await call.read()) is not grpc.aio.EOF:
+                assert isinstance(message, link_pb2.ToAgent)
+                self._receive(message)
+        except grpc.aio.AioRpcError as error:
+            self._reason = words_of(error)
+        else:
+            self._reason = f"ended by the daemon: {await call.details() or 'without a word'}"
+
+    def _receive(self, message: link_pb2.ToAgent) -> None:
+        try:
+            decoded = self._wire.decode(message)
+        except SpecError as error:
+            log.warning("link.misunderstood", reason=str(error))
+            self._reason = f"the daemon said what cannot be meant: {error}"
+            self.hang_up(is_orderly=False)
+        else:
+            if decoded is None:
+                log.warning("link.unknown_message_ignored")
+            else:
+                received = Received(
+                    connection=self.connection, message=decoded, mark=self._wire.mark(message)
+                )
+                self._handle(received)
+
+    async def _write(self, call: Call) -> None:
+        try:
+            while True:
+                for message in await self._outbox.get():
+                    await call.write(self._wire.encode(message))
+                self._outbox.task_done()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the reader has the reason
+
+    async def _finish(self, call: Call) -> None:
+        """Lets the writer write all, and the daemon read it."""
+        await self._outbox.join()
+        with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            await call.done_writing()

@@ -1,0 +1,90 @@
+"""Batch scripts that bring all that a starter needs, for compute nodes that share no file system
+with the agent.
+
+The script makes a private scratch folder, hands the interpreter what it carries by a pipe, waits,
+and removes the folder, whatever becomes of the starter. The claim's secret is in the script's body
+and in files of the scratch folder, which are its owner's alone; never in arguments or environment.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import shlex
+import zlib
+
+SHELL = """\
+umask 077
+d=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/koala-XXXXXXXX") || exit 71
+trap 'trap "" HUP INT TERM XCPU USR1 USR2
+rm -rf "$d" 2> /dev/null || { find "$d" -type d -exec chmod u+rwx {} \\; ; rm -rf "$d"; }' EXIT
+trap : HUP USR1
+trap 'kill -TERM "$p" 2> /dev/null' TERM INT XCPU USR2
+"$2" -I -S -c 'import json, sys; given = json.loads(sys.stdin.readline()); exec(given["boot"])' \\
+  "$d" <&3 3<&- &
+p=$! s=0
+while kill -0 "$p" 2> /dev/null; do wait "$p"; s=$?; done
+exit "$s"
+"""
+"""$1 is where scratch folders are made, $2 the interpreter. Programs that unpack or build leave
+folders that nobody may write to."""
+
+BOOT = """\
+import base64, os, zlib
+base = os.path.join(sys.argv[1], "starter")
+for name, text in json.loads(zlib.decompress(base64.b64decode(given["archive"]))).items():
+    path = os.path.join(base, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+folder = sys.argv[1]
+sys.argv = [os.path.join(base, "starter.py")]
+sys.path.insert(0, base)
+from koala_agent.starter.driver import unpacked
+sys.exit(unpacked(given, folder))
+"""
+"""What the interpreter does with what it is given: puts the starter into the folder and runs it."""
+
+
+INPUT_BYTES_MAX = 65_536
+"""As much as `qrsh` passes on before anybody reads: with more it waits for ever (measured)."""
+
+
+def archive(modules: dict[str, str]) -> str:
+    """The starter's files by path, as a text without blanks; what is for readers stays here."""
+    bare = {path: _without_comments(text) for path, text in modules.items()}
+    return base64.b64encode(zlib.compress(json.dumps(bare).encode(), 9)).decode()
+
+
+def _without_comments(text: str) -> str:
+    """The same program without comments and docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def body(specification: dict[str, object], *, archive: str, python: str, scratch: str) -> str:
+    """The script."""
+    given = {
+        "shell": SHELL,
+        "boot": BOOT,
+        "archive": archive,
+        "python": python,
+        "scratch": scratch,
+        "spec": specification,
+    }
+    # JSON has no line ends, and so nothing that could be the end of the here-document.
+    return "\n".join(
+        [
+            "exec 3<<'KOALA'",
+            json.dumps(given),
+            "KOALA",
+            shlex.join(["set", "--", scratch, python]),
+            SHELL,
+        ]
+    )

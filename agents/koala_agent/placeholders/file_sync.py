@@ -1,0 +1,200 @@
+"""The agent's end of the files of claims whose machines see nothing of the agent's.
+
+A courier beside each starter, and each of its helpers, asks: how much of a file is here (`size`),
+take more of it (`put`), is it whole (`done`); and for the input (`get`, `sum`). What comes is
+written into the claim's folder, where logs are read and outputs collected as if the program had
+written them itself. Only the names that the claim's own job gave are written, and nothing outside
+or in our own folder there, where halves of outputs are; and nothing at all where the agent's
+records need the room: whoever brings it may come `again`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import errno
+import hashlib
+import math
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from koala.errors import LocalManagerError
+from koala.files.confined_folder import Descriptor, is_passing
+from koala.files.incoming import Summing
+from koala.files.threads import in_steps, in_thread
+from koala_agent.claims.messages import ClaimId, Hold, Program
+from koala_agent.claims.states import BOUND, Claim, Stopping
+from koala_agent.lrm.port import OUTPUT_FILE
+from koala_agent.placeholders.result_files import log_paths, output_paths
+from koala_agent.starter.program import STATE_FOLDER
+
+BLOCK_BYTES = 128 * 1024
+PUT_MAX_BYTES = 256 * 1024
+
+Message = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSyncServer:
+    """Answers couriers. `claim` finds a claim as it is stored, `folder` its folder, `input_path`
+    the file that its program reads; `room_bytes` is what files may take of the disk."""
+
+    claim: Callable[[ClaimId], Claim | None]
+    folder: Callable[[ClaimId], Path]
+    input_path: Callable[[Hold], str]
+    room_bytes: Callable[[], float] = lambda: math.inf
+
+    def is_bound(self, claim: ClaimId, nonce: str) -> bool:
+        """Whether this starter is the one that the claim is bound to, and not over."""
+        found = self.claim(claim)
+        if found is None or not isinstance(found.state, (*BOUND, Stopping)):
+            return False
+        return found.state.nonce == nonce
+
+    async def answer(self, claim: ClaimId, nonce: str, question: Message) -> Message:
+        """One question. Raises ValueError for what cannot be meant."""
+        found = self.claim(claim)
+        if found is None or not self.is_bound(claim, nonce):
+            return _no("this claim is over, or has another starter")
+        try:
+            match question.get("kind"):
+                case "get":
+                    return await asyncio.to_thread(self._input, found, question)
+                case "sum":
+                    return await self._sum_input(found)
+                case "size" | "put":
+                    return await asyncio.to_thread(self._file, found, question)
+                case "done":
+                    return await self._settle(found, question)
+                case kind:
+                    raise ValueError(f"a question of kind {str(kind)[:40]!r}")
+        except _NotOursError as error:
+            return _no(str(error))
+        except FileNotFoundError:
+            return {"ok": False, "wait": True}  # a copy that is still on its way to the site
+        except OSError as error:
+            return {**_no(error.strerror or str(error)), "again": is_passing(error)}
+
+    def _input(self, claim: Claim, question: Message) -> Message:
+        with Path(self._input_path(claim)).open("rb") as file:
+            file.seek(_whole(question, "offset"))
+            return {"ok": True, "data": base64.b64encode(file.read(BLOCK_BYTES)).decode()}
+
+    async def _sum_input(self, claim: Claim) -> Message:
+        path = self._input_path(claim)
+        opened = await in_thread(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        return {"ok": True, "checksum": await _checksum(opened)}
+
+    def _input_path(self, claim: Claim) -> str:
+        try:
+            return self.input_path(claim.hold)
+        except LocalManagerError as error:
+            raise _NotOursError(str(error)) from error
+
+    def _file(self, claim: Claim, question: Message) -> Message:
+        path, _whole_path = self._paths(claim, question)
+        if question["kind"] == "size":
+            return {"ok": True, "size": path.stat().st_size if path.exists() else 0}
+        if self.room_bytes() < PUT_MAX_BYTES:
+            raise OSError(errno.ENOSPC, "the agent's disk is nearly full")
+        return {"ok": True, "size": _append(path, question)}
+
+    async def _settle(self, claim: Claim, question: Message) -> Message:
+        """Whether a file is whole; it is on the disk then."""
+        path, whole = self._paths(claim, question)
+        checksum = await _checksum(await in_thread(_open_or_make, path))
+        if checksum != question.get("checksum"):
+            return _no(f"{whole.name} has another checksum here")
+        await in_thread(_rename, path, whole)
+        return {"ok": True}
+
+    def _paths(self, claim: Claim, question: Message) -> tuple[Path, Path]:
+        """Where a named file is as long as it comes, and afterwards."""
+        name = str(question.get("name"))
+        logs, outputs = _names(claim.hold.program)
+        if name not in logs | outputs:
+            raise _NotOursError(f"{name[:200]!r} is no file of this job")
+        folder = self.folder(claim.id)
+        half = f"{hashlib.sha256(name.encode()).hexdigest()}.part"  # where no output can be
+        return folder / (name if name in logs else f"{STATE_FOLDER}/{half}"), folder / name
+
+
+class _NotOursError(Exception):
+    """What is asked for is not the claim's to have; the message says why."""
+
+
+def _names(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+    """Logs and outputs that a job may write, by paths in its folder."""
+    logs = [OUTPUT_FILE, *log_paths(program).values()]
+    return _inside(logs), _inside(output_paths(program).values())
+
+
+def _inside(names: Iterable[str]) -> frozenset[str]:
+    paths = map(PurePosixPath, names)
+    return frozenset(str(path) for path in paths if _is_inside(path))
+
+
+def _is_inside(path: PurePosixPath) -> bool:
+    is_ours = path.parts[:1] == (STATE_FOLDER,)
+    return not path.is_absolute() and ".." not in path.parts and not is_ours
+
+
+def _append(path: Path, question: Message) -> int:
+    """Writes what is new of it; answers how much there is then."""
+    offset, data = _whole(question, "offset"), question.get("data")
+    if not isinstance(data, str) or len(data) > PUT_MAX_BYTES:
+        raise ValueError(f"data: allowed are up to {PUT_MAX_BYTES} characters")
+    try:
+        block = base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"data: {error}") from error
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        if offset in (0, size):  # from the beginning is over what was wrong
+            os.ftruncate(descriptor, offset)
+            os.pwrite(descriptor, block, offset)
+            return offset + len(block)
+        return size
+    finally:
+        os.close(descriptor)
+
+
+def _open_or_make(path: Path) -> int:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _rename(path: Path, whole: Path) -> None:
+    whole.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.replace(whole)
+
+
+async def _checksum(number: int) -> str:
+    """Of an open file, which is on the disk then, and is closed. Step by step: huge files must not
+    keep all threads from what others wait for."""
+    descriptor = Descriptor(number)
+    try:
+        stamp = await in_thread(descriptor.stamp)
+        summing = Summing(descriptor, size_bytes=stamp.size_bytes)
+        await in_steps(summing.step)
+        await in_thread(descriptor.sync)
+        return summing.digest.value()
+    finally:
+        descriptor.close()
+
+
+def _whole(question: Message, key: str) -> int:
+    value = question.get(key)
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{key} = {str(value)[:40]}: allowed is a whole number")
+    return value
+
+
+def _no(error: str) -> Message:
+    return {"ok": False, "error": error}

@@ -1,0 +1,168 @@
+"""The input file of a claim's program: which path it is told, and that the file is there in time.
+
+A copy that was fetched lies in the spool folder, under a path that is known before it comes; the
+daemon arms only when it came. It may be there long before the claim that reads it is asked for, and
+until the attempt is over the daemon names its transfer as wanted; afterwards it is kept as long as
+a claim that reads it. A replica of the site is read where it lies. A part of a
+replica is copied into the claim's folder before its batch job is submitted, by `InputManager`: so a
+program is never at the barrier without it, and the copying costs no processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from koala.errors import LocalManagerError, SpecError
+from koala.files.confined_folder import UnusableFileError
+from koala_agent.claims.messages import ClaimId, Hold
+from koala_agent.lrm.port import Idle, Listed, LocalManager, Placeholder
+
+BLOCK_BYTES = 8 * 1024 * 1024
+CHUNK_FILE = "input"
+
+
+class InputPaths:
+    """Paths of inputs. `replica` finds a file of the site, `copy` says where a transfer's file is
+    or will be, `folder` is the claim's own; parts take no more of the disk than `room_bytes`."""
+
+    def __init__(
+        self,
+        *,
+        replica: Callable[[str], Path],
+        copy: Callable[[str], Path],
+        folder: Callable[[ClaimId], Path],
+        room_bytes: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        self._room_bytes = room_bytes
+        self._replica = replica
+        self._copy = copy
+        self._folder = folder
+
+    def path(self, hold: Hold) -> str:
+        """What the program is told; empty without an input. Raises LocalManagerError when the
+        replica is not there."""
+        if hold.inputs:
+            return str(self._copy(hold.inputs[0]))
+        if not hold.local_input:
+            return ""
+        return str(self._chunk(hold) if _is_part(hold) else self._find(hold))
+
+    async def prepare(self, hold: Hold) -> None:
+        """Copies the part of a replica that the program reads. Raises LocalManagerError."""
+        if hold.inputs or not hold.local_input or not _is_part(hold):
+            return
+        source, target = self._find(hold), self._chunk(hold)
+        try:
+            await asyncio.to_thread(
+                self._copy_part,
+                source,
+                target,
+                offset=hold.chunk_offset,
+                size_bytes=hold.chunk_bytes,
+            )
+        except OSError as error:
+            message = f"{hold.claim} reads a part of {hold.local_input!r}: {error}"
+            raise LocalManagerError(message) from error
+
+    def _copy_part(self, source: Path, target: Path, *, offset: int, size_bytes: int) -> None:
+        """Writes the part beside the target and moves it there, so that it is whole or not there.
+        Raises OSError, and then nothing of it is left."""
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = target.with_suffix(".new")
+        try:
+            with source.open("rb") as reader, new.open("wb") as writer:
+                left = size_bytes or max(0, os.fstat(reader.fileno()).st_size - offset)
+                reader.seek(offset)
+                while left > 0:
+                    self._require_room(left)
+                    block = reader.read(min(left, BLOCK_BYTES))
+                    if not block:
+                        message = f"the file ends {left} bytes before the part does"
+                        raise OSError(message)
+                    writer.write(block)
+                    left -= len(block)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+        new.replace(target)
+
+    def _require_room(self, size_bytes: int) -> None:
+        room_bytes = self._room_bytes()
+        if size_bytes > room_bytes:
+            text = f"{size_bytes} bytes of it are missing, and there is room for {room_bytes:.0f}"
+            raise OSError(errno.ENOSPC, text)
+
+    def _chunk(self, hold: Hold) -> Path:
+        return self._folder(hold.claim) / CHUNK_FILE
+
+    def _find(self, hold: Hold) -> Path:
+        try:
+            return self._replica(hold.local_input)
+        except (SpecError, UnusableFileError) as error:
+            message = f"{hold.claim} reads {hold.local_input!r}: {error}"
+            raise LocalManagerError(message) from error
+
+
+class InputManager:
+    """A local manager that has inputs ready before it submits; in all else the one behind it."""
+
+    def __init__(
+        self, manager: LocalManager, inputs: InputPaths, holds: Callable[[str], Hold | None]
+    ) -> None:
+        self._manager = manager
+        self._inputs = inputs
+        self._holds = holds
+
+    @property
+    def starts_after_stop(self) -> bool:
+        """See `LocalManager`."""
+        return self._manager.starts_after_stop
+
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """See `LocalManager`."""
+        return self._manager.honours
+
+    def number(self, claim: str) -> str:
+        """See `LocalManager`."""
+        return self._manager.number(claim)
+
+    async def run(self) -> None:
+        """See `LocalManager`."""
+        await self._manager.run()
+
+    async def opened(self) -> None:
+        """See `LocalManager`."""
+        await self._manager.opened()
+
+    async def close(self, *, kill: bool = False) -> None:
+        """See `LocalManager`."""
+        await self._manager.close(kill=kill)
+
+    async def submit(self, placeholder: Placeholder) -> None:
+        """See `LocalManager`."""
+        hold = self._holds(placeholder.claim)
+        if hold is not None:
+            await self._inputs.prepare(hold)
+        await self._manager.submit(placeholder)
+
+    async def withdraw(self, claim: str) -> None:
+        """See `LocalManager`."""
+        await self._manager.withdraw(claim)
+
+    async def listing(self) -> tuple[Listed, ...]:
+        """See `LocalManager`."""
+        return await self._manager.listing()
+
+    async def idle(self) -> Idle:
+        """See `LocalManager`."""
+        return await self._manager.idle()
+
+
+def _is_part(hold: Hold) -> bool:
+    return hold.chunk_offset > 0 or hold.chunk_bytes > 0

@@ -1,0 +1,53 @@
+"""Which copies of files are read by which claims: what of the spool must stay. Pure.
+
+A copy may be there before the claim that reads it is stored, and two claims may read one copy; so
+what a session's Holds said counts beside what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koala_agent.claims.messages import ClaimId, Hold
+from koala_agent.claims.states import Claim, Gone
+
+
+class InputReferences:
+    """`stored` are the claims as they are stored, by id: read, never changed."""
+
+    def __init__(self, stored: Mapping[ClaimId, Claim]) -> None:
+        self._stored = stored
+        self._told: dict[str, Hold] = {}  # in this session
+
+    def begin_session(self) -> None:
+        """The daemon says anew what it wants."""
+        self._told.clear()
+
+    def told(self, hold: Hold) -> None:
+        """The daemon wants this claim."""
+        self._told[hold.claim] = hold
+
+    def hold_of(self, claim: str) -> Hold | None:
+        """What is known of a claim."""
+        known = self._stored.get(ClaimId(claim))
+        return self._told.get(claim) if known is None else known.hold
+
+    def read_by(self, claims: Iterable[str]) -> frozenset[str]:
+        """The transfers whose files these claims read."""
+        holds = map(self.hold_of, claims)
+        return frozenset(transfer for hold in holds if hold is not None for transfer in hold.inputs)
+
+    def drop(self, claim: str) -> list[str]:
+        """The claim is over for all: the transfers whose files nobody reads any more."""
+        hold = self.hold_of(claim)
+        self._told.pop(claim, None)
+        if hold is None:
+            return []
+        # One that is gone reads nothing: several are acknowledged before one of them is forgotten.
+        others = (
+            other.hold
+            for other in self._stored.values()
+            if other.id != claim and not isinstance(other.state, Gone)
+        )
+        still_read = {transfer for other in others for transfer in other.inputs}
+        return [transfer for transfer in hold.inputs if transfer not in still_read]

@@ -1,0 +1,439 @@
+"""The port at which starters check in: TCP, JSON lines, a secret for each claim.
+
+A connection begins with a hello that names the claim and proves to know its secret (`proof`); until
+then nothing it says is heard, and it is closed after a while. What comes afterwards is translated
+into events of the claim table; what cannot be meant closes the connection, and a starter that means
+well comes back. A hello of a courier begins questions about the claim's files instead (`mirror`).
+Nothing here keeps state that matters: a starter says all it knows in its next hello.
+
+Protocols with callbacks, not streams: asyncio's stream server makes tasks that nobody owns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from koala.files.rate_limits import TokenBucket
+from koala.runtime import clock
+from koala.wire.listen_ports import cannot_listen
+from koala_agent.claims.events import Dismissed, Event, StarterLost, ToStarter
+from koala_agent.claims.messages import ClaimId
+from koala_agent.placeholders.starter_codec import (
+    NONCE_BYTES_MAX,
+    Message,
+    checked_in,
+    decode,
+    encode,
+    text,
+)
+from koala_agent.starter.challenge_response import AGENT, STARTER, challenge, is_proof, proof
+
+LINE_MAX_BYTES = 256 * 1024
+UNSENT_MAX_BYTES = 8 * 1024 * 1024
+CONNECTIONS_MAX = 20_000
+STRANGERS_MAX = 128
+"""Connections that have not proved themselves yet; the oldest goes when one more comes."""
+COURIERS_SPARE = 2
+"""Of a claim, beyond one for each machine: a courier dials anew before its old line is missed."""
+HELLO_LIMIT_S = 10.0
+PROGRAMS = ("put", "get", "progress")
+"""What programs cause, of what starters say."""
+PROGRAMS_PER_S, PROGRAMS_BURST = 250, 2_000
+"""Of all starters together. The daemon takes twice as much of an agent by default, and cuts the
+link of one that says more: what is left is for pings and reports."""
+OWN_PER_S, OWN_BURST = 1, 60
+"""Other lines of one claim's starter that go on at once. Above that they come from a program that
+speaks in its place, and take their turn with what programs cause."""
+
+log = structlog.get_logger()
+
+
+class ScheduledCall(Protocol):
+    """A call to come."""
+
+    def cancel(self) -> None:
+        """Never make it."""
+
+
+def call_later(delay_s: float, call: Callable[[], None]) -> ScheduledCall:
+    """On the running loop."""
+    return asyncio.get_running_loop().call_later(delay_s, call)
+
+
+def one_machine(_claim: ClaimId) -> int:
+    """A site of one machine."""
+    return 1
+
+
+Ask = Callable[[ClaimId, str, Message, Callable[[Message], None]], None]
+"""Has a courier's question answered."""
+
+
+class StarterListener:
+    """The listener and its connections, by claim and nonce."""
+
+    def __init__(
+        self,
+        *,
+        tell: Callable[[Event], None],
+        secret: Callable[[ClaimId], str | None],
+        later: Callable[[float, Callable[[], None]], ScheduledCall] = call_later,
+        now: Callable[[], float] = clock.now,
+        ask: Ask | None = None,
+        machines: Callable[[ClaimId], int] = one_machine,
+    ) -> None:
+        """`machines` says on how many a claim runs: each has a courier."""
+        self.later = later
+        self.now = now
+        self._tell = tell
+        self._secret = secret
+        self._ask = ask
+        self._machines = machines
+        self._connections: dict[tuple[str, str], StarterConnection] = {}
+        self._programs = TokenBucket(PROGRAMS_PER_S, burst_bytes=PROGRAMS_BURST, now=now())
+        self._own: dict[ClaimId, TokenBucket] = {}
+        self._couriers: dict[ClaimId, list[StarterConnection]] = {}
+        self._open: dict[int, StarterConnection] = {}
+        self._strangers: dict[int, StarterConnection] = {}
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, address: str, port: int, *, is_fixed: bool = False) -> int:
+        """Opens the port, another one when this one is taken, unless it is the one that the site
+        wants; answers which. Raises ConfigError, OSError."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(self.accept, address, port)
+        except OSError as error:
+            if is_fixed:
+                raise cannot_listen("starter.port", f"{address}:{port}") from error
+            if port == 0:
+                raise
+            # Starters of an earlier life will not find us; their leases end them.
+            log.warning("starters.port_taken", port=port)
+            self._server = await loop.create_server(self.accept, address, 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        """Closes port and connections; starters go on, and look for the next agent."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._open.values()):
+            connection.abort()
+
+    def send(self, claim: ClaimId, nonce: str, message: ToStarter) -> None:
+        """Says this to the starter if it is connected."""
+        connection = self._connections.get((claim, nonce))
+        if connection is not None:
+            connection.send(encode(message))
+            if isinstance(message, Dismissed):
+                connection.close()
+
+    def accept(self) -> StarterConnection:
+        """The protocol of a connection that is being made."""
+        return StarterConnection(self)
+
+    def opened(self, connection: StarterConnection) -> bool:
+        """Whether one more connection is allowed."""
+        self._open[id(connection)] = connection
+        self._strangers[id(connection)] = connection
+        if len(self._strangers) > STRANGERS_MAX:
+            oldest = next(iter(self._strangers.values()))
+            self.proved(oldest)
+            oldest.abort()
+        return len(self._open) <= CONNECTIONS_MAX
+
+    def proved(self, connection: StarterConnection) -> None:
+        """It is no stranger's (any more)."""
+        self._strangers.pop(id(connection), None)
+
+    def hello(self, connection: StarterConnection, message: Message) -> tuple[ClaimId, str] | None:
+        """Who a connection is; None when it was hung up on. Raises ValueError."""
+        event = replace(checked_in(message), address=connection.address())
+        known = self._secret(event.claim)
+        if known is None:
+            # No event: the claim could be asked for before the table hears of it, and what nobody
+            # proved would then be taken for the claim's own starter.
+            log.info("starter.dismissed", claim=event.claim)
+            connection.send(encode(Dismissed(reason="this claim is not known here")))
+            connection.close()
+            return None
+        if not connection.is_proved(message, known):
+            log.warning("starter.refused", claim=event.claim, reason="wrong secret")
+            connection.abort()
+            return None
+        if self.turn(event.claim, message) > 0:
+            self.give_back()
+            log.warning("starter.refused", claim=event.claim, reason="it dials too often")
+            connection.abort()
+            return None
+        key = (event.claim, event.nonce)
+        earlier = self._connections.pop(key, None)
+        if earlier is not None:
+            earlier.abort()
+        self._connections[key] = connection
+        log.info("starter.connected", claim=event.claim, nonce=event.nonce)
+        self._tell(event)
+        return event.claim, event.nonce
+
+    def answer(self, message: Message, challenge: str) -> Message:
+        """To a starter that wants to know whom it speaks with. Raises ValueError."""
+        claim = ClaimId(text(message, "claim", most=256))
+        theirs = text(message, "challenge", most=64)
+        answer: Message = {"kind": "challenge", "challenge": challenge}
+        known = self._secret(claim)
+        if known is not None:
+            answer["proof"] = proof(known, AGENT, claim, theirs)
+        return answer
+
+    def courier(
+        self, connection: StarterConnection, message: Message
+    ) -> tuple[ClaimId, str] | None:
+        """Whose files are brought; None when the secret is not the claim's. Raises ValueError."""
+        claim = ClaimId(text(message, "claim", most=256))
+        known = self._secret(claim)
+        if known is None or not connection.is_proved(message, known):
+            log.warning("courier.refused", claim=claim)
+            return None
+        bringer = claim, text(message, "nonce", most=NONCE_BYTES_MAX)
+        couriers = self._couriers.setdefault(claim, [])
+        couriers.append(connection)
+        if len(couriers) > self._machines(claim) + COURIERS_SPARE:
+            log.warning("courier.cut", claim=claim, reason="more couriers than machines")
+            couriers.pop(0).abort()
+        return bringer
+
+    def ask(
+        self, bringer: tuple[ClaimId, str], question: Message, answer: Callable[[Message], None]
+    ) -> None:
+        """A question about files, answered some time later."""
+        if self._ask is None:
+            answer({"ok": False, "error": "this agent takes no files"})
+        else:
+            self._ask(*bringer, question, answer)
+
+    def turn(self, claim: ClaimId, message: Message) -> float:
+        """Seconds until this message of a starter may be heard; its turn is taken then."""
+        now = self.now()
+        if message.get("kind") not in PROGRAMS:
+            fresh = TokenBucket(OWN_PER_S, burst_bytes=OWN_BURST, now=now)
+            own = self._own.setdefault(claim, fresh)
+            while len(self._own) > CONNECTIONS_MAX:
+                del self._own[next(iter(self._own))]
+            if own.take(1, now) == 0:
+                return 0.0
+            own.take(-1, now)
+        return self._programs.take(1, now)
+
+    def give_back(self) -> None:
+        """A turn that nobody waits for any more. Else who dials again and again would leave debts
+        for the others to wait out."""
+        self._programs.take(-1, self.now())
+
+    def heard(self, claim: ClaimId, nonce: str, message: Message) -> None:
+        """A message of a starter that has said hello. Raises ValueError."""
+        self._tell(decode(claim, nonce, message))
+
+    def lost(
+        self,
+        connection: StarterConnection,
+        identity: tuple[ClaimId, str] | None,
+        bringer: tuple[ClaimId, str] | None,
+    ) -> None:
+        """A connection is gone."""
+        self._open.pop(id(connection), None)
+        self.proved(connection)
+        if bringer is not None:
+            self._lose_courier(connection, bringer[0])
+        if identity is not None and self._connections.get(identity) is connection:
+            del self._connections[identity]
+            claim, nonce = identity
+            self._tell(StarterLost(claim=claim, nonce=nonce))
+
+    def _lose_courier(self, connection: StarterConnection, claim: ClaimId) -> None:
+        couriers = self._couriers[claim]
+        if connection in couriers:
+            couriers.remove(connection)
+        if not couriers:
+            del self._couriers[claim]
+
+
+class StarterConnection(asyncio.Protocol):
+    """One connection of a starter, or of whoever found the port.
+
+    A starter's lines are taken in their turn, a courier's when the one before is answered. One
+    waits at a time, and nothing more is read meanwhile.
+    """
+
+    def __init__(self, starters: StarterListener) -> None:
+        self._starters = starters
+        self._identity: tuple[ClaimId, str] | None = None
+        self._bringer: tuple[ClaimId, str] | None = None
+        self._challenge = ""
+        self._unread = b""
+        self._lines: deque[bytes] = deque()
+        self._is_asking = False  # a courier's question is being answered
+        self._held: Message | None = None  # waits for its turn
+        self._is_taking = False
+        self._is_paused = False
+        self._transport: asyncio.Transport | None = None
+        self._limit: ScheduledCall | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if not self._starters.opened(self):
+            transport.abort()
+        self._limit = self._starters.later(HELLO_LIMIT_S, self.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._transport = None
+        self._lines.clear()
+        if self._held is not None:
+            self._held = None
+            self._starters.give_back()
+        self._starters.lost(self, self._identity, self._bringer)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        self._lines.extend(lines)
+        if max(map(len, (*lines, self._unread))) > LINE_MAX_BYTES:
+            self._refuse("a line too long")
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Takes the lines that wait, unless something is to be waited for."""
+        if self._is_taking:
+            return
+        self._is_taking = True
+        while self._lines and self._is_open and not self._is_waiting:
+            try:
+                self._take(self._lines.popleft())
+            except (ValueError, RecursionError) as error:
+                self._refuse(str(error))
+        self._is_taking = False
+        self._set_paused(self._is_waiting)
+
+    def _set_paused(self, is_paused: bool) -> None:  # noqa: FBT001 - it is what it sets
+        if self._transport is None or not self._is_open or is_paused == self._is_paused:
+            return
+        self._is_paused = is_paused
+        if is_paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _hold(self, identity: tuple[ClaimId, str], message: Message) -> None:
+        """Has the message heard in its turn."""
+        wait_s = self._starters.turn(identity[0], message)
+        if wait_s > 0:
+            self._held = message
+            self._starters.later(wait_s, self._let_go)
+        else:
+            self._starters.heard(*identity, message)
+
+    def _let_go(self) -> None:
+        """It is the turn of what was held, if it still is."""
+        message, self._held = self._held, None
+        if message is None or self._identity is None or not self._is_open:
+            return
+        try:
+            self._starters.heard(*self._identity, message)
+        except (ValueError, RecursionError) as error:
+            self._refuse(str(error))
+        self._go_on()
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._is_asking or self._held is not None
+
+    @property
+    def _is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def send(self, message: Message) -> None:
+        """Queues a message; a starter that does not read is cut off and may come back."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(json.dumps(message).encode() + b"\n")
+            if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
+                self._refuse("it does not read")
+
+    def is_proved(self, message: Message, secret: str) -> bool:
+        """Whether the other end knows the secret. Starters of an earlier version say it."""
+        if "secret" in message:
+            shown = text(message, "secret", most=256)
+            return hmac.compare_digest(secret.encode(), shown.encode())
+        said = (text(message, "claim", most=256), text(message, "nonce", most=NONCE_BYTES_MAX))
+        asked = self._challenge
+        return bool(asked) and is_proof(message.get("proof"), secret, STARTER, *said, asked)
+
+    def address(self) -> str:
+        """Where the other end is."""
+        if self._transport is None:
+            return ""
+        host, *_rest = self._transport.get_extra_info("peername") or ("",)
+        return str(host)
+
+    def close(self) -> None:
+        """Hangs up after what is queued is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Hangs up now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _take(self, line: bytes) -> None:
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("no JSON object")  # noqa: TRY004 - whatever comes, one kind
+        if self._identity is not None:
+            self._hold(self._identity, message)
+            return
+        if self._bringer is not None:
+            self._is_asking = True
+            self._starters.ask(self._bringer, message, self._answer)
+            return
+        if message.get("kind") == "prove" and not self._challenge:
+            self._challenge = challenge()
+            self.send(self._starters.answer(message, self._challenge))
+            return
+        if message.get("kind") == "courier":
+            self._take_courier(message)
+            return
+        self._identity = self._starters.hello(self, message)
+        if self._identity is not None:
+            self._believe()
+
+    def _believe(self) -> None:
+        """It has proved itself."""
+        self._starters.proved(self)
+        if self._limit is not None:
+            self._limit.cancel()
+
+    def _answer(self, message: Message) -> None:
+        self._is_asking = False
+        self.send(message)
+        self._go_on()
+
+    def _take_courier(self, message: Message) -> None:
+        self._bringer = self._starters.courier(self, message)
+        if self._bringer is None:
+            self.abort()
+            return
+        self._believe()
+        self.send({"ok": True})
+
+    def _refuse(self, reason: str) -> None:
+        log.warning("starter.cut", reason=reason[:200], identity=self._identity)
+        self.abort()

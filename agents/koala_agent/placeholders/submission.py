@@ -1,0 +1,337 @@
+"""What a claim submits: its folder, the specification that its starter reads, and its batch job.
+
+FOLDER/                  the program's working directory; its outputs are collected from here
+  stdout.N  stderr.N     of process N, unless the job names files
+  placeholder.out        what the starter says, and the batch system
+  .koala/spec.json       for the starter; holds the claim's secret, so 0600
+  .koala/bundle.json     for the program: who the members are
+  .koala/passed.json, end.json    written by the starter, for an agent that missed it
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import py_compile
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from koala.files.confined_folder import Folder, UnusableFileError, is_passing
+from koala.runtime.disk_formats import STARTER
+from koala_agent.claims import messages as values
+from koala_agent.claims.messages import ClaimId, Leases, Program, StarterRecord, folder_name
+from koala_agent.claims.states import Claim
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Placeholder
+from koala_agent.placeholders.allowed_programs import NotAllowedError, permitted
+from koala_agent.placeholders.batch_script import archive, body
+from koala_agent.placeholders.logs import LogSource
+from koala_agent.placeholders.starter_codec import record_of
+from koala_agent.starter.program import STATE_FOLDER
+
+STARTERS = ".starter"
+"""Where starters are installed, among the claims' folders."""
+CHECKSUM = "checksum"
+BOOT = """\
+import os, sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from koala_agent.starter.driver import main
+sys.exit(main(sys.argv))
+"""
+RECORD_MAX_BYTES = 1024 * 1024
+DELIVER_S = 60.0
+"""What a batch job's time limit leaves for bringing files back, where that takes any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSettings:
+    """Where claims live at this site, and how their starters find the agent.
+
+    `root` holds a folder for each claim; compute nodes see it too if it is `shared`, else they make
+    folders in `scratch` (by default what they have for such). `python` None means
+    the interpreter of this agent, for which the starter is compiled ahead. `manager` says what kind
+    of allocation starters find themselves in, `launcher` how the site starts an MPI program.
+    `executables` are the folders of the programs that it starts, none: any; `variables` those that
+    jobs may set for them. `accounts` are those that claims run as, by grid user; None: the agent's
+    own.
+    """
+
+    root: Path
+    site: str
+    address: str = "127.0.0.1"
+    agents: tuple[str, ...] = ("127.0.0.1",)
+    python: str | None = None
+    manager: str = ""
+    launcher: tuple[str, ...] = ()
+    executables: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    shared: bool = True
+    scratch: str = ""
+    accounts: Mapping[str, str] | None = None
+
+    def account(self, user: str) -> str:
+        """The account of a user's claims, empty for the agent's own. Raises NotAllowedError, never
+        falling back: a claim of an earlier life may be of a user whom nobody names any more."""
+        if self.accounts is None:
+            return ""
+        if user not in self.accounts:
+            raise NotAllowedError(f"a claim of {user or 'nobody'}: accounts.map has no account")
+        return self.accounts[user]
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether programs may read here whatever this agent may: any program, as its account, on
+        its file system. Then files that it brings home for them give nothing away."""
+        return self.shared and self.accounts is None and not self.executables
+
+    def folder(self, claim: ClaimId) -> Path:
+        """The claim's folder."""
+        return self.root / folder_name(claim)
+
+
+def install_starter(place: LaunchSettings) -> tuple[str, ...]:
+    """Puts the starter where compute nodes see it; answers the beginning of its command. Where they
+    see nothing, batch jobs carry it.
+
+    In a folder of its own for each version: batch jobs that wait go on with the one that they were
+    submitted with, and none finds one half replaced.
+    """
+    place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not place.shared:
+        _archive()  # here and once: Python 3.11 fails to parse in two threads at the same time
+        return ("/bin/sh",)
+    modules = _modules()
+    is_compiled = place.python is None
+    mark = hashlib.sha256(repr((modules, is_compiled, sys.version)).encode()).hexdigest()[:16]
+    folder = place.root / STARTERS / mark
+    name = "starter.pyc" if is_compiled else "starter.py"
+    if not _is_whole(folder):
+        package = folder / "koala_agent" / "starter"
+        package.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _install(package.parent / "__init__.py", "", is_compiled=is_compiled)
+        for module, text in modules:
+            (package / module).parent.mkdir(mode=0o700, exist_ok=True)
+            _install(package / module, text, is_compiled=is_compiled)
+        _install(folder / "starter.py", BOOT, is_compiled=is_compiled)
+        (folder / CHECKSUM).write_text(_checksum(folder), encoding="ascii")
+    return (place.python or sys.executable, "-I", "-S", str(folder / name))
+
+
+def is_installed(place: LaunchSettings, command: tuple[str, ...]) -> bool:
+    """Whether the starter of this command is still there, whole."""
+    return not place.shared or _is_whole(Path(command[-1]).parent)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether all that was installed is there as it was: after a power failure files may have their
+    names and nothing in them."""
+    try:
+        return (folder / CHECKSUM).read_text(encoding="ascii") == _checksum(folder)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _checksum(folder: Path) -> str:
+    """Of all modules below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py*")):
+        if path.parent.name == "__pycache__":
+            continue  # what an interpreter made of them by itself
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+@cache
+def _archive() -> str:
+    """The starter, for machines that see nothing of ours."""
+    modules = {f"koala_agent/starter/{name}": text for name, text in _modules()}
+    return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
+
+
+def _modules() -> tuple[tuple[str, str], ...]:
+    """Read all modules of the starter, by their paths below its package."""
+    package = Path(str(resources.files("koala_agent"))) / "starter"
+    paths = sorted(package.rglob("*.py"))
+    return tuple((str(p.relative_to(package)), p.read_text(encoding="utf-8")) for p in paths)
+
+
+def _install(target: Path, text: str, *, is_compiled: bool) -> None:
+    """Writes a module, or what the interpreter makes of it."""
+    new = target.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    if is_compiled:
+        compiled = target.with_suffix(".pyc")
+        py_compile.compile(str(new), cfile=str(compiled), dfile=target.name, doraise=True)
+        new.unlink()
+    else:
+        new.replace(target)
+
+
+def prepare(
+    claim: Claim,
+    place: LaunchSettings,
+    *,
+    command: tuple[str, ...],
+    port: int,
+    leases: Leases,
+    input_path: str,
+) -> Placeholder:
+    """Makes the claim's folder and specification, and answers its batch job. Raises OSError, and
+    NotAllowedError for a program that the site does not start."""
+    account = place.account(claim.hold.owner)
+    folder = place.folder(claim.id)
+    program = permitted(
+        claim.hold.program, place.executables, variables=place.variables, work=folder
+    )
+    state = folder / STATE_FOLDER
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = state / "spec.json"
+    spec = specification(
+        claim, place, program=program, port=port, leases=leases, input_path=input_path
+    )
+    new = path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(spec, file)
+    new.replace(path)
+    text = ""
+    if not place.shared:
+        python = place.python or sys.executable
+        text = body(spec, archive=_archive(), python=python, scratch=place.scratch)
+    wall_time_s = program.wall_time_s if program.wall_time_s > 0 else math.inf
+    return Placeholder(
+        claim=claim.id,
+        processors=claim.hold.processors,
+        time_limit_s=claim.hold.hold_s + wall_time_s + leases.kill_s + (DELIVER_S if text else 0),
+        argv=command if text else (*command, str(path)),
+        body=text,
+        may_kill=claim.hold.may_kill,
+        directory=folder,
+        queue=program.queue,
+        project=program.project,
+        hosts=program.hosts,
+        memory_min_mb=program.memory_min_mb,
+        processes=program.processes,
+        account=account,
+    )
+
+
+def specification(
+    claim: Claim,
+    place: LaunchSettings,
+    *,
+    program: Program,
+    port: int,
+    leases: Leases,
+    input_path: str,
+) -> dict[str, object]:
+    """All that a starter must know, as it reads it."""
+    hold = claim.hold
+    _job, _attempt, component, _number = claim.id.rsplit("/", 3)
+    itself = values.Peer(
+        component=int(component),
+        label=program.label or component,
+        site=place.site,
+        processors=hold.processors,
+        processes=program.processes,
+        address=place.address,
+        claim=claim.id,
+        job_type=program.job_type,
+    )
+    return {
+        "version": STARTER.newest,
+        "claim": claim.id,
+        "secret": claim.secret,
+        "agents": [[address, port] for address in place.agents],
+        "folder": str(place.folder(claim.id)),
+        "executable": program.executable,
+        "arguments": program.arguments,
+        "environment": program.environment,
+        "directory": program.directory,
+        "stdin": program.stdin,
+        "stdout": program.stdout,
+        "stderr": program.stderr,
+        "processes": program.processes,
+        "job_type": program.job_type,
+        "manager": place.manager,
+        "launcher": place.launcher,
+        "wall_time_s": program.wall_time_s,
+        "cpu_time_s": program.cpu_time_s,
+        "memory_max_mb": program.memory_max_mb,
+        "hold_s": hold.hold_s,
+        "hold_lease_s": leases.hold_lease_s,
+        "run_lease_s": leases.run_lease_s,
+        "kill_s": leases.kill_s,
+        "no_barrier": hold.no_barrier,
+        "progress_s": hold.progress_s,
+        "input": input_path,
+        "bundle": values.bundle(claim.id, (itself,)),
+        "shared": place.shared,
+        "fetches": bool(input_path) and not place.shared,
+        "outputs": program.output_files,
+    }
+
+
+def why_unstarted(ended: Ended, place: LaunchSettings) -> str:
+    """What shells, and commands that become other accounts, mean by two statuses; else nothing."""
+    if ended.cause is not EndCause.EXITED or ended.exit_status not in (126, 127):
+        return ""
+    return (
+        f"the starter ended with status {ended.exit_status} before it checked in, as when the"
+        f" claim's account cannot execute {place.python or sys.executable} (starter.python)"
+    )
+
+
+def log_source(claim: ClaimId, place: LaunchSettings, *, is_ended: bool) -> LogSource | None:
+    """Where the claim's output is; None when its folder is gone."""
+    folder = place.folder(claim)
+    spec = _read(folder, "spec.json")
+    if spec is None:
+        return None
+    directory = str(spec.get("directory", ""))
+    named = [(stream, str(spec.get(stream, ""))) for stream in ("stdout", "stderr")]
+    return LogSource(
+        folder=folder,
+        starter_log=OUTPUT_FILE,
+        named=tuple((stream, str(Path(directory, name))) for stream, name in named if name),
+        is_ended=is_ended,
+    )
+
+
+def read_record(claim: ClaimId, place: LaunchSettings) -> StarterRecord | None:
+    """What the claim's starter wrote down; None when it wrote nothing that can be read. Raises
+    OSError when that cannot be said now."""
+    folder = place.folder(claim)
+    return record_of(_read_surely(folder, "passed.json"), _read_surely(folder, "end.json"))
+
+
+def _read(folder: Path, name: str) -> dict[str, object] | None:
+    """A small JSON object, None where there is none that can be read."""
+    try:
+        return _read_surely(folder, name)
+    except OSError:
+        return None
+
+
+def _read_surely(folder: Path, name: str) -> dict[str, object] | None:
+    """The same; links are not followed, because the program can write here, too. Raises OSError
+    when our own machine or disk is why it cannot be read."""
+    try:
+        file = Folder(folder, is_followed=False).open(f"{STATE_FOLDER}/{name}")
+        try:
+            content = json.loads(file.read(RECORD_MAX_BYTES, 0))
+        finally:
+            file.close()
+    except (OSError, UnusableFileError) as error:
+        if is_passing(error):
+            raise OSError(str(error)) from error
+        return None
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

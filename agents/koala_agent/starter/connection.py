@@ -1,0 +1,275 @@
+"""The connection to the agent, and the waiting for it and all else."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import time
+
+from koala_agent.starter.challenge_response import Prover
+from koala_agent.starter.compat import log
+from koala_agent.starter.events import Connected, Disconnected, Received
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
+    from koala_agent.starter.events import Event
+
+    _Found: TypeAlias = "tuple[int, tuple[Any, ...]]"
+    """A family of addresses and one of them."""
+
+LINE_MAX_BYTES = 4 * 1024 * 1024
+OUTBOX_MAX_BYTES = 4 * 1024 * 1024
+
+
+class Watch:
+    """Which descriptors are waited for, and what is called."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._calls: dict[int, Callable[[int], None]] = {}
+
+    def add(self, descriptor: int, events: int, call: Callable[[int], None]) -> None:
+        """Waits for these events, instead of any waited for before."""
+        self._calls[descriptor] = call
+        self._poll.register(descriptor, events)
+
+    def remove(self, descriptor: int) -> None:
+        """Waits no more."""
+        if self._calls.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def wait(self, wait_s: float | None) -> None:
+        """Waits once and calls; poll knows milliseconds only, the rest is slept."""
+        if wait_s is not None and 0 < wait_s < 0.001:
+            time.sleep(wait_s)
+            wait_s = 0.0
+        ready = self._poll.poll(None if wait_s is None else int(max(0.0, wait_s) * 1000))
+        for descriptor, events in ready:
+            call = self._calls.get(descriptor)
+            if call is not None:
+                call(events)
+
+
+class JsonSocket:
+    """A connection that speaks JSON objects, a line each; nothing ever blocks."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        watch: Watch,
+        *,
+        hear: Callable[[dict[str, object]], None],
+        lose: Callable[[str], None],
+    ) -> None:
+        connection.settimeout(0)
+        self._socket = connection
+        self._watch = watch
+        self._hear = hear
+        self._lose = lose
+        self._unread = b""
+        self._unsent = b""
+        self._is_open = True
+        watch.add(connection.fileno(), select.POLLIN, self._ready)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can come or go."""
+        return self._is_open
+
+    @property
+    def address(self) -> str:
+        """Ours, as the other end sees it."""
+        return str(self._socket.getsockname()[0]) if self._is_open else ""
+
+    def send(self, message: dict[str, object]) -> None:
+        """Queues a message; whoever does not read is as good as gone."""
+        if not self._is_open:
+            return
+        self._unsent += json.dumps(message).encode() + b"\n"
+        if len(self._unsent) > OUTBOX_MAX_BYTES:
+            self._lost("it does not read")
+        else:
+            self._flush()
+
+    def close(self) -> None:
+        """Hangs up, and tells nobody."""
+        if self._is_open:
+            self._is_open = False
+            self._watch.remove(self._socket.fileno())
+            self._socket.close()
+
+    def _ready(self, events: int) -> None:
+        if events & select.POLLOUT:
+            self._flush()
+        if self._is_open and events & ~select.POLLOUT:
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            part = self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lost(str(error.strerror))
+            return
+        if not part:
+            self._lost("it hung up")
+            return
+        *lines, self._unread = (self._unread + part).split(b"\n")
+        if len(self._unread) > LINE_MAX_BYTES:
+            self._lost("a line too long")
+        for line in lines:
+            if self._is_open:
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if isinstance(message, dict):
+            self._hear(message)
+        else:
+            log("the other end said what is no JSON object")
+
+    def _flush(self) -> None:
+        try:
+            sent = self._socket.send(self._unsent) if self._unsent else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._lost(str(error.strerror))
+            return
+        self._unsent = self._unsent[sent:]
+        wanted = select.POLLIN | (select.POLLOUT if self._unsent else 0)
+        self._watch.add(self._socket.fileno(), wanted, self._ready)
+
+    def _lost(self, reason: str) -> None:
+        self.close()
+        self._lose(reason)
+
+
+class Connection:
+    """The connection to who gives orders: one at a time, addresses in turn, nothing ever blocks.
+
+    With `identity` (claim and secret) both ends prove themselves before it counts as connected.
+    Names are looked up until a first order came, and never again: before it nothing runs, and
+    afterwards a look-up that hangs would keep leases waiting that are to end programs.
+    """
+
+    def __init__(
+        self,
+        addresses: list[tuple[str, int]],
+        watch: Watch,
+        *,
+        identity: tuple[str, str] | None = None,
+    ) -> None:
+        self.events: list[Event] = []
+        self.address = ""
+        self._addresses = addresses
+        self._identity = identity
+        self._prover: Prover | None = None
+        self._found: dict[tuple[str, int], _Found] = {}
+        self._has_orders = False
+        self._next = 0
+        self._watch = watch
+        self._dialled: socket.socket | None = None
+        self._wire: JsonSocket | None = None
+
+    def look_up(self) -> None:
+        """Looks up all names, which may take long; those that are not found are tried again when
+        they are dialled, until an order came."""
+        for host, port in self._addresses:
+            self._look_up(host, port)
+
+    def dial(self) -> None:
+        """Gives up what there is and connects to the next address."""
+        self.close()
+        host, port = self._addresses[self._next % len(self._addresses)]
+        self._next += 1
+        found = self._found.get((host, port))
+        if found is None and not self._has_orders:
+            found = self._look_up(host, port)
+        if found is None:
+            self.events.append(Disconnected())
+            return
+        try:
+            dialled = socket.socket(found[0], socket.SOCK_STREAM)
+        except OSError as error:
+            log(f"{host}:{port}: {error}")
+            self.events.append(Disconnected())
+            return
+        dialled.settimeout(0)
+        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        dialled.connect_ex(found[1])
+        self._dialled = dialled
+        self._watch.add(dialled.fileno(), select.POLLOUT, self._connected)
+
+    def send(self, message: dict[str, object]) -> None:
+        """Says this, if there is somebody."""
+        if self._wire is None:
+            return
+        if self._prover is not None and "secret" in message:
+            message = self._prover.seal(message)
+        self._wire.send(message)
+
+    def close(self) -> None:
+        """Hangs up, without an event."""
+        if self._dialled is not None:
+            self._watch.remove(self._dialled.fileno())
+            self._dialled.close()
+        if self._wire is not None:
+            self._wire.close()
+        self._dialled = self._wire = None
+
+    def _look_up(self, host: str, port: int) -> _Found | None:
+        try:
+            family, _kind, _proto, _name, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )[0]
+        except OSError as error:
+            log(f"{host}:{port}: {error}")
+            return None
+        self._found[host, port] = found = (family, address)
+        return found
+
+    def _connected(self, _events: int) -> None:
+        dialled = self._dialled
+        assert dialled is not None
+        error = dialled.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self.close()
+            self._lost(os.strerror(error))
+            return
+        self._dialled = None
+        self._wire = JsonSocket(dialled, self._watch, hear=self._heard, lose=self._lost)
+        self.address = self._wire.address
+        if self._identity is None:
+            self.events.append(Connected())
+            return
+        self._prover = Prover(*self._identity)
+        self._wire.send(self._prover.question())
+
+    def _heard(self, message: dict[str, object]) -> None:
+        prover = self._prover
+        if prover is None or prover.is_trusted:
+            self._has_orders = True
+            self.events.append(Received(message=message))
+        elif prover.hear(message):
+            if not prover.is_trusted:
+                log("the agent does not know this claim, or somebody else has its port")
+            self.events.append(Connected())
+        elif message.get("kind") == "dismissed":
+            # An agent that does not know the claim cannot prove anything, and sends its starter
+            # home. Who has taken the agent's port could do no more than that.
+            self.events.append(Received(message=message))
+
+    def _lost(self, reason: str) -> None:
+        log(f"line lost: {reason}")
+        self._wire = None
+        self.events.append(Disconnected())

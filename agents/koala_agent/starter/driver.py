@@ -1,0 +1,335 @@
+"""The world around the starter's machine: sockets, processes, signals, files and the clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from koala_agent.starter.compat import boot_now, log, to_count, to_list, to_number, to_object
+from koala_agent.starter.connection import Connection, Watch
+from koala_agent.starter.events import (
+    QUESTION_BITS,
+    Answer,
+    ClosePaths,
+    Continue,
+    Deliver,
+    Delivered,
+    Dial,
+    Exit,
+    Fork,
+    Halt,
+    Looked,
+    MachineLost,
+    Measure,
+    Open,
+    Opened,
+    Prepare,
+    Ready,
+    Send,
+    Settings,
+    Signal,
+    TooLate,
+    TryPaths,
+    Unexecutable,
+    Woken,
+    WriteEnd,
+)
+from koala_agent.starter.machine import StarterMachine
+from koala_agent.starter.process_host import MachineDriver, ProcessHost, errand
+from koala_agent.starter.process_tree import MARK, wear_brand
+from koala_agent.starter.program import STATE_FOLDER, Program
+from koala_agent.starter.subreaper import keep_for
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.node.remote_nodes import Nodes
+    from koala_agent.starter.path_probes import PathProbes
+    from koala_agent.starter.subreaper import Keeper
+
+
+class StarterDriver:
+    """The world around the machine: carries its actions out and tells it what comes of them."""
+
+    def __init__(
+        self, spec: dict[str, object], nonce: str, *, keeper: Keeper | None = None
+    ) -> None:
+        now = boot_now()
+        self._nonce = nonce
+        self._claim = str(spec["claim"])
+        self._program = Program(spec)
+        self._machine = StarterMachine(
+            _settings(spec, nonce, self._program), now=now, wall_offset_s=time.time() - now
+        )
+        self.watch = Watch()
+        self.is_over = False
+        agents = [to_list(agent) for agent in to_list(spec["agents"])]
+        addresses = [(str(host), to_count(port)) for host, port in agents]
+        identity = (self._claim, str(spec["secret"]))
+        self._line = Connection(addresses, self.watch, identity=identity)
+        self._program.environment[MARK] = nonce
+        carried = errand(spec, self._program, nonce, own=(LOG_FILE,))
+        self._ground = ProcessHost(self._program, nonce, self.watch, errand=carried, keeper=keeper)
+        self._nodes: Nodes | None = None
+        if len(self._program.layout) > 1:
+            from koala_agent.starter.node.remote_nodes import Nodes  # noqa: PLC0415 - late: few have any
+
+            self._nodes = Nodes(spec, self._program, self.watch, nonce=nonce)
+        self._paths: PathProbes | None = None
+        self._passing = -1
+        self._delivered: list[str] = []
+        self._is_lost = False
+
+    def run(self) -> None:
+        """Until nothing is left to do."""
+        self._ground.catch_signals()
+        problem = self._program.problem()
+        self._line.look_up()  # now: nothing runs yet, and afterwards nothing may hang
+        driver = MachineDriver(self._machine, self)
+        driver.drive(Unexecutable(reason=problem) if problem else Woken())
+        self._line.close()
+        if self._nodes is not None:
+            self._nodes.close()
+        self._ground.close()
+
+    def wake_at(self) -> float | None:
+        """See World."""
+        dues = [self._machine.wake_at, None if self._paths is None else self._paths.wake_at]
+        return min((due for due in dues if due is not None), default=None)
+
+    def gather(self) -> list[Event]:
+        """See World."""
+        events = self._ground.gather()
+        if self._paths is not None:
+            self._paths.tick()
+            events += self._paths.events
+            self._paths.events.clear()
+        if self._nodes is not None:
+            self._nodes.lease_until = self._machine.lease_until()
+            self._nodes.ended(self._ground.take_others())
+            events += self._nodes.gather()
+        events += self._line.events
+        self._line.events.clear()
+        return [event for event in map(self._together, events) if event is not None]
+
+    def _together(self, event: Event) -> Event | None:
+        """What one machine says of itself counts when all have said it."""
+        nodes = self._nodes
+        if isinstance(event, Ready) and nodes is not None:
+            return event if self._ground.is_ready and nodes.is_ready else None
+        if isinstance(event, (Delivered, MachineLost)):
+            if isinstance(event, Delivered):
+                self._delivered.append(event.problem)
+                self._is_lost |= event.is_lost
+            else:
+                self._is_lost = True
+                if not self._delivered:
+                    return event
+            if nodes is not None and len(self._delivered) < nodes.present + 1:
+                return None
+            problem = "; ".join(text for text in self._delivered if text)
+            return Delivered(problem=problem, is_lost=self._is_lost)
+        return event
+
+    def carry_out(self, action: Action) -> list[Event]:
+        """See World."""
+        if isinstance(action, Send):
+            self._line.send(action.message)
+        elif isinstance(action, Dial):
+            self._line.dial()
+        elif isinstance(action, Answer):
+            self._answer(action)
+        elif isinstance(action, TryPaths):
+            from koala_agent.starter.path_probes import PathProbes  # noqa: PLC0415 - late: few jobs need it
+
+            self._paths = PathProbes(action, self._claim, self.watch)
+        elif isinstance(action, ClosePaths):
+            if self._paths is not None:
+                self._paths.close()
+            self._paths = None
+        elif isinstance(action, Exit):
+            self.is_over = True
+        elif isinstance(action, WriteEnd):
+            log(f"ended: {json.dumps(action.end)}")
+            self._write_end(action.end)
+        else:
+            return self._on_processes(action)
+        return []
+
+    def _on_processes(self, action: Action) -> list[Event]:
+        if isinstance(action, Fork):
+            return self._fork()
+        if isinstance(action, Prepare):
+            return self._prepare(action.bundle or self._program.solo)
+        if isinstance(action, Open):
+            return self._open(action.not_after)
+        if isinstance(action, Signal):
+            self._signal(action.number)
+        elif isinstance(action, Measure):
+            return [*self._ground.reap(), self._ground.gauge.measure()]
+        elif isinstance(action, Halt):
+            self._ground.gauge.halt()
+        elif isinstance(action, Continue):
+            self._ground.gauge.let_run()
+        elif isinstance(action, Deliver):
+            log("nothing is left; what was written goes to the agent")
+            if self._nodes is not None:
+                self._nodes.tell("deliver", is_whole=action.is_whole)
+            return self._ground.deliver(is_whole=action.is_whole)
+        return []
+
+    def _answer(self, action: Answer) -> None:
+        if self._nodes is not None and action.question >> QUESTION_BITS:
+            self._nodes.answer(action.question, action.answer)
+        else:
+            self._ground.answer(action.question, action.answer)
+
+    def _fork(self) -> list[Event]:
+        """Here and on the other machines; those tell later when they are ready."""
+        events = self._ground.fork()
+        if self._nodes is None or any(isinstance(event, Unexecutable) for event in events):
+            return events
+        try:
+            self._nodes.fork(self._line.address)
+        except OSError as error:
+            return [MachineLost(kind="vanished", reason=f"other machines: {error}")]
+        return events if self._nodes.is_ready else []
+
+    def _prepare(self, bundle: dict[str, object]) -> list[Event]:
+        """Before the promise: what the pass needs on the disk is there afterwards."""
+        try:
+            self._ground.prepare(bundle)
+            if self._passing < 0:
+                path = os.path.join(self._program.state_folder, "passed.json")
+                self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                os.write(self._passing, b" " * PASSED_BYTES)
+        except OSError as error:
+            return [MachineLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
+        if self._nodes is not None:
+            self._nodes.tell("prepare", bundle=bundle)
+        return []
+
+    def _write_end(self, end: dict[str, object]) -> None:
+        try:
+            self._ground.write("end.json", {"nonce": self._nonce, "end": end})
+        except OSError as error:
+            log(f"end.json cannot be written: {error}")  # the agent is told all the same
+
+    def _open(self, not_after: float) -> list[Event]:
+        """The one look at the clock, the word in the file, and the barrier opens."""
+        at = boot_now()
+        if at > not_after:
+            return [TooLate()]
+        passed = {"nonce": self._nonce, "passed_at": self._machine.to_daemons(at)}
+        os.pwrite(self._passing, json.dumps(passed).encode(), 0)
+        if self._nodes is not None:  # first, as it has further to go
+            self._nodes.tell("go", not_after=not_after)
+        self._ground.processes.go()
+        if self._nodes is not None:
+            self._nodes.opened(boot_now())
+        try:
+            os.fsync(self._passing)  # outlives this process already; now the machine, too
+        except OSError as error:
+            log(f"passed.json may not outlive this machine: {error}")
+        return [Opened(at=at, is_everywhere=self._nodes is None)]
+
+    def _signal(self, number: int) -> None:
+        if self._nodes is not None:
+            self._nodes.signal(number)
+        self._ground.processes.signal(number, self._spared())
+
+    def _spared(self) -> list[int]:
+        launchers = [] if self._nodes is None else self._nodes.launchers
+        return [*self._ground.spared, *launchers]
+
+    def look(self) -> list[Event]:
+        """See World."""
+        used = self._ground.processes
+        # First: what ends between the two is then counted as left, and looked for again.
+        nodes = self._nodes
+        left = len(used.left(self._spared()))
+        cpu_s, memory_bytes = used.cpu_s, used.memory_bytes
+        if nodes is not None:
+            left += nodes.left
+            cpu_s += nodes.cpu_s
+            memory_bytes = max(memory_bytes, nodes.memory_bytes)
+        looked = Looked(
+            left=left,
+            is_known=nodes is None or nodes.is_known(),
+            cpu_s=cpu_s,
+            memory_bytes=memory_bytes,
+        )
+        return [*self._ground.reap(), looked]
+
+
+PASSED_BYTES = 256
+"""Room that the record of a pass has in its file beforehand: at the barrier it is too late to find
+the disk full. What is not overwritten stays blank, which JSON allows."""
+
+LOG_FILE = "placeholder.out"
+"""Where a starter that was carried by its batch script writes its log."""
+
+
+def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings:
+    return Settings(
+        claim=str(spec["claim"]),
+        secret=str(spec["secret"]),
+        nonce=nonce,
+        processes=sum(len(mains) for mains in program.layout),
+        ranks=program.ranks,
+        hosts=program.hosts,
+        hold_s=to_number(spec, "hold_s"),
+        hold_lease_s=to_number(spec, "hold_lease_s"),
+        run_lease_s=to_number(spec, "run_lease_s"),
+        kill_s=to_number(spec, "kill_s"),
+        wall_time_s=to_number(spec, "wall_time_s"),
+        delivers=not spec["shared"],
+        has_outputs=bool(spec["outputs"]),
+        progress_s=to_number(spec, "progress_s"),
+        no_barrier=bool(spec["no_barrier"]),
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """`starter.py SPEC` runs the starter of one claim (the exit status says nothing, the end does),
+    `starter.py machine` its helper on another machine, `starter.py VERB STATE ...` a program's
+    launcher."""
+    if arguments[1] == "machine":
+        from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
+
+        return node.from_stdin()
+    if len(arguments) > 2:
+        from koala_agent.starter import mpi_launchers as runners  # noqa: PLC0415 - late: no starter waits for it
+
+        return runners.main(arguments)
+    wear_brand()
+    with open(arguments[1], "rb") as file:
+        spec = json.load(file)
+    keeper = keep_for(str(spec["manager"]))
+    StarterDriver(spec, os.urandom(12).hex(), keeper=keeper).run()
+    return 0
+
+
+def unpacked(given: dict[str, object], folder: str) -> int:
+    """The starter of a claim, or a helper, from what a batch script carried into this folder."""
+    wear_brand()
+    state = os.path.join(folder, STATE_FOLDER)
+    os.mkdir(state, 0o700)
+    if "spec" not in given:
+        from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
+
+        return node.main(given, folder)
+    spec = to_object(given.pop("spec"))
+    spec["folder"] = folder
+    with open(os.path.join(state, "spec.json"), "w", encoding="utf-8") as file:
+        json.dump(spec, file)
+    keeper = keep_for(str(spec["manager"]))
+    carrier = StarterDriver({**spec, "carried": given}, os.urandom(12).hex(), keeper=keeper)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    log_file = os.open(os.path.join(folder, LOG_FILE), flags, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(log_file, descriptor)
+    os.close(log_file)
+    carrier.run()
+    return 0

@@ -1,0 +1,321 @@
+"""Carries files between a machine and an agent that do not see each other's: a process of its own
+beside a starter or its helper, so that it may simply wait for what takes long.
+
+It fetches the program's input, then brings what is written to logs while the program runs, and in
+the end what is left of them and the outputs. One question at a time over its own connection to the
+agent, JSON lines: the agent says how much of a file it has, so whatever is cut or restarted goes on
+where it was; a checksum of the whole file settles each. What it holds in memory is one block.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import signal
+import socket
+
+from koala_agent.starter.challenge_response import Prover
+from koala_agent.starter.compat import dataclass, log
+from koala_agent.starter.process_tree import die_with_parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import NoReturn
+
+BLOCK_BYTES = 128 * 1024
+LOOK_S = 0.25
+"""How often logs are looked at."""
+AGAIN_S, AGAIN_MAX_S = 0.1, 2.0
+ANSWER_S = 60.0
+"""How long the agent may take to answer."""
+SUM_BPS = 10_000_000
+"""Bytes a second that it reads at least for a checksum, which it is asked for as patiently."""
+KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+"""After a minute a machine that is gone is missed, however patient a question is."""
+
+
+@dataclass(kw_only=True)
+class SyncRequest:
+    """What to carry: logs by their paths below `folder`, outputs by name and path. `identity` is
+    what the agent is shown; `fetches` when there is an input."""
+
+    folder: str
+    agents: list[tuple[str, int]]
+    identity: dict[str, object]
+    fetches: bool
+    logs: list[str]
+    outputs: list[tuple[str, str]]
+
+
+class RefusedError(Exception):
+    """The agent will not have it, now or later."""
+
+
+class NotNowError(RefusedError):
+    """The agent has no room for it, or its disk fails."""
+
+
+class FileSyncClient:
+    """The starter's end: a process, what it has said, and words to it."""
+
+    def __init__(self, errand: SyncRequest) -> None:
+        self._errand = errand
+        self._unread = b""
+        own, its = socket.socketpair()
+        self._parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _serve(errand, its, self._parent)
+        its.close()
+        own.settimeout(0)
+        self.socket = own
+
+    def deliver(self, *, is_whole: bool) -> None:
+        """Asks for the last of it."""
+        try:
+            self.socket.send(b"whole\n" if is_whole else b"logs\n")
+        except OSError as error:
+            log(f"courier: {error}")
+
+    def heard(self) -> list[dict[str, object]]:
+        """What it says: that it is ready, and what it could not deliver."""
+        try:
+            self._unread += self.socket.recv(65536)
+        except OSError:
+            return []
+        *lines, self._unread = self._unread.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        """It ends with its line."""
+        self.socket.close()
+
+
+def _serve(errand: SyncRequest, line: socket.socket, parent: int) -> NoReturn:
+    """The process. Never returns."""
+    try:
+        die_with_parent(parent)
+        signal.set_wakeup_fd(-1)
+        for name in ("SIGTERM", "SIGINT", "SIGXCPU", "SIGUSR2"):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)  # what is left is still wanted
+        os.setsid()
+        kept = os.dup2(line.fileno(), 3) if line.fileno() != 3 else 3
+        os.closerange(4, 4096)
+        _Worker(errand, socket.socket(fileno=os.dup(kept))).run()
+    except Exception as error:  # noqa: BLE001 - a process of its own: this is its last word
+        log(f"courier: {type(error).__name__}: {error}")
+    finally:
+        os._exit(0)
+
+
+class _Worker:
+    def __init__(self, errand: SyncRequest, line: socket.socket) -> None:
+        self._errand = errand
+        self._line = line
+        self._connection: socket.socket | None = None
+        self._unread = b""
+        self._next = 0
+        self._sent: dict[str, int] = {}
+        self._troubles: dict[str, str] = {}
+        self._word = ""
+
+    def run(self) -> None:
+        if self._errand.fetches:
+            self._fetch()
+        self._say({"ready": True})
+        while not self._word:
+            self._bring_logs()
+            self._wait(LOOK_S)
+        problems = list(self._finish())
+        self._say({"problem": "; ".join(problems)})
+        self._wait(ANSWER_S)
+
+    def _finish(self) -> Iterator[str]:
+        """All that is left to bring; what could not be, in words."""
+        self._bring_logs()
+        files = [(name, name, False) for name in self._errand.logs]
+        if self._word == "whole":
+            files += [(name, path, True) for name, path in self._errand.outputs]
+        for name, path, is_output in files:
+            if os.path.isfile(self._path(path)):
+                try:
+                    self._settle_some_time(name, self._path(path), is_output=is_output)
+                except (RefusedError, OSError) as error:
+                    yield f"{name}: {error}"
+
+    def _bring_logs(self) -> None:
+        for name in self._errand.logs:
+            path = self._path(name)
+            try:
+                if os.path.getsize(path) > self._sent.get(name, 0):
+                    self._bring(name, path)
+            except FileNotFoundError:
+                continue
+            except (RefusedError, OSError) as error:
+                self._complain(name, str(error))
+
+    def _complain(self, name: str, trouble: str) -> None:
+        """Once: what is said goes into a log that is to be brought, too."""
+        if self._troubles.get(name) != trouble:
+            self._troubles[name] = trouble
+            log(f"courier: {name}: {trouble}")
+
+    def _bring(self, name: str, path: str) -> None:
+        """What the agent does not have of a file, as long as there is more."""
+        with open(path, "rb") as file:
+            has_bytes = self._sent.get(name)
+            if has_bytes is None:
+                has_bytes = self._ask_size("size", name=name)
+            while True:
+                file.seek(has_bytes)
+                block = file.read(BLOCK_BYTES)
+                if not block:
+                    break
+                data = base64.b64encode(block).decode()
+                has_bytes = self._ask_size("put", name=name, offset=has_bytes, data=data)
+            self._sent[name] = has_bytes
+
+    def _settle_some_time(self, name: str, path: str, *, is_output: bool) -> None:
+        """An output waits for an agent without room as for one that is away, for as long as the
+        starter waits: what took hours to compute is not to be computed again for that."""
+        while True:
+            try:
+                self._settle(name, path)
+            except NotNowError as error:
+                if not is_output:
+                    raise
+                self._complain(name, str(error))
+                self._wait(AGAIN_MAX_S)
+            else:
+                return
+
+    def _settle(self, name: str, path: str) -> None:
+        """Until the agent has all of it and the checksum agrees; once more from the beginning when
+        it does not."""
+        import hashlib  # noqa: PLC0415 - late: a starter waits for nothing of it
+
+        for _ in range(2):
+            self._bring(name, path)
+            size = self._sent[name]
+            digest, left = hashlib.sha256(), size
+            with open(path, "rb") as file:
+                while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):
+                    digest.update(block)
+                    left -= len(block)
+            answer = self._ask("done", name=name, size=size, checksum=digest.hexdigest())
+            if answer.get("ok"):
+                return
+            _raise_if_passing(answer)
+            self._sent[name] = 0
+            log(f"courier: {name}: {answer.get('error')}")
+        raise RefusedError("the checksum is another one at the agent")
+
+    def _fetch(self) -> None:
+        """The input, when it is there: its claim may be asked for before."""
+        import hashlib  # noqa: PLC0415 - late: a starter waits for nothing of it
+
+        path = self._path("input")
+        digest, size = hashlib.sha256(), 0
+        with open(f"{path}.part", "wb") as file:
+            while True:
+                answer = self._ask("get", offset=size)
+                if answer.get("wait") or answer.get("again"):
+                    self._wait(LOOK_S)
+                    continue
+                if not answer.get("ok"):
+                    raise RefusedError(f"input: {answer.get('error')}")
+                block = base64.b64decode(str(answer["data"]))
+                if not block:
+                    break
+                file.write(block)
+                digest.update(block)
+                size += len(block)
+        answer = self._ask("sum", size=size)
+        if answer.get("checksum") != digest.hexdigest():
+            raise RefusedError("input: the checksum is another one here")
+        os.replace(f"{path}.part", path)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._errand.folder, name)
+
+    # The starter ---------------------------------------------------------------------------------
+
+    def _say(self, message: dict[str, object]) -> None:
+        self._line.sendall(json.dumps(message).encode() + b"\n")
+
+    def _wait(self, wait_s: float) -> None:
+        """For a word of the starter; without a starter there is nothing to do."""
+        if select.select([self._line], [], [], wait_s)[0]:
+            word = self._line.recv(100)
+            if not word:
+                os._exit(0)
+            self._word = word.decode().split()[-1]
+
+    # The agent -----------------------------------------------------------------------------------
+
+    def _ask_size(self, kind: str, **fields: object) -> int:
+        answer = self._ask(kind, **fields)
+        size = answer.get("size")
+        _raise_if_passing(answer)
+        if not answer.get("ok") or not isinstance(size, int):
+            raise RefusedError(str(answer.get("error", "no size")))
+        return size
+
+    def _ask(self, kind: str, **fields: object) -> dict[str, object]:
+        """One question, again and again until it is answered."""
+        again_s = AGAIN_S
+        while True:
+            try:
+                return self._try({"kind": kind, **fields})
+            except (OSError, ValueError) as error:
+                self._hang_up()
+                log(f"courier: {error}")
+            self._wait(again_s)
+            again_s = min(AGAIN_MAX_S, 2 * again_s)
+
+    def _try(self, question: dict[str, object]) -> dict[str, object]:
+        if self._connection is None:
+            address = self._errand.agents[self._next % len(self._errand.agents)]
+            self._next += 1
+            self._connection = socket.create_connection(address, timeout=3.0)
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in KEEPALIVE:
+                self._connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            self._unread = b""
+            identity = self._errand.identity
+            prover = Prover(str(identity["claim"]), str(identity["secret"]))
+            prover.hear(self._exchange(prover.question()))
+            if not prover.is_trusted:
+                raise ValueError("the agent does not know this claim, or it is somebody else")
+            self._exchange(prover.seal({"kind": "courier", **identity}))
+        return self._exchange(question)
+
+    def _exchange(self, question: dict[str, object]) -> dict[str, object]:
+        assert self._connection is not None
+        to_sum = question["size"] if question["kind"] in ("sum", "done") else 0
+        assert isinstance(to_sum, int)
+        self._connection.settimeout(ANSWER_S + to_sum / SUM_BPS)
+        self._connection.sendall(json.dumps(question).encode() + b"\n")
+        while b"\n" not in self._unread:
+            part = self._connection.recv(65536)
+            if not part:
+                raise ConnectionError("the agent hung up")
+            self._unread += part
+        line, self._unread = self._unread.split(b"\n", 1)
+        answer = json.loads(line)
+        if not isinstance(answer, dict):
+            raise ValueError(f"{answer!r} is no answer")  # noqa: TRY004 - as bad as any other
+        return answer
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+def _raise_if_passing(answer: dict[str, object]) -> None:
+    if answer.get("again"):
+        raise NotNowError(str(answer.get("error")))

@@ -1,0 +1,195 @@
+"""The socket on which processes put and get values."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import socket
+import stat
+import time
+
+from koala_agent.starter.compat import log, to_number, to_whole
+from koala_agent.starter.events import Asked, RankEnded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.connection import Watch
+
+KV_LINE_MAX_BYTES = 64 * 1024
+SOCKET_PATH_MAX_BYTES = 107
+KV_CONNECTIONS_MAX = 512
+WAIT_MAX_S = 3600.0
+TEMPORARY = "/tmp"
+LEFT_S = 60.0
+"""After so long a socket at which nobody listens is no starter's that has just begun."""
+
+
+class KeyValueSocket:
+    """The UNIX socket on which processes put and get values: one JSON line a request and answer."""
+
+    def __init__(self, folder: str, nonce: str, watch: Watch) -> None:
+        self._temporary = ""
+        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.path = self._bind(folder, nonce)
+        self.said: list[Asked | RankEnded] = []
+        self._watch = watch
+        self._callers: dict[int, _Caller] = {}
+        self._numbers: dict[int, _Caller] = {}
+        self._asked = 0
+        self._socket.listen(64)
+        self._socket.settimeout(0)
+        watch.add(self._socket.fileno(), select.POLLIN, self._accept)
+
+    def _bind(self, folder: str, nonce: str) -> str:
+        """In the claim's folder, so that it goes with it whatever ends this process: by its path,
+        or where that has more than 107 bytes through this process's descriptor of the folder. Only
+        where the file system has no sockets in a folder below /tmp, after those of killed starters
+        were removed there. Raises OSError."""
+        name = f"kv.{nonce[-8:]}"  # no other starter's, whom this claim or this number had before
+        path = os.path.join(folder, name)
+        if len(os.fsencode(path)) > SOCKET_PATH_MAX_BYTES:
+            path = f"/proc/{os.getpid()}/fd/{self._folder}/{name}"
+        try:
+            self._socket.bind(path)
+        except OSError as error:
+            log(f"{path}: {error.strerror}; a socket in /tmp instead")
+        else:
+            return path
+        _remove_left()
+        self._temporary = f"{TEMPORARY}/koala-{nonce}"
+        os.mkdir(self._temporary, 0o700)
+        path = os.path.join(self._temporary, name)
+        self._socket.bind(path)
+        return path
+
+    def answer(self, question: int, answer: dict[str, object]) -> None:
+        """Answers a question, and turns to the next line of the same caller."""
+        caller = self._numbers.pop(question, None)
+        if caller is not None:
+            caller.is_waiting = False
+            self._say(caller, answer)
+            self._next(caller)
+
+    def close(self) -> None:
+        """Removes the socket."""
+        self._socket.close()
+        try:
+            os.unlink(self.path)
+            if self._temporary:
+                os.rmdir(self._temporary)
+        except OSError as error:
+            log(f"{self.path} cannot be removed: {error.strerror}")
+        os.close(self._folder)
+
+    def _accept(self, _events: int) -> None:
+        try:
+            connection, _address = self._socket.accept()
+        except OSError:
+            return
+        if len(self._callers) >= KV_CONNECTIONS_MAX:
+            connection.close()
+            return
+        connection.settimeout(0)
+        caller = _Caller(connection)
+        self._callers[connection.fileno()] = caller
+        self._watch.add(connection.fileno(), select.POLLIN, lambda _events: self._read(caller))
+
+    def _read(self, caller: _Caller) -> None:
+        try:
+            part = caller.connection.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            part = b""
+        if not part or len(caller.unread) > KV_LINE_MAX_BYTES:
+            self._drop(caller)
+            return
+        caller.unread += part
+        self._next(caller)
+
+    def _next(self, caller: _Caller) -> None:
+        """Takes the next line unless an answer is owed; answers keep the order of the requests."""
+        while not caller.is_waiting and b"\n" in caller.unread:
+            line, caller.unread = caller.unread.split(b"\n", 1)
+            try:
+                said = self._parse(line)
+            except (ValueError, RecursionError) as error:
+                self._say(caller, {"ok": False, "error": str(error)})
+                continue
+            self.said.append(said)
+            if isinstance(said, RankEnded):
+                self._say(caller, {"ok": True})
+                continue
+            caller.is_waiting = True
+            self._numbers[said.question] = caller
+
+    def _parse(self, line: bytes) -> Asked | RankEnded:
+        """Raises ValueError that says what was wrong and what is allowed."""
+        request = json.loads(line)
+        if isinstance(request, dict) and request.get("op") == "ended":  # of our own helper
+            rank, status = (to_whole(request, key) for key in ("rank", "status"))
+            return RankEnded(rank=rank, status=status)
+        if not isinstance(request, dict) or request.get("op") not in ("put", "get"):
+            text = 'allowed is a JSON object with "op": "put" or "get"'
+            raise ValueError(text)
+        name = request.get("name")
+        if not isinstance(name, str):
+            raise ValueError(f"name = {name!r}: allowed is a text")  # noqa: TRY004 - one kind
+        self._asked += 1
+        if request["op"] == "put":
+            value = request.get("value")
+            if not isinstance(value, str):
+                raise ValueError(f"value = {value!r}: allowed is a text")
+            return Asked(question=self._asked, name=name, value=value)
+        wait_s = to_number(request, "wait_s") if "wait_s" in request else 30.0
+        return Asked(question=self._asked, name=name, wait_s=max(0.0, min(wait_s, WAIT_MAX_S)))
+
+    def _say(self, caller: _Caller, answer: dict[str, object]) -> None:
+        try:
+            caller.connection.send(json.dumps(answer).encode() + b"\n")
+        except OSError:  # it does not read, or is gone
+            self._drop(caller)
+
+    def _drop(self, caller: _Caller) -> None:
+        descriptor = caller.connection.fileno()
+        if descriptor >= 0:
+            self._watch.remove(descriptor)
+            del self._callers[descriptor]
+            caller.connection.close()
+        caller.unread = b""
+
+
+def _remove_left() -> None:
+    """What starters of this account left when they were killed: folders with one socket."""
+    for name in os.listdir(TEMPORARY):
+        folder = os.path.join(TEMPORARY, name)
+        try:
+            if name.startswith("koala-") and _is_left(folder):
+                for socket_name in os.listdir(folder):
+                    os.unlink(os.path.join(folder, socket_name))
+                os.rmdir(folder)
+        except OSError:
+            continue  # somebody else's, or just gone
+
+
+def _is_left(folder: str) -> bool:
+    status = os.lstat(folder)
+    is_old = stat.S_ISDIR(status.st_mode) and time.time() - status.st_mtime > LEFT_S
+    names = os.listdir(folder) if is_old and status.st_uid == os.geteuid() else []
+    if len(names) != 1 or not names[0].startswith("kv."):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(0)
+        return connection.connect_ex(os.path.join(folder, names[0])) == errno.ECONNREFUSED
+
+
+class _Caller:
+    """A connection of a process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.unread = b""
+        self.is_waiting = False

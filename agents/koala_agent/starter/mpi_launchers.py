@@ -1,0 +1,310 @@
+"""What a starter runs as main processes of a component with jobType=mpi: launchers.
+
+`python starter.py VERB STATE ...`, STATE being the claim's `.koala` folder on this machine. They
+are forked before the barrier like any program, and go when it opens.
+
+- `lead`: on the first member with jobType=mpi the launcher of all ranks, elsewhere nothing.
+- `node N`: on each machine of the component, N among them, the launcher's proxy there.
+- `rank`: what launcher or proxy start: runs the program as the process that it says.
+
+One MPI_COMM_WORLD over components at different sites is MPICH's: `mpiexec -launcher manual` starts
+nothing, but prints a command for each machine, which dials back to it. The lead puts these
+into the key-value exchange, and each machine runs its own. Nothing of a component's environment
+or paths is known at another: a rank begins with a shell that runs `rank` as its own site needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+from koala_agent.starter import process_tree as trees
+from koala_agent.starter import processes
+from koala_agent.starter.compat import boot_now, to_count, to_list, to_object, to_texts
+from koala_agent.starter.machine import LOOK_S
+from koala_agent.starter.program import Program, again, machines, rendezvous
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+WAIT_S = 120.0
+"""How long a component waits for the commands of the lead: until then all have passed, or one has
+failed and the others are being stopped."""
+MPIEXEC = ("mpiexec.hydra", "mpiexec.mpich", "mpiexec")
+RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+"""Who says which rank a process is; the launchers of MPI before the batch system's own."""
+FIRST = "KOALA_MPI_FIRST"
+"""The rank in MPI_COMM_WORLD of the component's first process."""
+WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+RANK = 'eval "$KOALA_RANK"'
+
+Json = dict[str, object]
+
+
+class ClaimFolder:
+    """What the starter left in the claim's folder."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+        self.spec = self.read("spec.json")
+        self.bundle = self.read("bundle.json")
+        self.launch = self.read("launch.json")
+        self.index = to_count(self.bundle["index"])
+        self.members = [dict(to_object(member)) for member in to_list(self.bundle["members"])]
+        self.member = self.members[self.index]
+        self.world = [i for i, member in enumerate(self.members) if member["job_type"] == "mpi"]
+
+    def read(self, name: str) -> Json:
+        """One of its files. Raises OSError."""
+        with open(os.path.join(self.state, name), "rb") as file:
+            return to_object(json.load(file))
+
+    def rank_command(self) -> list[str]:
+        """Runs the program on a machine where this folder is."""
+        return [*again(), "rank", self.state]
+
+    def program(self, name: str) -> str:
+        """A program of the site, whatever the job made of PATH. Raises FileNotFoundError."""
+        places = (os.environ.get("PATH"), str(self.launch["path"]))
+        for path in places:
+            if found := shutil.which(name, path=path):
+                return found
+        raise FileNotFoundError(f"{name}: not found in PATH={places[0]}")
+
+    def before(self, index: int) -> int:
+        """Ranks of MPI_COMM_WORLD before this member's."""
+        return sum(to_count(self.members[i]["processes"]) for i in self.world if i < index)
+
+    def nodes_before(self, index: int) -> int:
+        """Machines of MPI_COMM_WORLD before this member's."""
+        return sum(len(machines(self.members[i])) for i in self.world if i < index)
+
+
+# Ranks --------------------------------------------------------------------------------------------
+
+
+def rank(place: ClaimFolder) -> int:
+    """Runs the program: its environment, directory, files and limits are those that it has when
+    the starter runs it itself, and nothing of it outlives it here, either."""
+    process = _own_rank()
+    # A launcher of the site has handed the environment on, and knows better what changed.
+    os.environ.update({**_pairs(place.launch["environment"]), **os.environ})
+    program = Program(place.spec)
+    environment = {**program.environment, **rendezvous(place.bundle, process)}
+    environment["KOALA_BUNDLE"] = os.path.join(place.state, "bundle.json")
+    kv = _own_kv(place)
+    for name in ("KOALA_KV", "KOALA_RANK", FIRST):
+        environment.pop(name, None)
+    if kv:
+        environment["KOALA_KV"] = kv
+    os.chdir(program.directory)
+    for descriptor in range(3):
+        opened = program.open_stream(descriptor, process)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+    trees.become_subreaper()
+    pid = os.fork()
+    if pid == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        processes.limit(program)
+        os.execve(program.path, [program.path, *program.arguments], environment)
+    os.closerange(3, 4096)  # a launcher's own pipes are the program's alone
+    kill_s = place.spec["kill_s"]
+    assert isinstance(kill_s, (int, float))
+    status = _guard(pid, kill_s)
+    if kv:  # before the launcher sums up the statuses of all
+        os.environ["KOALA_KV"] = kv
+        _ask({"op": "ended", "rank": process, "status": status})
+    return _status(status)
+
+
+def _own_kv(place: ClaimFolder) -> str:
+    """Where values are exchanged on this machine: a UNIX socket of another goes no further, though
+    a launcher may have handed its name on."""
+    for path in (os.environ.get("KOALA_KV", ""), str(place.launch["kv"])):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            if path and connection.connect_ex(path) == 0:
+                return path
+    return ""
+
+
+def _guard(pid: int, kill_s: float) -> int:
+    """Waits until the program and all that it started are gone; answers its exit status, or minus
+    the signal. What is left when it ends, or when the site wants the end, gets TERM, and KILL after
+    `kill_s`."""
+    status = None
+    kill_at = None
+    while True:
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == pid:
+                    status = os.waitstatus_to_exitcode(ended[1])
+        except ChildProcessError:
+            break
+        if status is not None and kill_at is None:
+            _signal_all(signal.SIGTERM)
+            kill_at = boot_now() + kill_s
+        elif kill_at is not None and boot_now() >= kill_at:
+            _signal_all(signal.SIGKILL)
+        wait_s = LOOK_S if kill_at is not None else 3600.0
+        told = signal.sigtimedwait(WATCHED, wait_s)
+        if told is not None and told.si_signo != signal.SIGCHLD and kill_at is None:
+            _signal_all(signal.SIGTERM)
+            kill_at = boot_now() + kill_s
+    return status if status is not None else -signal.SIGKILL
+
+
+def _signal_all(number: int) -> None:
+    for pid in trees.descendants():
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def _own_rank() -> int:
+    for name in RANKS:
+        if name in os.environ:
+            return int(os.environ[name]) - int(os.environ.get(FIRST, "0"))
+    raise OSError(f"no launcher says which rank this is: none of {', '.join(RANKS)} is set")
+
+
+# MPI ---------------------------------------------------------------------------------------------
+
+
+def lead(place: ClaimFolder) -> int:
+    """The launcher of all ranks."""
+    if place.index != place.world[0]:
+        return 0
+    launcher = to_texts(place.spec["launcher"])
+    if launcher and len(place.world) == 1:
+        _become([*_fill(launcher, place), *place.rank_command()])
+    hosts = [
+        f"m{i}n{node}:{count}"  # never resolved, only to be different
+        for i in place.world
+        for node, count in enumerate(machines(place.members[i]))
+    ]
+    ranks = sum(to_count(place.members[i]["processes"]) for i in place.world)
+    port = to_count(to_object(place.bundle["master"])["port"])
+    if len(place.world) > 1:  # the one that the others have tried
+        os.environ["MPIEXEC_PORT_RANGE"] = f"{port}:{port}"
+    mpiexec = subprocess.Popen(
+        [
+            *(_mpiexec(place), "-launcher", "manual", "-rmk", "user", "-genvnone", "-wdir", "/"),
+            *("-hosts", ",".join(hosts), "-n", str(ranks), "/bin/sh", "-c", RANK),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert mpiexec.stdout is not None
+    node = 0
+    for line in mpiexec.stdout:
+        word, _colon, command = line.decode("utf-8", "replace").strip().partition(":")
+        if word == "HYDRA_LAUNCH":
+            _ask({"op": "put", "name": f"koala.mpi/{node}", "value": command.strip()})
+            node += 1
+        elif word != "HYDRA_LAUNCH_END":
+            os.write(1, line)
+    return _status(mpiexec.wait())
+
+
+def _status(status: int) -> int:
+    """As a shell says it."""
+    return status if status >= 0 else 128 - status
+
+
+def _mpiexec(place: ClaimFolder) -> str:
+    for name in MPIEXEC:
+        try:
+            return place.program(name)
+        except FileNotFoundError:
+            continue
+    return place.program(MPIEXEC[-1])
+
+
+def _fill(launcher: list[str], place: ClaimFolder) -> list[str]:
+    """The site's launcher, with what it wants to know of this component."""
+    counts = machines(place.member)
+    hosts = ",".join(
+        f"{h}:{n}" for h, n in zip(to_texts(place.member["hosts"]), counts, strict=False)
+    )
+    known = {"{processes}": str(place.member["processes"]), "{hosts}": hosts}
+    filled = []
+    for word in launcher:
+        for name, value in known.items():
+            word = word.replace(name, value)  # noqa: PLW2901
+        filled.append(word)
+    return [place.program(filled[0]), *filled[1:]]
+
+
+def node(place: ClaimFolder, number: int) -> None:
+    """The proxy of one machine, by the command that the lead got for it."""
+    if len(place.world) == 1 and place.spec["launcher"]:
+        return
+    name = f"koala.mpi/{place.nodes_before(place.index) + number}"
+    answer = _ask({"op": "get", "name": name, "wait_s": WAIT_S})
+    command = shlex.split(str(answer["value"]))
+    if not os.access(command[0], os.X_OK):  # it is elsewhere at this site
+        command[0] = place.program(os.path.basename(command[0]))
+    if place.index != place.world[0]:
+        leader = str(place.members[place.world[0]]["address"])
+        _redirect(command, leader)
+    variables = {
+        "KOALA_RANK": shlex.join(["exec", *place.rank_command()]),
+        FIRST: str(place.before(place.index)),
+    }
+    os.environ.update(variables)
+    _become(command)
+
+
+def _redirect(command: list[str], address: str) -> None:
+    """The lead names itself as its own site knows it; others reach it where the bundle says."""
+    at = command.index("--control-port") + 1
+    port = command[at].rpartition(":")[2]
+    command[at] = f"{address}:{port}"
+
+
+def _ask(request: Json) -> Json:
+    """One question to the key-value exchange. Raises OSError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(os.environ["KOALA_KV"])
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("rb") as lines:
+            answer = to_object(json.loads(lines.readline() or b"{}"))
+    if not answer.get("ok"):
+        raise OSError(f"{request['op']} {request['name']}: {answer.get('error', 'no answer')}")
+    return answer
+
+
+def _become(command: list[str]) -> NoReturn:
+    os.execv(command[0], command)
+
+
+def _pairs(value: object) -> dict[str, str]:
+    return {str(name): str(text) for name, text in to_object(value).items()}
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one verb; what goes wrong is said on standard error, which the user sees."""
+    verb, state, *rest = arguments[1:]
+    number = rest[0] if rest else ""
+    try:
+        place = ClaimFolder(state)
+        if verb == "rank":
+            return rank(place)
+        if verb == "lead":
+            return lead(place)
+        if verb == "node":
+            node(place, int(number))
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"koala {verb}: {error}\n")
+        return 127
+    return 0

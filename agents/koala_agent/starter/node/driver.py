@@ -1,0 +1,175 @@
+"""`starter.py machine`: the helper of a starter on another machine of its component.
+
+What it must know to begin is a line on its standard input; all else comes over its line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+
+from koala_agent.starter.challenge_response import helper_name
+from koala_agent.starter.compat import boot_now, log, to_count, to_list, to_object, to_texts
+from koala_agent.starter.connection import Connection, Watch
+from koala_agent.starter.events import (
+    Answer,
+    Begin,
+    Deliver,
+    Dial,
+    Exit,
+    Fork,
+    Looked,
+    Open,
+    Opened,
+    Prepare,
+    Send,
+    Signal,
+    TooLate,
+    Woken,
+)
+from koala_agent.starter.node.machine import NodeMachine
+from koala_agent.starter.process_host import MachineDriver, ProcessHost, errand
+from koala_agent.starter.process_tree import MARK
+from koala_agent.starter.program import Program
+from koala_agent.starter.subreaper import keep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.subreaper import Keeper
+
+OWN_VARIABLES = ("SLURM_", "SLURMD_", "PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
+"""What the batch system says of this machine, and not of the starter's."""
+
+
+class NodeDriver:
+    """The world around the helper's machine."""
+
+    def __init__(
+        self, given: dict[str, object], folder: str = "", *, keeper: Keeper | None = None
+    ) -> None:
+        machine = to_count(given["machine"])
+        if machine < 0:
+            machine = _own_number(to_texts(given["hosts"]))
+        secret = str(given["secret"])
+        self.watch = Watch()
+        self.is_over = False
+        self._machine = NodeMachine(secret=secret, machine=machine, now=boot_now())
+        starters = [to_list(starter) for starter in to_list(given["addresses"])]
+        self._line = Connection(
+            [(str(host), to_count(port)) for host, port in starters],
+            self.watch,
+            identity=(helper_name(machine), secret),
+        )
+        self._claim_secret = str(given["claim_secret"])
+        self._folder = folder
+        self._keeper = keeper
+        self._ground: ProcessHost | None = None
+
+    def run(self) -> None:
+        """Until nothing is left to do."""
+        MachineDriver(self._machine, self).drive(Woken())
+        self._line.close()
+        if self._ground is not None:
+            self._ground.close()
+
+    def wake_at(self) -> float | None:
+        """See World."""
+        return self._machine.wake_at
+
+    def gather(self) -> list[Event]:
+        """See World."""
+        events = [*self._line.events]
+        self._line.events.clear()
+        return events if self._ground is None else [*self._ground.gather(), *events]
+
+    def carry_out(self, action: Action) -> list[Event]:
+        """See World."""
+        if isinstance(action, Send):
+            self._line.send(action.message)
+        elif isinstance(action, Dial):
+            self._line.dial()
+        elif isinstance(action, Exit):
+            self.is_over = True
+        elif isinstance(action, Begin):
+            self._begin(action.order)
+        elif self._ground is not None:
+            return self._on_ground(action, self._ground)
+        return []
+
+    def _on_ground(self, action: Action, ground: ProcessHost) -> list[Event]:
+        if isinstance(action, Fork):
+            return ground.fork()
+        if isinstance(action, Prepare):
+            try:
+                ground.prepare(action.bundle)
+            except OSError as error:
+                log(f"cannot prepare its processes: {error}")
+                self.is_over = True  # so that the starter misses this machine
+        elif isinstance(action, Open):
+            at = boot_now()
+            if at > action.not_after:
+                return [TooLate()]
+            ground.processes.go()
+            return [Opened(at=at)]
+        elif isinstance(action, Signal):
+            ground.processes.signal(action.number, ground.spared)
+        elif isinstance(action, Answer):
+            ground.answer(action.question, action.answer)
+        elif isinstance(action, Deliver):
+            return ground.deliver(is_whole=action.is_whole)
+        return []
+
+    def look(self) -> list[Event]:
+        """See World."""
+        if self._ground is None:
+            return []
+        used = self._ground.processes
+        left = len(used.left(self._ground.spared))
+        events = self._ground.reap()
+        return [*events, Looked(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes)]
+
+    def _begin(self, order: dict[str, object]) -> None:
+        machine = to_count(order["machine"])
+        hosts = [to_list(host) for host in to_list(order["hosts"])]
+        given = {name: str(text) for name, text in to_object(order["environment"]).items()}
+        own = {n: text for n, text in os.environ.items() if n.startswith(OWN_VARIABLES)}
+        mark = f"{given[MARK]}.{machine}"
+        spec = {**to_object(order["spec"]), "secret": self._claim_secret}
+        if self._folder:
+            spec["folder"] = self._folder
+        program = Program(
+            spec,
+            machine=machine,
+            hosts=tuple((str(name), to_count(count)) for name, count in hosts),
+            environment={**given, **own, MARK: mark},
+        )
+        carried = errand(spec, program, str(order["nonce"]))
+        self._ground = ProcessHost(program, mark, self.watch, errand=carried, keeper=self._keeper)
+        if self._folder:
+            self._ground.write("spec.json", spec)
+        self._ground.catch_signals()
+
+
+def _own_number(hosts: list[str]) -> int:
+    """Which of the component's machines this is, by the name that the batch system has for it.
+    Raises ValueError."""
+    names = [os.environ.get("SLURMD_NODENAME", ""), socket.gethostname()]
+    for name in names:
+        if name in hosts:
+            return hosts.index(name)
+    raise ValueError(f"{' and '.join(names)} are none of {', '.join(hosts)}")
+
+
+def main(given: dict[str, object], folder: str = "") -> int:
+    """The helper, from what it was given; `folder` is its own where there is no shared one."""
+    NodeDriver(given, folder, keeper=keep()).run()
+    return 0
+
+
+def from_stdin() -> int:
+    """The same, from standard input."""
+    given = to_object(json.loads(sys.stdin.buffer.readline()))
+    return main(given)

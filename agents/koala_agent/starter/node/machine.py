@@ -1,0 +1,310 @@
+"""A starter's helper on another machine of its component, as a pure machine.
+
+It takes part in the starter's promises: its processes go only at the starter's word, and only if
+neither D nor the lease has run out at a last look at the clock here. Both are instants of the
+starter's clock, of which it knows at any time how far it may be ahead at most (a pong was read
+after its ping was sent), so that it errs on the side that does not start, and that ends.
+
+It begins once and is never taken up again: without the line to the starter it ends what it runs.
+It sends what happens to its processes, and what is left of them; signals come by the line.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+
+from koala_agent.starter.compat import dataclass, to_count, to_list, to_number, to_object, to_whole
+from koala_agent.starter.daemon_clock import RHO, DaemonClock
+from koala_agent.starter.events import (
+    Answer,
+    Asked,
+    Begin,
+    Connected,
+    Deliver,
+    Delivered,
+    Dial,
+    Disconnected,
+    Exit,
+    Fork,
+    Look,
+    Looked,
+    Open,
+    Opened,
+    Prepare,
+    ProcessEnded,
+    RankEnded,
+    Ready,
+    Received,
+    Send,
+    Signal,
+    SiteSignalled,
+    TooLate,
+    Unexecutable,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from koala_agent.starter.events import Action, Event
+
+DIAL_AGAIN_S = 0.1
+DIAL_LIMIT_S = 3.0
+DIAL_S = 60.0
+"""How long the starter is looked for."""
+PING_S = 5.0
+BURST = 5
+LOOK_S = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialling:
+    """Nothing runs, and there is no line yet."""
+
+    until: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """Blocked or running, at the starter's word."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """All that was started is being ended; by KILL at `kill_at`."""
+
+    kill_at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exited:
+    """For good."""
+
+
+if TYPE_CHECKING:
+    Phase: TypeAlias = "Dialling | Serving | Ending | Exited"
+
+
+class NodeMachine:
+    """One for the life of a helper."""
+
+    def __init__(self, *, secret: str, machine: int, now: float) -> None:
+        self.phase: Phase = Dialling(until=now + DIAL_S)
+        self._secret = secret
+        self._machine = machine
+        self._now = now
+        self._actions: list[Action] = []
+        self._clock = DaemonClock(0.0)
+        self._dial_at = now
+        self._ping_at = math.inf
+        self._burst = 0
+        self._is_connected = False
+        self._end_at = math.inf
+        self._kill_s = 0.0
+        self._running: set[int] = set()
+        self._has_opened = False
+        self._look_at: float | None = None
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """What to do about it, in order."""
+        self._now = now
+        self._actions = []
+        if isinstance(self.phase, Exited):
+            return []
+        if isinstance(event, (Connected, Disconnected, Received)):
+            self._on_line(event)
+        else:
+            self._on_process(event)
+        self._tick()
+        return self._actions
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next instant at which `Woken` is wanted."""
+        if isinstance(self.phase, Exited):
+            return None
+        if isinstance(self.phase, Dialling):
+            return min(self._dial_at, self.phase.until)
+        dues = [self._ping_at, self._end_at]
+        if self._look_at is not None:
+            dues.append(self._look_at)
+        return min(dues)
+
+    # The line ------------------------------------------------------------------------------------
+
+    def _on_line(self, event: Connected | Disconnected | Received) -> None:
+        if isinstance(event, Received):
+            self._receive(event.message)
+        elif isinstance(event, Connected):
+            self._is_connected = True
+            self._ping_at = self._now + PING_S
+            self._tell("hello", secret=self._secret, machine=self._machine)
+        else:
+            self._is_connected = False
+            if isinstance(self.phase, Dialling):
+                self._dial_at = self._now + DIAL_AGAIN_S
+            else:
+                self._begin_end()
+                self._look_at = self._now
+
+    def _receive(self, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
+        kind = message.get("kind")
+        if kind == "begin":
+            if isinstance(self.phase, Dialling):
+                self._begin(message)
+        elif kind == "pong":
+            self._pong(message)
+        elif kind == "fork":
+            self._say(Fork())
+        elif kind == "prepare":
+            self._say(Prepare(bundle=to_object(message.get("bundle"))))
+        elif kind == "go":
+            self._go(to_number(message, "not_after"))
+        elif kind == "signal":
+            self._signal(to_whole(message, "number"))
+        elif kind == "answer":
+            answer = to_object(message.get("answer"))
+            self._say(Answer(question=to_whole(message, "question"), answer=answer))
+        elif kind == "deliver":
+            self._say(Deliver(is_whole=bool(message.get("is_whole"))))
+        elif kind == "bye":
+            self._exit()
+
+    def _begin(self, message: dict[str, object]) -> None:
+        """Of the starter's clock and lease nothing is known yet: pongs tell."""
+        self._end_at = self._now + DIAL_S
+        self._kill_s = to_number(message, "kill_s")
+        self._running = {to_count(index) for index in to_list(message.get("mains"))}
+        self.phase = Serving()
+        self._burst = BURST
+        self._ping()
+        self._say(Begin(order=message))
+        self._say(Fork())
+
+    def _pong(self, message: dict[str, object]) -> None:
+        sent_at, answered_at = to_number(message, "sent_at"), to_number(message, "now")
+        if sent_at > self._now:
+            return
+        self._clock.sample(sent_at=sent_at, answered_at=answered_at, now=self._now)
+        self._end_at = math.inf
+        if message.get("lease_until") is not None:
+            self._end_at = self._own(to_number(message, "lease_until"))
+        if self._burst > 0:
+            self._burst -= 1
+            self._ping()
+
+    def _go(self, not_after: float) -> None:
+        if not isinstance(self.phase, Serving) or self._has_opened:
+            return
+        self._has_opened = True
+        self._say(Open(not_after=self._own(not_after)))
+
+    def _signal(self, number: int) -> None:
+        if number != signal.SIGKILL and isinstance(self.phase, Serving):
+            self._begin_end()
+        else:
+            self._say(Signal(number=number))
+            self._look_at = self._now
+
+    # Processes -----------------------------------------------------------------------------------
+
+    def _on_process(self, event: Event) -> None:  # noqa: C901 - a line a kind
+        if isinstance(event, Ready):
+            self._tell("ready")
+        elif isinstance(event, ProcessEnded):
+            self._process_ended(event)
+        elif isinstance(event, RankEnded):
+            self._tell("rank", rank=event.rank, status=event.status)
+        elif isinstance(event, Unexecutable):
+            self._tell("trouble", text=event.reason)
+        elif isinstance(event, Opened):
+            self._tell("opened", at=event.at + self._clock.offset_s(self._now))
+        elif isinstance(event, TooLate):
+            self._tell("late")
+            self._begin_end()
+        elif isinstance(event, SiteSignalled):
+            self._begin_end()
+        elif isinstance(event, Looked):
+            self._looked(event)
+        elif isinstance(event, Asked):
+            self._ask(event)
+        elif isinstance(event, Delivered):
+            self._tell("delivered", problem=event.problem, is_lost=event.is_lost)
+
+    def _process_ended(self, event: ProcessEnded) -> None:
+        self._tell("ended", index=event.index, status=event.status)
+        if self._has_opened or isinstance(self.phase, Ending):
+            self._running.discard(event.index)
+            if not self._running or isinstance(self.phase, Ending):
+                self._look_at = self._now
+
+    def _looked(self, event: Looked) -> None:
+        """Told each time: the starter decides what becomes of those that are left."""
+        self._tell("left", left=event.left, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
+        if event.left > 0:
+            self._look_at = self._now + LOOK_S
+        elif not self._is_connected:
+            self._exit()
+
+    def _ask(self, event: Asked) -> None:
+        fields: dict[str, object] = {"question": event.question, "name": event.name}
+        self._tell("ask", **fields, value=event.value, wait_s=event.wait_s)
+
+    # Ends and time -------------------------------------------------------------------------------
+
+    def _begin_end(self) -> None:
+        if isinstance(self.phase, Dialling):
+            self._exit()
+        elif isinstance(self.phase, Serving):
+            self._say(Signal(number=signal.SIGTERM))
+            self.phase = Ending(kill_at=self._now + self._kill_s)
+            self._look_at = self._now
+
+    def _tick(self) -> None:
+        phase = self.phase
+        if isinstance(phase, Exited):
+            return
+        if isinstance(phase, Dialling):
+            self._tick_dialling(phase)
+            return
+        if self._is_connected and self._now >= self._ping_at:
+            self._ping()
+        elif not self._is_connected:
+            self._ping_at = math.inf
+        if self._now >= self._end_at:
+            self._end_at = math.inf  # what it was for is done
+            self._begin_end()
+        if self._look_at is not None and self._now >= self._look_at:
+            self._look_at = None
+            if isinstance(self.phase, Ending) and self._now >= self.phase.kill_at:
+                self._say(Signal(number=signal.SIGKILL))
+            self._say(Look())
+
+    def _tick_dialling(self, phase: Dialling) -> None:
+        if self._now >= phase.until:
+            self._exit()
+        elif not self._is_connected and self._now >= self._dial_at:
+            self._dial_at = self._now + DIAL_LIMIT_S
+            self._say(Dial())
+
+    def _own(self, starters: float) -> float:
+        """An instant of the starter's clock in ours, rather too early: as far ahead as it may be,
+        and as much faster. As long as nothing is known of it, all instants are over."""
+        left_s = starters - (self._now + self._clock.latest_s(self._now))
+        return self._now + left_s * (1 - RHO)
+
+    def _ping(self) -> None:
+        self._ping_at = self._now + PING_S
+        self._tell("ping", sent_at=self._now)
+
+    def _exit(self) -> None:
+        self.phase = Exited()
+        self._say(Exit())
+
+    def _tell(self, kind: str, **fields: object) -> None:
+        if self._is_connected:
+            self._say(Send(message={"kind": kind, **fields}))
+
+    def _say(self, action: Action) -> None:
+        self._actions.append(action)

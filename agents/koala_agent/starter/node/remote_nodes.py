@@ -1,0 +1,428 @@
+"""The other machines of a component, as its starter sees them: a helper on each (`node`).
+
+They are started when the claim is adopted, by what the batch system has for it (one `srun` for
+all; `qrsh -inherit` for each), long before the barrier opens. Each dials the starter, proves that
+it knows the secret that it was given on its standard input, as the starter does, and has its
+processes forked and blocked. From then on what happens there comes over its line as events, and a
+word over all lines opens the barrier. No secret goes by the line, which others may listen to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shlex
+import shutil
+import signal
+import socket
+
+from koala_agent.starter.challenge_response import (
+    AGENT,
+    STARTER,
+    challenge,
+    helper_name,
+    is_proof,
+    proof,
+)
+from koala_agent.starter.compat import boot_now, log, to_count, to_number, to_object
+from koala_agent.starter.connection import JsonSocket
+from koala_agent.starter.events import (
+    QUESTION_BITS,
+    Asked,
+    Delivered,
+    MachineLost,
+    OpenedEverywhere,
+    ProcessEnded,
+    RankEnded,
+    Ready,
+    Unexecutable,
+)
+from koala_agent.starter.process_tree import is_alive
+from koala_agent.starter.program import again
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from koala_agent.starter.connection import Watch
+    from koala_agent.starter.events import Event
+    from koala_agent.starter.program import Program
+
+TELL_S = 2.0
+"""How long the word of what is left on another machine is waited for before all is ended."""
+KILLS_MAX = 40
+"""How often KILL goes by the lines before what started the helpers is killed itself."""
+STRANGERS_MAX = 64
+"""Connections that have not proved themselves, besides one for each machine; the oldest goes."""
+END_S = 10.0
+"""How long helpers that have nothing left may take to end."""
+
+
+class Node:
+    """One other machine. `left` counts processes, and is a guess until it has said so."""
+
+    def __init__(self, machine: int, host: str, mains: int) -> None:
+        self.machine = machine
+        self.host = host
+        self.left = mains
+        self.wire: JsonSocket | None = None
+        self.is_ready = False
+        self.is_lost = False
+        self.has_told = False
+        self.opened_at: float | None = None
+        self.cpu_s = 0.0
+        self.memory_bytes = 0
+
+
+class Nodes:
+    """All other machines of the component."""
+
+    def __init__(
+        self, spec: dict[str, object], program: Program, watch: Watch, *, nonce: str
+    ) -> None:
+        self.cpu_s = 0.0
+        self.lease_until = 0.0
+        self._carried = to_object(spec.get("carried", {}))
+        unsaid = ("carried", "secret")
+        self._spec = {name: value for name, value in spec.items() if name not in unsaid}
+        self._claim_secret = spec["secret"]
+        self._nonce = nonce
+        self._program = program
+        self._watch = watch
+        self._secret = os.urandom(16).hex()
+        self._events: list[Event] = []
+        self._nodes = {
+            machine: Node(machine, program.hosts[machine][0], len(program.layout[machine]))
+            for machine in range(1, len(program.layout))
+        }
+        self._launchers: dict[int, list[Node]] = {}
+        self._strangers: list[_Caller] = []
+        self._listener: socket.socket | None = None
+        self._untold_since: float | None = None
+        self._kills = 0
+        self._opened_at = 0.0
+
+    # What the carrier asks -----------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the processes of all machines are forked and blocked."""
+        return all(node.is_ready for node in self._nodes.values())
+
+    @property
+    def left(self) -> int:
+        """Processes on other machines."""
+        return sum(node.left for node in self._nodes.values() if not node.is_lost)
+
+    @property
+    def present(self) -> int:
+        """Machines that are there."""
+        return sum(node.wire is not None for node in self._nodes.values())
+
+    def is_known(self) -> bool:
+        """Whether all have said what is left since their main processes ended, or had the time."""
+        if all(node.has_told or node.is_lost for node in self._nodes.values()):
+            return True
+        self._untold_since = self._untold_since or boot_now()
+        return boot_now() > self._untold_since + TELL_S
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most that a process used there."""
+        return max((node.memory_bytes for node in self._nodes.values()), default=0)
+
+    @property
+    def launchers(self) -> list[int]:
+        """Who started helpers that are there: they end with them."""
+        spare = self._kills < KILLS_MAX
+        return [
+            pid
+            for pid, nodes in self._launchers.items()
+            if spare and any(node.wire is not None for node in nodes)
+        ]
+
+    def gather(self) -> list[Event]:
+        """What was said there."""
+        events, self._events = self._events, []
+        return events
+
+    def fork(self, address: str) -> None:
+        """Starts what is missing; `address` is one of ours. Raises OSError."""
+        if self._listener is None:
+            self._listen()
+            self._start(address)
+        for node in self._nodes.values():
+            if node.wire is not None:
+                node.wire.send({"kind": "fork"})
+
+    def tell(self, kind: str, **fields: object) -> None:
+        """Says this to all that are there."""
+        for node in self._nodes.values():
+            if node.wire is not None:
+                node.wire.send({"kind": kind, **fields})
+
+    def opened(self, at: float) -> None:
+        """The barrier is open here since `at`."""
+        self._opened_at = at
+        self._check_opened()
+
+    def signal(self, number: int) -> None:
+        """To all that is left there."""
+        self._kills += number == signal.SIGKILL
+        self.tell("signal", number=number)
+
+    def answer(self, question: int, answer: dict[str, object]) -> None:
+        """Answers a process there."""
+        node = self._nodes.get(question >> QUESTION_BITS)
+        if node is not None and node.wire is not None:
+            number = question & (1 << QUESTION_BITS) - 1
+            node.wire.send({"kind": "answer", "question": number, "answer": answer})
+
+    def ended(self, others: list[tuple[int, int]]) -> None:
+        """Processes of ours that ended: perhaps one that had started helpers."""
+        for pid, status in others:
+            for node in self._launchers.pop(pid, []):
+                if node.wire is None and not node.is_lost:
+                    why = f"what starts processes there ended with {status}"
+                    self._lose(node, f"{node.host} could not be used: {why}")
+
+    def close(self) -> None:
+        """Lets them go; returns when what had started them has ended, or was killed."""
+        self.tell("bye")
+        if self._listener is not None:
+            self._watch.remove(self._listener.fileno())
+            self._listener.close()
+        for caller in self._strangers:
+            if caller.is_stranger:
+                caller.wire.close()
+        until = boot_now() + END_S
+        while self._launchers and boot_now() < until:
+            self._watch.wait(0.02)  # which has ended ones reaped
+            self._launchers = {pid: n for pid, n in self._launchers.items() if is_alive(pid)}
+        for pid in self._launchers:
+            os.kill(pid, signal.SIGKILL)
+
+    # Starting them -------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        if socket.has_dualstack_ipv6():
+            self._listener = socket.create_server(
+                ("", 0), family=socket.AF_INET6, dualstack_ipv6=True
+            )
+        else:
+            self._listener = socket.create_server(("", 0))
+        self._listener.settimeout(0)
+        self._watch.add(self._listener.fileno(), select.POLLIN, self._accept)
+
+    def _start(self, address: str) -> None:
+        nodes = list(self._nodes.values())
+        if self._program.manager == "slurm":
+            hosts = ",".join(node.host for node in nodes)
+            where = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
+            how = ["--overlap", "--cpu-bind=none", "--export=ALL", "--mpi=none", "--wait=0"]
+            command = ["srun", *where, f"--nodelist={hosts}", *how, "--kill-on-bad-exit=0"]
+            self._launch([*command, *self._helper()], nodes, address, machine=-1)
+            return
+        for node in nodes:
+            helper = [shlex.quote(word) for word in self._helper()]
+            command = ["qrsh", "-inherit", node.host, *helper]  # a shell reads it once more
+            self._launch(command, [node], address, machine=node.machine)
+
+    def _helper(self) -> list[str]:
+        """It reads from its standard input, where it is a script that brings all else."""
+        return ["/bin/sh"] if self._carried else [*again(), "machine"]
+
+    def _input(self, given: dict[str, object]) -> str:
+        if not self._carried:
+            return json.dumps(given) + "\n"
+        names = [str(self._carried[name]) for name in ("scratch", "python")]
+        text = json.dumps({**self._carried, **given})
+        how = [shlex.join(["set", "--", *names]), str(self._carried["shell"])]
+        return "\n".join(["exec 3<<'KOALA'", text, "KOALA", *how])
+
+    def _launch(self, command: list[str], nodes: list[Node], address: str, *, machine: int) -> None:
+        """The secret goes by standard input: everybody reads arguments."""
+        path = shutil.which(command[0], path=os.environ.get("PATH", os.defpath))
+        if path is None:
+            raise FileNotFoundError(f"{command[0]}: not found in PATH={os.environ.get('PATH')}")
+        assert self._listener is not None
+        port = self._listener.getsockname()[1]
+        names = [address, socket.gethostname(), self._program.hosts[0][0], "127.0.0.1"]
+        given: dict[str, object] = {
+            "addresses": [[name, port] for name in dict.fromkeys(names) if name],
+            "secret": self._secret,
+            "claim_secret": self._claim_secret,
+            "machine": machine,
+            "hosts": [name for name, _count in self._program.hosts],
+        }
+        given_path = os.path.join(self._program.state_folder, f"given.{machine}")
+        content = self._input(given).encode()
+        with open(os.open(given_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+        stdin = os.open(given_path, os.O_RDONLY)
+        actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
+        reset = [signal.SIGPIPE, signal.SIGHUP]
+        try:
+            pid = os.posix_spawn(
+                path, command, os.environ, file_actions=actions, setpgroup=0, setsigdef=reset
+            )
+        finally:
+            os.close(stdin)
+        self._launchers[pid] = nodes
+
+    # What they say -------------------------------------------------------------------------------
+
+    def _accept(self, _events: int) -> None:
+        assert self._listener is not None
+        try:
+            connection, _address = self._listener.accept()
+        except OSError:
+            return
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        known = [caller for caller in self._strangers if caller.is_stranger]
+        self._strangers = [*known, _Caller(connection, self._watch, self._greet)]
+        if len(self._strangers) > STRANGERS_MAX + len(self._nodes):
+            self._strangers.pop(0).wire.close()
+
+    def _greet(self, caller: _Caller, message: dict[str, object]) -> Node | None:
+        """Whose helper has said hello; None as long as it has not. Raises ValueError for a
+        stranger, and for one that is here already."""
+        if message.get("kind") == "prove" and not caller.challenge:
+            caller.challenge = challenge()
+            said = str(message.get("claim")), str(message.get("challenge"))
+            shown = proof(self._secret, AGENT, *said)
+            answer = {"kind": "challenge", "challenge": caller.challenge, "proof": shown}
+            caller.wire.send({**answer})
+            return None
+        node = self._nodes.get(to_count(message.get("machine")))
+        if message.get("kind") != "hello" or node is None or not caller.challenge:
+            raise ValueError("no hello")
+        said_here = (helper_name(node.machine), str(message.get("nonce")), caller.challenge)
+        if not is_proof(message.get("proof"), self._secret, STARTER, *said_here):
+            raise ValueError("a stranger")
+        if node.is_lost or node.wire is not None:
+            raise ValueError(f"{node.host} is lost, or here already")
+        node.wire = caller.wire
+        caller.hear, caller.lose = self._heard, self._hung_up
+        mains = [main.index for main in self._program.layout[node.machine]]
+        node.wire.send(
+            {
+                "kind": "begin",
+                "mains": mains,
+                "kill_s": self._spec["kill_s"],
+                "spec": self._spec,
+                "machine": node.machine,
+                "hosts": self._program.hosts,
+                "environment": self._program.environment,
+                "nonce": self._nonce,
+            }
+        )
+        return node
+
+    def _heard(self, node: Node, message: dict[str, object]) -> None:
+        try:
+            self._take(node, message)
+        except ValueError as error:
+            log(f"{node.host} said what cannot be meant: {error}")
+
+    def _take(self, node: Node, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
+        kind = message.get("kind")
+        if kind == "ping":
+            self._pong(node, to_number(message, "sent_at"))
+        elif kind == "ready":
+            node.is_ready = True
+            if self.is_ready:
+                self._events.append(Ready())
+        elif kind == "ended":
+            index, status = to_count(message.get("index")), to_count(message.get("status"))
+            self._events.append(ProcessEnded(index=index, status=status))
+        elif kind == "rank":
+            rank, status = to_count(message.get("rank")), to_count(message.get("status"))
+            self._events.append(RankEnded(rank=rank, status=status))
+        elif kind == "trouble":
+            self._events.append(Unexecutable(reason=f"on {node.host}: {message.get('text')}"))
+        elif kind == "opened":
+            node.opened_at = to_number(message, "at")
+            self._check_opened()
+        elif kind == "late":
+            reason = f"the word to start came to {node.host} too late"
+            self._events.append(MachineLost(kind="late", reason=reason))
+        elif kind == "left":
+            node.left = to_count(message.get("left"))
+            node.has_told = True
+            node.cpu_s = to_number(message, "cpu_s")
+            node.memory_bytes = to_count(message.get("memory_bytes"))
+            self.cpu_s = sum(other.cpu_s for other in self._nodes.values())
+        elif kind == "ask":
+            self._ask(node, message)
+        elif kind == "delivered":
+            problem, is_lost = str(message.get("problem", "")), bool(message.get("is_lost"))
+            self._events.append(Delivered(problem=problem, is_lost=is_lost))
+
+    def _pong(self, node: Node, sent_at: float) -> None:
+        assert node.wire is not None
+        lease_until = None if self.lease_until == float("inf") else self.lease_until
+        node.wire.send(
+            {"kind": "pong", "sent_at": sent_at, "now": boot_now(), "lease_until": lease_until}
+        )
+
+    def _ask(self, node: Node, message: dict[str, object]) -> None:
+        value = message.get("value")
+        self._events.append(
+            Asked(
+                question=node.machine << QUESTION_BITS | to_count(message.get("question")),
+                name=str(message.get("name")),
+                value=None if value is None else str(value),
+                wait_s=to_number(message, "wait_s"),
+            )
+        )
+
+    def _check_opened(self) -> None:
+        instants = [node.opened_at for node in self._nodes.values()]
+        known = [at for at in instants if at is not None]
+        if self._opened_at > 0 and len(known) == len(instants):
+            self._events.append(OpenedEverywhere(at=max(self._opened_at, *known)))
+
+    def _hung_up(self, node: Node, reason: str) -> None:
+        node.wire = None
+        self._lose(node, f"the line to {node.host} was lost: {reason}")
+
+    def _lose(self, node: Node, reason: str) -> None:
+        node.is_lost = True
+        self._events.append(MachineLost(kind="vanished", reason=reason))
+
+
+class _Caller:
+    """A connection: of a helper once it has proved to be one."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        watch: Watch,
+        greet: Callable[[_Caller, dict[str, object]], Node | None],
+    ) -> None:
+        self.challenge = ""
+        self.hear: Callable[[Node, dict[str, object]], None] | None = None
+        self.lose: Callable[[Node, str], None] | None = None
+        self._greet = greet
+        self._node: Node | None = None
+        self.wire = JsonSocket(connection, watch, hear=self._heard, lose=self._lost)
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether it is there, and has not proved to be anybody."""
+        return self._node is None and self.wire.is_open
+
+    def _heard(self, message: dict[str, object]) -> None:
+        if self._node is None:
+            try:
+                self._node = self._greet(self, message)
+            except ValueError:
+                self.wire.close()
+        elif self.hear is not None:
+            self.hear(self._node, message)
+
+    def _lost(self, reason: str) -> None:
+        if self._node is not None and self.lose is not None:
+            self.lose(self._node, reason)

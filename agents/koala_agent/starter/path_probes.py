@@ -1,0 +1,178 @@
+"""TCP paths between components, tried before the barrier is armed."""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import struct
+
+from koala_agent.starter.compat import boot_now
+from koala_agent.starter.events import Tried
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.connection import Watch
+    from koala_agent.starter.events import Event, TryPaths
+
+PATH_AGAIN_S = 0.1
+"""How soon a TCP path that was closed is tried again."""
+
+
+class PathProbes:
+    """TCP paths that are tried: ports on which this component is to be reached, and others' ports.
+
+    A listener says its claim as a line, so that nobody takes a stranger for it. A refusal is tried
+    again until the limit, because the other end may not listen yet. Whoever dials hangs up first,
+    and what is left is reset: else the program would find its port waiting for a closed connection.
+    """
+
+    def __init__(self, order: TryPaths, claim: str, watch: Watch) -> None:
+        self.events: list[Event] = []
+        self._order = order
+        self._word = f"koala {claim}\n".encode()
+        self._watch = watch
+        self._until = boot_now() + order.limit_s
+        self._again_at: dict[int, float] = {}  # by target, when it is dialled
+        self._open = dict.fromkeys(range(len(order.targets)), f"no answer in {order.limit_s:g} s")
+        self._sockets: dict[int, socket.socket] = {}
+        self._is_over = False
+        for port in order.listens:
+            try:
+                self._listen(port)
+            except OSError as error:
+                taken = error.errno == errno.EADDRINUSE
+                why = "is taken" if taken else f"cannot be listened on: {error.strerror or error}"
+                self._over(f"{order.label}: port {port} {why}")
+                return
+        for index in self._open:
+            self._again_at[index] = 0.0
+        self.tick()
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `tick` is wanted."""
+        return min([self._until, *self._again_at.values()]) if self._open else None
+
+    def tick(self) -> None:
+        """Dials what is due; gives up at the limit."""
+        now = boot_now()
+        for index in [i for i, at in self._again_at.items() if at <= now]:
+            del self._again_at[index]
+            self._dial(index)
+        if self._open and now >= self._until:
+            self._over(self._reason(*next(iter(self._open.items()))))
+        elif not self._open and not self._is_over:
+            self._over("")
+
+    def close(self) -> None:
+        """Nothing is left of it."""
+        for descriptor in list(self._sockets):
+            self._hang_up(descriptor, is_reset=True)
+        self._open.clear()
+        self._again_at.clear()
+
+    def _over(self, problem: str) -> None:
+        """Tells what came of it, once; the ports of one whose paths are open stay open."""
+        if problem:
+            self.close()
+        self._is_over = True
+        self._open.clear()
+        self._again_at.clear()
+        self.events.append(Tried(problem=problem))
+
+    def _reason(self, index: int, why: str) -> str:
+        label, _address, port, _claim = self._order.targets[index]
+        return f"{self._order.label} -> {label}:{port} {why}"
+
+    # The ports of this component
+
+    def _listen(self, port: int) -> None:
+        listener = _listener(self._order.address, port)
+        listener.settimeout(0)
+        self._sockets[listener.fileno()] = listener
+        self._watch.add(listener.fileno(), select.POLLIN, lambda _events: self._accept(listener))
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            caller, _address = listener.accept()
+            caller.settimeout(0)
+            self._sockets[caller.fileno()] = caller
+            caller.send(self._word)
+        except OSError:  # it is gone already; or too many are here, and it will try again
+            return
+        self._watch.add(caller.fileno(), select.POLLIN, lambda _events: self._left(caller))
+
+    def _left(self, caller: socket.socket) -> None:
+        """It hung up; what it may have said means nothing. An orderly end would keep the port until
+        the other side's kernel answers."""
+        self._hang_up(caller.fileno(), is_reset=True)
+
+    # The ports of others
+
+    def _dial(self, index: int) -> None:
+        _label, host, port, _claim = self._order.targets[index]
+        try:
+            family, kind, _proto, _name, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )[0]
+            dialled = socket.socket(family, kind)
+        except OSError as error:
+            self._missed(index, str(error.strerror or error))
+            return
+        dialled.settimeout(0)
+        self._sockets[dialled.fileno()] = dialled
+        dialled.connect_ex(address)
+        self._watch.add(
+            dialled.fileno(), select.POLLIN, lambda _events: self._answered(index, dialled)
+        )
+
+    def _answered(self, index: int, dialled: socket.socket) -> None:
+        """A listener speaks first, so one word is all that there is to wait for."""
+        try:
+            said = dialled.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            refused = error.errno == errno.ECONNREFUSED
+            self._hang_up(dialled.fileno())
+            self._missed(index, "refused" if refused else str(error.strerror or error).lower())
+            return
+        self._hang_up(dialled.fileno())
+        if not said:
+            self._missed(index, "was hung up")
+        elif said == f"koala {self._order.targets[index][3]}\n".encode():
+            self._open.pop(index, None)
+            self.tick()
+        elif said.startswith(b"koala "):  # of an earlier attempt, perhaps, and about to go
+            self._missed(index, "was answered by another component")
+        else:
+            self._over(self._reason(index, "was answered by somebody else"))
+
+    def _missed(self, index: int, why: str) -> None:
+        if index in self._open:
+            self._open[index] = why
+            self._again_at[index] = boot_now() + PATH_AGAIN_S
+
+    def _hang_up(self, descriptor: int, *, is_reset: bool = False) -> None:
+        connection = self._sockets.pop(descriptor)
+        self._watch.remove(descriptor)
+        if is_reset:
+            linger = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        connection.close()
+
+
+def _listener(address: str, port: int) -> socket.socket:
+    """At the component's own address where that is a number of this machine, as the program may be
+    reached there beside others; else at all of them."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, address)
+            return socket.create_server((address, port), family=family)
+        except OSError as error:
+            if error.errno not in (None, errno.EADDRNOTAVAIL):
+                raise
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))

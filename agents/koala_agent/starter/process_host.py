@@ -1,0 +1,357 @@
+"""What a starter and its helpers on other machines have in common: a machine that is driven, and
+the processes of one computer with their signals, values and files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+
+from koala_agent.starter.compat import boot_now, log, to_count, to_list, to_texts
+from koala_agent.starter.connection import Watch
+from koala_agent.starter.events import (
+    Delivered,
+    Look,
+    MachineLost,
+    ProcessEnded,
+    Ready,
+    Received,
+    SiteSignalled,
+    Unexecutable,
+    Woken,
+)
+from koala_agent.starter.kv_socket import KeyValueSocket
+from koala_agent.starter.processes import PAUSE_SIGNALS, SITE_SIGNALS, Processes
+from koala_agent.starter.work_meter import WorkMeter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.file_sync import FileSyncClient, SyncRequest
+    from koala_agent.starter.program import Program
+    from koala_agent.starter.subreaper import Keeper
+
+    class Machine(Protocol):
+        """Events in, actions out."""
+
+        @property
+        def wake_at(self) -> float | None: ...
+
+        def handle(self, event: Event, now: float) -> list[Action]: ...
+
+    class World(Protocol):
+        """What is around a machine: all that happened meanwhile, what follows at once from carrying
+        out an action, what a look at what is left shows, and when to do so though nothing
+        happened."""
+
+        watch: Watch
+        is_over: bool
+
+        def gather(self) -> list[Event]: ...
+        def carry_out(self, action: Action) -> list[Event]: ...
+        def look(self) -> list[Event]: ...
+        def wake_at(self) -> float | None: ...
+
+
+DEATHS_MAX = 5
+"""Couriers that may end before their time until the last of it is given up."""
+NOT_BROUGHT = "files could not be brought to the agent"
+
+
+class MachineDriver:
+    """Tells a machine what happens and carries out what it wants, until its world is over."""
+
+    def __init__(self, machine: Machine, world: World) -> None:
+        self._machine = machine
+        self._world = world
+        self._is_look_due = False
+
+    def drive(self, first: Event) -> None:
+        """Until nothing is left to do. What came of carrying out is heard before anything is waited
+        for: who speaks on a line may find that it is lost, and nothing else would ever tell."""
+        self._handle([first])
+        while not self._world.is_over:
+            events = self._world.gather()
+            if not events:
+                wake_at = self._world.wake_at()
+                self._world.watch.wait(None if wake_at is None else wake_at - boot_now())
+                events = self._world.gather()
+            self._handle([*events, Woken()])
+
+    def _handle(self, events: list[Event]) -> None:
+        """What happened, and then a look at what is left if one is wanted: an end that is known
+        already must not be overtaken by the word that nothing is left."""
+        for event in events:
+            self._handle_one(event)
+        while self._is_look_due:
+            self._is_look_due = False
+            for event in self._world.look():
+                self._handle_one(event)
+
+    def _handle_one(self, event: Event) -> None:
+        """One event and what follows from it, and from that, before the next."""
+        events = [event]
+        while events:
+            event = events.pop(0)
+            try:
+                actions = self._machine.handle(event, boot_now())
+            except ValueError as error:
+                assert isinstance(event, Received), event
+                log(f"the other end said what cannot be meant: {error}")
+                continue
+            for action in actions:
+                if isinstance(action, Look):
+                    self._is_look_due = True
+                    continue
+                followed = self._world.carry_out(action)
+                events += followed
+                if any(isinstance(one, (Unexecutable, MachineLost)) for one in followed):
+                    break  # what this turn wanted of the processes cannot be had any more
+
+
+def errand(
+    spec: dict[str, object], program: Program, nonce: str, *, own: tuple[str, ...] = ()
+) -> SyncRequest | None:
+    """What is to be carried between this machine and the agent; None where both see it. `own` are
+    logs besides those of the program."""
+    if spec["shared"]:
+        return None
+    from koala_agent.starter.file_sync import SyncRequest  # noqa: PLC0415 - late: most need none
+
+    streams = [
+        program.stream(kind, process) for process in range(program.processes) for kind in (1, 2)
+    ]
+    logs = [os.path.relpath(path, program.folder) for path in streams]
+    outputs = [os.path.join(program.directory, name) for name in to_texts(spec["outputs"])]
+    agents = [to_list(agent) for agent in to_list(spec["agents"])]
+    return SyncRequest(
+        folder=program.folder,
+        agents=[(str(host), to_count(port)) for host, port in agents],
+        identity={"claim": spec["claim"], "secret": spec["secret"], "nonce": nonce},
+        fetches=bool(spec["fetches"]),
+        logs=[*own, *logs],
+        outputs=[(os.path.relpath(path, program.folder), path) for path in outputs],
+    )
+
+
+class ProcessHost:
+    """The processes of this computer."""
+
+    def __init__(
+        self,
+        program: Program,
+        nonce: str,
+        watch: Watch,
+        *,
+        errand: SyncRequest | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self.program = program
+        self.processes = Processes(program, nonce)
+        self.gauge = WorkMeter(program, self.processes)
+        self.exchange: KeyValueSocket | None = None
+        self._nonce = nonce
+        self._watch = watch
+        self._errand = errand
+        self._keeper = keeper
+        self._courier: FileSyncClient | None = None
+        self._is_forked = False
+        self._is_fetched = errand is None
+        self._is_delivering = False
+        self._is_whole = False
+        self._deaths = 0
+        self._others: list[tuple[int, int]] = []
+        self._events: list[Event] = []
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the processes may be let go."""
+        return self._is_forked and self._is_fetched
+
+    @property
+    def spared(self) -> list[int]:
+        """Who is here for us, and not for the program."""
+        return [] if self._courier is None else [self._courier.pid]
+
+    def take_others(self) -> list[tuple[int, int]]:
+        """Children that were no main processes and have ended, with their statuses."""
+        others, self._others = self._others, []
+        return others
+
+    def gather(self) -> list[Event]:
+        """What was asked, and what happened to processes."""
+        for pid, status in self.processes.take_others():
+            if self._courier is not None and pid == self._courier.pid:
+                self._miss_courier()
+            else:
+                self._others.append((pid, status))
+        events, self._events = self._events, []
+        if self.exchange is not None:
+            events += self.exchange.said
+            self.exchange.said.clear()
+        return events
+
+    def close(self) -> None:
+        """Removes the socket."""
+        if self.exchange is not None:
+            self.exchange.close()
+        if self._courier is not None:
+            self._courier.close()
+
+    def deliver(self, *, is_whole: bool) -> list[Event]:
+        """Has logs, and with `is_whole` outputs, brought to the agent."""
+        if self._courier is None:
+            is_lost = self._deaths > 0
+            return [Delivered(problem=NOT_BROUGHT if is_lost else "", is_lost=is_lost)]
+        self._is_delivering = True
+        self._is_whole = is_whole
+        self._courier.deliver(is_whole=is_whole)
+        return []
+
+    def _start_courier(self, errand: SyncRequest) -> None:
+        """Raises OSError."""
+        from koala_agent.starter.file_sync import FileSyncClient  # noqa: PLC0415 - late: most need none
+
+        self._courier = FileSyncClient(errand)
+        self._watch.add(self._courier.socket.fileno(), select.POLLIN, self._hear_courier)
+
+    def _hear_courier(self, _events: int) -> None:
+        courier = self._courier
+        messages = [] if courier is None else courier.heard()
+        if courier is not None and not messages:  # its end, which a signal tells as well
+            self._watch.remove(courier.socket.fileno())
+        for message in messages:
+            if "ready" in message:
+                self._is_fetched = True
+                if self.is_ready:
+                    self._events.append(Ready())
+            else:
+                self._is_delivering = False
+                self._events.append(Delivered(problem=str(message.get("problem", ""))))
+
+    def _miss_courier(self) -> None:
+        """Another one goes on where it was, unless there is nothing to hope for."""
+        assert self._courier is not None
+        assert self._errand is not None
+        log("courier: it ended")
+        self._hear_courier(0)  # its last words
+        self._watch.remove(self._courier.socket.fileno())
+        self._courier.close()
+        self._courier = None
+        self._deaths += 1
+        if self._has_another(self._errand):
+            if self._is_delivering:
+                self.deliver(is_whole=self._is_whole)
+        elif self._is_delivering:
+            self._is_delivering = False
+            self._events.append(Delivered(problem=NOT_BROUGHT, is_lost=True))
+        elif not self._is_fetched:
+            self._events.append(MachineLost(kind="vanished", reason="no input could be fetched"))
+
+    def _has_another(self, errand: SyncRequest) -> bool:
+        if not self._is_fetched or (self._is_delivering and self._deaths > DEATHS_MAX):
+            return False
+        errand.fetches = False  # it has
+        try:
+            self._start_courier(errand)
+        except OSError as error:
+            log(f"courier: no other one can be started: {error}")
+            return False
+        return True
+
+    def fork(self) -> list[Event]:
+        """Forks what is missing."""
+        if self._keeper is not None:
+            self._keeper.confirm()
+        try:
+            if self.exchange is None:
+                self.exchange = KeyValueSocket(self.program.state_folder, self._nonce, self._watch)
+                self._watch.add(self.processes.trouble, select.POLLIN, self._troubled)
+            self.processes.fork()
+            self._is_forked = True
+            if self._errand is not None and self._courier is None:
+                self._start_courier(self._errand)
+        except OSError as error:
+            return [Unexecutable(reason=f"cannot prepare its processes: {error}")]
+        return [Ready()] if self.is_ready else []
+
+    def prepare(self, bundle: dict[str, object]) -> None:
+        """Tells the blocked processes who the members are. Raises OSError when there is no room for
+        that: a program that looks for them in vain must not start."""
+        path = self.write("bundle.json", bundle)
+        assert self.exchange is not None
+        shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.exchange.path}
+        mains = self.program.mains
+        environments = {main.index: {**self.program.told(bundle, main), **shared} for main in mains}
+        if self.program.ranks:
+            launch: dict[str, object] = {
+                "environment": self.program.environment,
+                "path": os.environ.get("PATH", os.defpath),
+                "kv": self.exchange.path,
+            }
+            self.write("launch.json", launch)
+        self.processes.prepare(environments)
+
+    def answer(self, question: int, answer: dict[str, object]) -> None:
+        """Answers a process that asked."""
+        if self.exchange is not None:
+            self.exchange.answer(question, answer)
+
+    def write(self, name: str, content: dict[str, object]) -> str:
+        """A small file, whole or not at all; answers its path. Raises OSError."""
+        path = os.path.join(self.program.state_folder, name)
+        new = f"{path}.{self._nonce}.new"
+        # The program knows this name, and could have put a pipe there, at which it would wait.
+        if os.path.lexists(new):
+            os.unlink(new)
+        opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(opened, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+        return path
+
+    # Signals -------------------------------------------------------------------------------------
+
+    def catch_signals(self) -> None:
+        """From now on they are events."""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for name in (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD"):
+            signal.signal(getattr(signal, name), lambda _number, _frame: None)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._watch.add(reading, select.POLLIN, lambda _events: self._signalled(reading))
+
+    def reap(self) -> list[Event]:
+        """Ends of processes; what a process said before it ended comes first."""
+        ended = self.processes.reap()
+        self._troubled(0)
+        events, self._events = self._events, []
+        return events + [ProcessEnded(index=index, status=status) for index, status in ended]
+
+    def _signalled(self, reading: int) -> None:
+        for number in os.read(reading, 4096):
+            if number == signal.SIGCHLD:
+                ended = self.reap()  # with what waits: added to that, it would be told twice
+                self._events += ended
+            elif number in (signal.SIGUSR1, signal.SIGCONT):
+                self._pause(is_over=number == signal.SIGCONT)
+            else:
+                name = signal.Signals(number).name
+                self._events.append(SiteSignalled(reason=f"{name} from the site"))
+
+    def _pause(self, *, is_over: bool) -> None:
+        """Grid Engine stops and continues the process group of the job only, which is ours; the
+        program has groups of its own."""
+        if self.program.manager == "gridengine":
+            self.processes.signal(signal.SIGCONT if is_over else signal.SIGSTOP)
+
+    def _troubled(self, _events: int) -> None:
+        self._events += [Unexecutable(reason=text) for text in self.processes.troubles()]

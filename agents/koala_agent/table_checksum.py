@@ -1,0 +1,140 @@
+"""Whether an SQLite file still holds what its agent wrote.
+
+SQLite's pages carry no checksums, and of its write-ahead log it takes what comes before the first
+bad frame, and says nothing: one flipped bit, or a log that was removed, takes acknowledged rows
+back. A site that forgot a claim of which a starter lives would call it gone, and its job would run
+twice. So the *seal*, a row of the same database, has a sum over all rows and counts their changes;
+triggers of our own connection keep it in the transaction that changes them. The *mark*, a small
+file beside the database, has that count; it is written after each commit, before anything is said
+or done that rests on it, and never runs ahead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from koala.errors import DamagedError
+
+ADVICE = (
+    "Move agent.db, agent.mark, the files agent.db-wal and agent.db-shm, and the folder lrm of the"
+    " agent's state directory away, all of them together, and start the agent again: of what still"
+    " runs here it then knows nothing, and the daemon gives that up when its leases are over"
+)
+
+_SUM_BYTES = 32
+
+
+class TableChecksum:
+    """That of one open database; `tables` names the columns that count, by table."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, tables: Mapping[str, Sequence[str]]
+    ) -> None:
+        self._run = connection.execute
+        self._path = path
+        self._mark_path = path.with_suffix(".mark")
+        self._mark: int | None = None
+        self._file: int | None = None  # its number, to know when it is another one
+        self._tables = tables
+        connection.create_function("folded", -1, _folded, deterministic=True)
+
+    def check(self, *, is_sealed: bool) -> None:
+        """Holds what is there against the seal; a new database, and one of an earlier release, gets
+        it here. In a transaction. Raises DamagedError."""
+        (found,) = self._run("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise self._damaged(found)
+        if not is_sealed:
+            self._run("DROP TABLE IF EXISTS seal")  # of a start that went no further
+            self._run("CREATE TABLE seal (number INTEGER NOT NULL, sum BLOB NOT NULL)")
+            self._run("INSERT INTO seal VALUES (0, ?)", (self._total(),))
+        elif self._run("SELECT sum FROM seal").fetchall() != [(self._total(),)]:
+            raise self._damaged("its rows are not those that were written")
+
+    def keep(self, *, is_marked: bool = True) -> None:
+        """From now on changes keep the seal. Unless a crash of the machine may have taken commits
+        back (`is_marked`), the mark is held against it first. Raises DamagedError, OSError."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._mark = os.open(self._mark_path, flags, 0o600)
+        number = self._number()
+        marked = self._read_mark()
+        if is_marked and number > 0 and marked is None:
+            raise self._damaged(f"{self._mark_path} is missing, or cannot be read")
+        if is_marked and marked is not None and marked > number:
+            raise self._damaged(f"{marked - number} changes of its rows are missing")
+        self._run("PRAGMA recursive_triggers = ON")  # or REPLACE would not tell what it removes
+        for table, columns in self._tables.items():
+            old, new = (_row(columns, prefix) for prefix in ("OLD.", "NEW."))
+            added, removed = f"folded(sum, 1, '{table}', {new})", f"-1, '{table}', {old})"
+            for verb, total in (
+                ("INSERT", added),
+                ("DELETE", f"folded(sum, {removed}"),
+                ("UPDATE", f"folded({added}, {removed}"),
+            ):
+                self._run(
+                    f"CREATE TEMP TRIGGER seal_{table}_{verb} AFTER {verb} ON main.{table}"
+                    f" BEGIN UPDATE seal SET number = number + 1, sum = {total}; END"
+                )
+        self.mark()
+
+    def mark(self) -> None:
+        """What was committed is durable. Raises OSError, also when that file is not the one that
+        the next life will read."""
+        if self._mark is not None:
+            try:
+                number = self._path.stat().st_ino
+            except FileNotFoundError:
+                number = None
+            if self._file is None:
+                self._file = number
+            if number is None or number != self._file:
+                raise OSError("it was removed, or another file has taken its place")
+            os.pwrite(self._mark, _mark_text(self._number()), 0)
+
+    def close(self) -> None:
+        """The file of the mark."""
+        if self._mark is not None:
+            os.close(self._mark)
+            self._mark = None
+
+    def _number(self) -> int:
+        return int(self._run("SELECT number FROM seal").fetchone()[0])
+
+    def _read_mark(self) -> int | None:
+        assert self._mark is not None
+        text = os.pread(self._mark, 256, 0)
+        digits = text.partition(b" ")[0]
+        is_right = digits.isdigit() and text == _mark_text(int(digits))
+        return int(digits) if is_right else None
+
+    def _total(self) -> bytes:
+        total = bytes(_SUM_BYTES)
+        for table, columns in self._tables.items():
+            for row in self._run(f"SELECT {_row(columns)} FROM {table}"):
+                total = _folded(total, 1, table, *row)
+        return total
+
+    def _damaged(self, what: str) -> DamagedError:
+        return DamagedError(f"{self._path}: damaged: {what}. {ADVICE}")
+
+
+def _row(columns: Sequence[str], prefix: str = "") -> str:
+    """As bytes, for text that was damaged is none."""
+    return ", ".join(f"CAST({prefix}{column} AS BLOB)" for column in columns)
+
+
+def _folded(total: bytes, sign: int, *row: object) -> bytes:
+    """The sum with one row more or less: of whatever order, it is the same."""
+    digest = hashlib.sha256(repr(row).encode()).digest()
+    number = int.from_bytes(total, "big") + sign * int.from_bytes(digest, "big")
+    return (number % (1 << 8 * _SUM_BYTES)).to_bytes(_SUM_BYTES, "big")
+
+
+def _mark_text(number: int) -> bytes:
+    """Always of the same length, so that it takes the other's place."""
+    digits = b"%020d" % number
+    return digits + b" " + hashlib.sha256(digits).hexdigest()[:16].encode() + b"\n"

@@ -1,0 +1,1 @@
+"""Commands for operators: sites, users, the authority, backups and reports."""

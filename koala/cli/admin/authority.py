@@ -1,0 +1,72 @@
+"""`koala authority`: the daemon's certificate authority, looked at and replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from koala.cli.arguments import Json
+from koala.cli.connection import say, show_json
+
+if TYPE_CHECKING:
+    from koala.daemon.auth.authority_rotation import RotationProgress
+
+StateDir = Annotated[
+    Path, typer.Argument(metavar="STATE_DIR", help="The state directory of a daemon.")
+]
+
+NEXT = {
+    "whole": "one authority signs and is trusted",
+    "spread": "both are trusted, the old one signs; the next step lets the new one sign",
+    "moved": "both are trusted, the new one signs; the next step drops the old one",
+}
+
+
+def authority_commands(_words: Sequence[str] = ()) -> typer.Typer:
+    """`koala authority`: show, rotate."""
+    group = typer.Typer(
+        help="Look at the daemon's certificate authority, or replace it (show, rotate).",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("show")(show)
+    group.command("rotate")(rotate)
+    return group
+
+
+def show(state_dir: StateDir, json: Json = False) -> None:
+    """Say how far a replacement is, and whom its next step would shut out."""
+    from koala.daemon.auth.authority_rotation import progress
+
+    _tell(progress(state_dir), json=json)
+
+
+def rotate(
+    state_dir: StateDir,
+    force: Annotated[
+        bool, typer.Option("--force", help="Though some sites or users would be shut out.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Go one of three steps towards a new authority, while the daemon is stopped.
+
+    First both are trusted, then the new one signs, then the old one goes. A step is refused as long
+    as sites or users would be shut out by it. Jobs run on.
+    """
+    from koala.daemon.auth.authority_rotation import rotate as step
+
+    _tell(step(state_dir, force=force), json=json)
+
+
+def _tell(found: RotationProgress, *, json: bool) -> None:
+    if json:
+        show_json(found.document())
+        return
+    print(found.standing.value)
+    say(f"koala authority: {NEXT[found.standing.value]}")
+    for what, names in (("sites", found.sites), ("users", found.users)):
+        if names:
+            say(f"koala authority: {what} that the next step would shut out: {', '.join(names)}")

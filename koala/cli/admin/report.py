@@ -1,0 +1,139 @@
+"""`koala report`: what jobs have cost, as a table, as CSV or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from koala.cli.arguments import Address, Json
+from koala.cli.connection import ask, show_json, width
+from koala.errors import SpecError
+
+FIGURES = (
+    "jobs_finished",
+    "jobs_failed",
+    "jobs_cancelled",
+    "claims",
+    "run_s",
+    "held_s",
+    "wasted_s",
+    "skew_median_s",
+    "skew_max_s",
+    "failed_claims",
+    "setbacks",
+)
+CLAIM = (
+    "claim",
+    "batch_job",
+    "user",
+    "site",
+    "processors",
+    "granted_at",
+    "passed_at",
+    "ended_at",
+    "end",
+    "run_s",
+    "held_s",
+    "wasted_s",
+)
+
+FORMULAS = ("=", "+", "-", "@")
+
+
+class By(StrEnum):
+    """What the report has a row for."""
+
+    USER = "user"
+    SITE = "site"
+    DAY = "day"
+    JOB = "job"
+    CLAIM = "claim"
+
+
+def report(
+    by: Annotated[By, typer.Option("--by", help="What a row is for; days are those of UTC.")] = (
+        By.USER
+    ),
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="INSTANT", help="Only what was then or later (ISO 8601)."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="INSTANT", help="Only what was before.")
+    ] = None,
+    user: Annotated[
+        str, typer.Option("--user", metavar="USER", help="Only of this user's jobs.")
+    ] = "",
+    site: Annotated[
+        str, typer.Option("--site", metavar="SITE", help="Only what was claimed at this site.")
+    ] = "",
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of text.")] = False,
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Report what jobs have cost.
+
+    Processor-seconds run, held at the barrier, and wasted by claims and attempts that came to
+    nothing; how even the starts were; claims that sites failed, and setbacks. `--by claim` has the
+    batch systems' own job numbers.
+    """
+    if csv and json:
+        raise SpecError("--csv and --json: allowed is one of them")
+    first, last = _instant("--since", since), _instant("--until", until)
+    if first is not None and last is not None and first >= last:
+        raise SpecError(f"--since {since} is not before --until {until}")
+    document = ask(
+        address,
+        lambda client: client.report(by.value, since=first, until=last, user=user, site=site),
+    )
+    if json:
+        show_json(document)
+    elif csv:
+        print(csv_text(document), end="")
+    else:
+        from koala.cli.render.documents import report_text
+
+        print(report_text(document, width=width()))
+
+
+def csv_text(document: Mapping[str, Any]) -> str:
+    """The rows as CSV with the names of the document; without the total, which a reader can add
+    up (but for jobs at several sites, which count at each). A text that a spreadsheet would take
+    for a formula begins with an apostrophe."""
+    import csv
+    from io import StringIO
+
+    by = document["by"]
+    names = CLAIM if by == By.CLAIM else (by, *FIGURES)
+    text = StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows({key: _cell(row[key]) for key in names} for row in document["rows"])
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    from koala.cli.render.table import clean
+
+    if not isinstance(value, str):
+        return value
+    text = clean(value)
+    return f"'{text}" if text.startswith(FORMULAS) else text
+
+
+def _instant(option: str, text: str | None) -> float | None:
+    """Epoch seconds. Raises SpecError."""
+    from datetime import datetime
+
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise SpecError(
+            f"{option} {text}: allowed is an instant of ISO 8601, as in 2026-11-21 or"
+            f" 2026-11-21T12:00:00Z (local time where no zone is named)"
+        ) from error

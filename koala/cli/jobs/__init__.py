@@ -1,0 +1,2 @@
+"""Commands about jobs: submit, list, show, why, timeline, cancel, wait, logs, watch, outputs,
+rsl."""

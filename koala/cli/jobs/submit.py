@@ -1,0 +1,212 @@
+"""`koala submit`: hand a description to the daemon, and on demand wait for the job's end.
+
+The description is sent as it is; the daemon reads it, so that what one command line accepts does
+not depend on its version. The module imports nothing that only a table or a picture needs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from koala.cli.arguments import (
+    Address,
+    Definitions,
+    Json,
+    OptionalSource,
+    SourceError,
+    read_definitions,
+    read_text,
+)
+from koala.cli.connection import ask, say, show_json
+from koala.cli.jobs.follow import Leaving, newest, progress_text, until_over
+from koala.errors import KoalaError, SpecError
+
+if TYPE_CHECKING:
+    from koala.client import Client, Submitted
+
+TEXT_CHARACTERS_MAX = 1_000_000
+"""As `koala.rsl` has it, which is not loaded here: longer texts need not travel to be refused."""
+
+
+def submit(
+    source: OptionalSource = "",
+    *,
+    component: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--component",
+            metavar="SITE:SCRIPT",
+            help="A batch script with #SBATCH or #$ lines as a component at this site (without"
+            " SITE: anywhere); one option a component, instead of FILE.",
+        ),
+    ] = None,
+    show_rsl: Annotated[
+        bool, typer.Option("--show-rsl", help="Print the job as RSL; submit nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end; exit with 0 only if it Finished.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Like --wait, with every event of the job.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check whether it would be accepted; submit nothing.")
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="K", help="The same key gives the same job, always."),
+    ] = None,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Be refused instead of delayed when queues are full.")
+    ] = False,
+    queue: Annotated[
+        str,
+        typer.Option(
+            "--queue",
+            metavar="SITE",
+            help="Submit at this site's local queue: a job of one component runs there only.",
+        ),
+    ] = "",
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience",
+            metavar="SECONDS",
+            min=0,
+            help="When there is no room for it now, try again for so long.",
+        ),
+    ] = 0.0,
+    define: Definitions = None,
+    json: Json = False,
+    address: Address = None,
+) -> None:
+    """Submit a job description; prints the job's id."""
+    definitions = read_definitions(define)
+    if key is not None and not key.strip():  # as of a script whose variable is not set
+        raise SpecError(f"--key {key!r}: allowed is a text that is not empty; without --key no key")
+    text = _chosen(source, component)
+    if show_rsl:
+        print(text)
+        return
+
+    leaving = Leaving(address)
+    leaving.before = "nothing was submitted"
+
+    async def question(client: Client) -> bool:
+        after = await newest(client) if wait or watch else 0
+        if not dry_run:
+            leaving.before = _unanswered(key)
+        try:
+            submitted = await client.submit(
+                text,
+                definitions=definitions,
+                key=key or "",
+                dry_run=dry_run,
+                no_wait=no_wait,
+                queue=queue,
+                patience_s=patience,
+            )
+        except SpecError as error:
+            raise SourceError(source, error) from error
+        if submitted.job:
+            leaving.before = f"{submitted.job} was accepted"
+            leaving.expect(submitted.job)
+        try:
+            _tell(submitted, is_json=json, is_dry_run=dry_run)
+        except OSError as error:
+            accepted = f"{submitted.job} was accepted, but " if submitted.job else ""
+            reason = error.strerror or str(error)
+            raise KoalaError(f"{accepted}standard output cannot be written: {reason}") from error
+        if dry_run or not (wait or watch):
+            return True
+        ends = await until_over(
+            client, [submitted.job], leaving=leaving, after=after, every_event=watch
+        )
+        end = ends[submitted.job]
+        say(progress_text(submitted.job, end.phase, end.text))
+        return end.phase == "Finished"
+
+    with leaving:
+        is_well = ask(address, question)
+    if not is_well:
+        raise typer.Exit(1)
+
+
+def _unanswered(key: str | None) -> str:
+    """For who gives up on a submission before its answer."""
+    if key:
+        again = f"the same command with --key {shlex.quote(key)} gives its job, or submits it"
+    else:
+        again = "`koala list --mine` shows it if it was; with --key K a command can be repeated"
+    return f"the daemon has not answered: it is not known whether the job was accepted; {again}"
+
+
+def _chosen(source: str, components: list[str] | None) -> str:
+    """The description in a file, or that of batch scripts."""
+    if components and source:
+        raise SpecError(f"{source!r} and --component: allowed is one of them")
+    if components:
+        return _of_scripts(components)
+    if not source:
+        raise SpecError(
+            "nothing to submit: allowed are a FILE (- is standard input) or --component"
+        )
+    return _description(source)
+
+
+def _of_scripts(components: list[str]) -> str:
+    """RSL for `SITE:SCRIPT` words; what the scripts ask for and Koala leaves out is said."""
+    from koala.rsl.jobtext import write_job
+    from koala.rsl.scripts import read_scripts
+
+    scripts = []
+    for word in components:
+        site, colon, path = word.rpartition(":")
+        if not path or (colon and not site):
+            raise SpecError(f"--component {word!r}: allowed is SITE:SCRIPT, or SCRIPT alone")
+        scripts.append((site, path, _description(path)))
+    job = read_scripts(scripts)
+    for warning in job.warnings:
+        say(f"koala submit: warning: {warning}")
+    return write_job(job.spec)
+
+
+def _description(source: str) -> str:
+    """The text of a description; bytes that are no UTF-8 are an error with their place."""
+    text = read_text(source)
+    try:
+        description = text.decode()
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise SpecError(
+            f"{source!r}, line {line}: found the byte 0x{text[error.start]:02x}: allowed is UTF-8"
+        ) from error
+    if len(description) > TEXT_CHARACTERS_MAX:
+        raise SpecError(
+            f"{source!r} has {len(description)} characters: a job description may have"
+            f" {TEXT_CHARACTERS_MAX}"
+        )
+    return description
+
+
+def _tell(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -> None:
+    for warning in submitted.warnings:
+        say(f"koala submit: warning: {warning}")
+    if is_json:
+        show_json(
+            {
+                "job": submitted.job,
+                "is_known": submitted.is_known,
+                "is_dry_run": is_dry_run,
+                "warnings": list(submitted.warnings),
+            }
+        )
+    elif is_dry_run:
+        say("koala submit: would be accepted; nothing was submitted")
+    else:
+        if submitted.is_known:
+            say("koala submit: this key was used before; this is the job that it made then")
+        print(submitted.job, flush=True)

@@ -1,0 +1,1 @@
+"""A grid on this machine: `koala up` and `koala demo`, their processes and the live view."""

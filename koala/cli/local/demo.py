@@ -1,0 +1,94 @@
+"""`koala demo`: a whole grid on this machine, co-allocated jobs from the examples, a summary.
+
+The five sites of the DAS with their sizes (KOALA 2.1) are emulated, each with local users of its
+own; the daemon, the agents, the starters, the programs and the files that travel are real.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from koala.cli.arguments import Json
+from koala.cli.connection import say, show_json
+from koala.errors import ConfigError, KoalaError
+
+GRID_FILE = "das.toml"
+JOBS = 14
+
+
+class DemoFailedError(KoalaError):
+    """Not all jobs of the demo have finished."""
+
+
+def demo(
+    jobs: Annotated[
+        int, typer.Option("--jobs", metavar="N", min=1, max=500, help="How many jobs.")
+    ] = JOBS,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Draws sites and times.")] = 1,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep journals, outputs and logs at the end.")
+    ] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Lines instead of the live view, also on a terminal.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Run a whole grid on this machine, with jobs.
+
+    A daemon, five emulated sites with local users, files that travel, co-allocated jobs from the
+    examples; ends with a summary, and leaves nothing running.
+    """
+    from koala.cli.local.demo_scenario import plan
+    from koala.cli.local.demo_show import Show
+    from koala.cli.local.demo_summary import summary_text
+    from koala.cli.local.folders import shipped, state_folder
+    from koala.cli.local.grid_file import ANY_PORT, lay_out, read_grid
+    from koala.cli.local.grid_session import InterruptedRunError, run_grid
+
+    if importlib.util.find_spec("numpy") is None:
+        raise ConfigError(
+            f"the examples need numpy, which {sys.executable} does not have:"
+            " pip install 'koala-scheduler[examples]'"
+        )
+    planned = plan(shipped("examples"), seed=seed, jobs=jobs)
+    grid = read_grid(shipped("deploy") / GRID_FILE)
+    with state_folder(None, prefix="koala-demo-") as place:
+        folder = lay_out(grid, place.path, address=ANY_PORT)
+        for site in folder.sites:
+            _fill_store(folder.store(site), site, seed)
+        say(f"koala demo: starting a daemon and {len(folder.sites)} sites in {folder.state}")
+        show = Show(planned, is_live=sys.stderr.isatty() and not plain)
+        try:
+            rows = run_grid(folder, show.run)
+            if json:
+                show_json(rows)
+            else:
+                print(summary_text(rows))
+            if any(row["phase"] != "Finished" for row in rows):
+                count = sum(row["phase"] == "Finished" for row in rows)
+                raise DemoFailedError(
+                    f"{count} of {len(rows)} jobs have finished; the logs of daemon and agents are"
+                    f" in {folder.state / 'logs'}"
+                )
+        except InterruptedRunError:
+            raise
+        except BaseException:
+            place.keep(say)
+            raise
+        if keep:
+            place.keep(say)
+
+
+def _fill_store(store: Path, site: str, seed: int) -> None:
+    """The replicas that a site holds from the beginning."""
+    from koala.cli.local.demo_scenario import FILES, input_bytes
+
+    store.mkdir(parents=True, exist_ok=True)
+    for name, holders in FILES.items():
+        if site in holders:
+            store.joinpath(name).write_bytes(input_bytes(name, seed=seed))

@@ -1,0 +1,98 @@
+"""What the demo runs: its jobs and input files, drawn from a seed. Pure but for reading examples.
+
+Processors of emulated sites are virtual, processes are real, so `PROCESSES_MAX` bounds how many
+programs run at once: a job is submitted when those before it leave room.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from koala.core.model.values import SiteName
+from koala.rsl import read_job, write_job
+
+PROCESSES_MAX = 24
+GAP_MEAN_S = 1.5
+"""Mean time between submissions, as far as PROCESSES_MAX lets."""
+FILE_BYTES = 3_000_000
+FILES = {"poisson.dat": ("delft", "leiden"), "strips.dat": ("vu", "utrecht")}
+"""Input files and the two sites that hold a replica of each."""
+SITES = ("amsterdam", "delft", "leiden", "utrecht", "vu")
+
+STREAM = (
+    ("hello.rsl", ""),
+    ("poisson/poisson.rsl", "poisson.dat"),
+    ("fedavg/fedavg.rsl", ""),
+    ("poisson/poisson-five.rsl", ""),
+    ("ordered.rsl", ""),
+    ("quorum.rsl", ""),
+    ("poisson/poisson.rsl", "strips.dat"),
+    ("high-priority.rsl", ""),
+    ("hello.rsl", ""),
+    ("poisson/poisson.rsl", "poisson.dat"),
+    ("fedavg/fedavg.rsl", ""),
+    ("ordered.rsl", ""),
+    ("poisson/poisson.rsl", "strips.dat"),
+    ("hello.rsl", ""),
+)
+"""Descriptions in examples/ with the input file of each, in the order of their submission."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One job of the demo: submitted `gap_s` after the one before, as soon as there is room."""
+
+    name: str
+    text: str
+    processes: int
+    gap_s: float
+
+
+def plan(examples: Path, *, seed: int, jobs: int) -> list[Planned]:
+    """The demo's jobs. Beyond the stream's length it begins again with other draws."""
+    rng = random.Random(seed)
+    return [_planned(examples, *STREAM[number % len(STREAM)], rng=rng) for number in range(jobs)]
+
+
+def input_bytes(name: str, *, seed: int) -> bytes:
+    """The content of an input file: the same for the same seed, and like nothing else."""
+    return random.Random(f"{seed}/{name}").randbytes(FILE_BYTES)
+
+
+def _planned(examples: Path, path: str, file: str, *, rng: random.Random) -> Planned:
+    definitions = {
+        "EXAMPLES": str(examples),
+        "PYTHON": sys.executable,
+        **({"INPUT": file} if file else {}),
+    }
+    text = examples.joinpath(path).read_text(encoding="utf-8")
+    spec = read_job(text, definitions).spec
+    if path.startswith("poisson/"):
+        sites = _spread(len(spec.components), holders=FILES.get(file, ()), rng=rng)
+        spec = replace(
+            spec,
+            components=tuple(
+                replace(component, site=SiteName(site))
+                for component, site in zip(spec.components, sites, strict=True)
+            ),
+        )
+    return Planned(
+        name=Path(path).stem,
+        text=write_job(spec),
+        processes=sum(component.processes for component in spec.components),
+        gap_s=rng.expovariate(1 / GAP_MEAN_S),
+    )
+
+
+def _spread(count: int, *, holders: Sequence[str], rng: random.Random) -> list[str]:
+    """Distinct sites, all but one without a replica, so that the strips' neighbours are far apart
+    and files have to travel: left to itself Close-to-Files would put all where the file is."""
+    away = rng.sample([site for site in SITES if site not in holders], k=min(3, count - 1))
+    near = rng.sample(list(holders) or SITES, k=1)
+    chosen = list(dict.fromkeys([*away, *near]))
+    others = [site for site in SITES if site not in chosen]
+    return [*chosen, *rng.sample(others, k=len(others))][:count]

@@ -1,0 +1,91 @@
+"""The demo's summary: a line for each job, from the daemon's pictures of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from koala.cli.render.documents import NOTHING, seconds
+from koala.cli.render.table import clean, columns, table
+
+Picture = Mapping[str, Any]
+
+
+def summary_rows(names: Mapping[str, str], pictures: Sequence[Picture]) -> list[dict[str, Any]]:
+    """What `--json` prints: a plain object for each job; `names` says which example it was."""
+    return [_row(names[picture["job"]], picture) for picture in pictures]
+
+
+def summary_text(rows: Sequence[Mapping[str, Any]], *, width: int | None = None) -> str:
+    """The table, and below it the reasons of jobs that did not finish."""
+    heads = columns(
+        "JOB",
+        "EXAMPLE",
+        "PHASE",
+        "SITES",
+        ">PLACED",
+        ">CLAIMED",
+        ">TRANSFER",
+        ">DELAY",
+        ">SKEW MS",
+        ">HELD P*S",
+        ">STATUS",
+    )
+    cells = [
+        [
+            row["job"],
+            row["example"],
+            row["phase"],
+            " ".join(row["sites"]) or NOTHING,
+            str(row["placement_tries"]),
+            str(row["claiming_tries"]),
+            seconds(row["transfer_s"]),
+            seconds(row["start_delay_s"]),
+            NOTHING if row["start_skew_ms"] is None else f"{row['start_skew_ms']:.2f}",
+            f"{row['held_processor_s']:.1f}",
+            NOTHING if row["status"] is None else str(row["status"]),
+        ]
+        for row in rows
+    ]
+    reasons = [
+        clean(
+            f"{row['job']} ({row['example']}): {row['reason'] or 'not over at the end of the demo'}"
+        )
+        for row in rows
+        if row["phase"] != "Finished"
+    ]
+    return "\n".join(
+        [
+            table(heads, cells, width=width),
+            "",
+            "PLACED and CLAIMED count tries; HELD is processors x seconds before the start.",
+            *reasons,
+        ]
+    )
+
+
+def _row(name: str, picture: Picture) -> dict[str, Any]:
+    timeline = picture["timeline"]
+    skew_s = timeline["start_skew_s"]
+    return {
+        "job": picture["job"],
+        "example": name,
+        "phase": picture["phase"],
+        "reason": picture["reason"],
+        "sites": [part["site"] for part in picture["parts"] if part["site"] is not None],
+        "attempts": picture["attempts"],
+        "placement_tries": picture["placement_tries"],
+        "claiming_tries": picture["claiming_tries"],
+        "transfer_s": timeline["transfer_s"],
+        "transfer_bytes": timeline["transfer_bytes"],
+        "start_delay_s": timeline["start_delay_s"],
+        "start_skew_ms": None if skew_s is None else round(skew_s * 1000, 3),
+        "held_processor_s": round(timeline["processor_wasted_s"], 3),
+        "status": _status(picture["parts"]),
+    }
+
+
+def _status(parts: Sequence[Picture]) -> int | None:
+    """The exit status of a job's programs: the first that is not 0."""
+    statuses = [s for part in parts if part["end"] for s in part["end"]["statuses"]]
+    return next((status for status in statuses if status), 0 if statuses else None)

@@ -1,0 +1,64 @@
+"""Folders: where a grid on this machine keeps its state, and where the shipped examples are."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import koala
+from koala.errors import ConfigError
+
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(slots=True, kw_only=True)
+class GridState:
+    """A state folder in use; a temporary one is removed at the end unless it is to be kept."""
+
+    path: Path
+    is_kept: bool
+
+    def keep(self, say: Callable[[str], None]) -> None:
+        """Leave the folder behind and say where."""
+        self.is_kept = True
+        say(f"koala: state and logs are kept in {self.path}")
+
+
+@contextmanager
+def state_folder(named: Path | None, *, prefix: str) -> Iterator[GridState]:
+    """The named folder, or a temporary one. Raises ConfigError when it cannot be made."""
+    # A signal between the making and the `try` would leave the folder behind.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    place = None
+    try:
+        try:
+            if named is None:
+                place = GridState(path=Path(tempfile.mkdtemp(prefix=prefix)), is_kept=False)
+            else:
+                named.mkdir(parents=True, exist_ok=True, mode=0o700)
+                place = GridState(path=named, is_kept=True)
+        except OSError as error:
+            raise ConfigError(f"the state folder cannot be made: {error}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield place
+    finally:
+        if place is not None and not place.is_kept:
+            shutil.rmtree(place.path, ignore_errors=True)
+
+
+def shipped(name: str) -> Path:
+    """A folder that comes with Koala (`examples`, `deploy`): in the package, or in the sources."""
+    package = Path(koala.__file__).parent
+    for folder in (package / "shipped" / name, package.parent / name):
+        if folder.is_dir():
+            return folder.resolve()
+    raise ConfigError(
+        f"the folder {name!r} is missing: neither {package.parent / name} nor"
+        f" {package / 'shipped' / name} exists; install Koala anew, or run it from its sources"
+    )

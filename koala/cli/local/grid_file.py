@@ -1,0 +1,246 @@
+"""Grid files: one TOML file that describes the daemon and all agents of a grid on this machine.
+
+    state_dir = "..."          optional: where journals, spools and logs are kept
+    [daemon], [parameters], [links], [bus] ...      as in the daemon's configuration
+    [sites.NAME.site], .lrm, .load, .files, .starter, .agent      as in the agent's configuration
+
+What follows from the grid is filled in: state directories, the daemon's address, the sites' names.
+Each process gets an ordinary configuration file of its own, checked before anything is started by
+the code that will read it. Agents get theirs when the daemon serves, since only then its address is
+certain (port 0). Errors are ConfigErrors that name the grid file, the key and what is allowed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from koala.cli.local.toml_writer import toml_text
+from koala.errors import ConfigError
+from koala.runtime.paths import written_path, written_text
+
+if TYPE_CHECKING:
+    from koala.daemon.config import Config as DaemonConfig
+    from koala_agent.config import Config as AgentConfig
+
+Tree = dict[str, object]
+
+DAEMON_FILE = "daemon.toml"
+GIVEN_BY_GRID = {"agent": ("site", "daemon", "state_dir", "plain"), "daemon": ("state_dir",)}
+ANY_PORT = "127.0.0.1:0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridFile:
+    """A grid as written: the daemon's tables, and those of each site by name."""
+
+    source: str
+    daemon: Tree
+    sites: dict[str, Tree]
+    state_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridFolder:
+    """A grid laid out in a folder: what each process is started with."""
+
+    grid: GridFile
+    state: Path
+
+    @property
+    def daemon(self) -> Path:
+        """The daemon's configuration."""
+        return self.state / DAEMON_FILE
+
+    @property
+    def endpoint(self) -> Path:
+        """Where the daemon writes its address once it serves."""
+        return self.state / "daemon" / "endpoint"
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The names of the sites."""
+        return tuple(self.grid.sites)
+
+    def agent(self, site: str) -> Path:
+        """The configuration of a site's agent."""
+        return self.state / "sites" / f"{site}.toml"
+
+    def log(self, name: str) -> Path:
+        """Where the standard error of the daemon (`daemon`) or of a site's agent goes."""
+        return self.state / "logs" / f"{name}.log"
+
+    @property
+    def temporary(self) -> Path:
+        """Where processes of the grid put what is theirs alone, so that it goes with the folder."""
+        return self.state / "tmp"
+
+    def store(self, site: str) -> Path:
+        """The folder of a site's replicas, where the grid file does not say another one."""
+        return self.state / "sites" / site / "files"
+
+    def write_agents(self, address: str) -> None:
+        """Write every agent's configuration, for the daemon that serves at this address."""
+        for site in self.sites:
+            path = self.agent(site)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.write_text(_agent_text(self, site, address), encoding="utf-8")
+
+
+def read_grid(path: Path) -> GridFile:
+    """A grid file. Raises ConfigError."""
+    text = written_text(path)
+    return parse_grid(text, source=str(path), folder=path.resolve().parent)
+
+
+def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
+    """A grid's text; a relative `state_dir` is relative to `folder`. Raises ConfigError."""
+    try:
+        tree = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
+        raise ConfigError(f"{source}: not TOML: {error}") from error
+    sites = _table(tree.pop("sites", {}), source, "sites")
+    if not sites:
+        raise ConfigError(f"{source}: sites is missing: at least one [sites.NAME.site] is needed")
+    state = tree.pop("state_dir", None)
+    if state is not None and not isinstance(state, str):
+        raise ConfigError(f"{source}: state_dir = {state!r}: allowed is the path of a folder")
+    grid = GridFile(
+        source=source,
+        daemon={key: _table(value, source, key) for key, value in tree.items()},
+        sites={
+            name: {
+                key: _table(value, source, f"sites.{name}.{key}")
+                for key, value in _table(table, source, f"sites.{name}").items()
+            }
+            for name, table in sites.items()
+        },
+        state_dir=None
+        if state is None
+        else folder / written_path(state, key=f"{source}: state_dir"),
+    )
+    _refuse_given(grid)
+    return grid
+
+
+def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridFolder:
+    """Write the daemon's configuration and check all; with `address` the daemon listens there.
+
+    Raises ConfigError, JournalError, and OSError when `state` cannot be written.
+    """
+    from koala.daemon.state_init import require_begun
+
+    folder = GridFolder(grid=grid, state=state.resolve())
+    table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")
+    listen = address or str(table.get("listen", default_address()))
+    daemon = {**table, "listen": listen, "state_dir": str(folder.endpoint.parent)}
+    text = toml_text({**grid.daemon, "daemon": daemon})
+    checked = _check_daemon(text, grid.source, folder.state)
+    for site in folder.sites:
+        _agent_text(folder, site, listen)
+    for path in (folder.temporary, folder.log("daemon").parent):
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.daemon.write_text(text, encoding="utf-8")
+    require_begun(checked.state_dir)  # before anything in it is made anew
+    if not checked.is_plain:
+        _give_certificates(folder, checked)
+    return folder
+
+
+def _give_certificates(folder: GridFolder, daemon: DaemonConfig) -> None:
+    from koala.daemon.auth.local_provisioning import provision
+
+    sites = {site: folder.state / "sites" / site for site in folder.sites}
+    provision(daemon.state_dir, sites, lifetime_s=daemon.certificate_s)
+
+
+def configurations(grid: GridFile) -> tuple[DaemonConfig, dict[str, AgentConfig]]:
+    """What the processes of a grid would be started with, for who only wants to know: the daemon's
+    configuration, and the agents' by site. Nothing is written. Raises ConfigError."""
+    from koala.daemon.config import parse_config as parse_daemon
+    from koala_agent.config import parse_config as parse_agent
+
+    folder = GridFolder(grid=grid, state=Path.cwd())
+    table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")
+    tables = {**grid.daemon, "daemon": {**table, "state_dir": "daemon"}}
+    daemon = parse_daemon(toml_text(tables), source=grid.source, folder=folder.state)
+    agents = {
+        site: parse_agent(
+            _agent_text(folder, site, default_address()), source=site, folder=folder.state
+        )
+        for site in folder.sites
+    }
+    return daemon, agents
+
+
+def check_ports(grid: GridFile, *, with_listen: bool) -> None:
+    """Whether the grid's processes can listen where they are to, before one is started and anything
+    is written. Raises ConfigError."""
+    from koala.wire.listen_ports import check_free
+
+    daemon, agents = configurations(grid)
+    if with_listen:
+        or_else = "; `koala up --any-port` does so"
+        check_free(f"{grid.source}: daemon.listen", daemon.listen, or_else=or_else)
+    check_free(f"{grid.source}: daemon.agents", daemon.agents)
+    check_free(f"{grid.source}: relay.listen", daemon.relay_listen)
+    for site, agent in agents.items():
+        if agent.files.serve is not None:
+            check_free(f"{grid.source}: sites.{site}.files.serve", agent.files.serve)
+        place = f"{agent.starter.listen}:{agent.starter.port}"
+        check_free(f"{grid.source}: sites.{site}.starter.port", place)
+
+
+def default_address() -> str:
+    """Where a daemon listens, and the command line looks for it, when nothing else is said."""
+    from koala.daemon.config import DEFAULT_LISTEN
+
+    return DEFAULT_LISTEN
+
+
+def _agent_text(folder: GridFolder, site: str, address: str) -> str:
+    """The configuration of a site's agent, which its own reader has found right."""
+    from koala_agent.config import parse_config
+
+    source, tables = folder.grid.source, folder.grid.sites[site]
+    agent = {
+        **_table(tables.get("agent", {}), source, f"sites.{site}.agent"),
+        "site": site,
+        "daemon": address,
+        "state_dir": str(folder.state / "sites" / site),
+        "plain": _table(folder.grid.daemon.get("daemon", {}), source, "daemon").get("plain", False),
+    }
+    others = {key: table for key, table in tables.items() if key != "agent"}
+    # One account runs the whole grid, and who may use its daemon may use it.
+    text = toml_text({"agent": agent, "accounts": {"mode": "anyone"}, **others})
+    parse_config(text, source=f"{source}: sites.{site}", folder=folder.state)
+    return text
+
+
+def _check_daemon(text: str, source: str, folder: Path) -> DaemonConfig:
+    from koala.daemon.config import parse_config
+
+    return parse_config(text, source=source, folder=folder)
+
+
+def _refuse_given(grid: GridFile) -> None:
+    """Keys that the grid itself fills in would silently lose; they are refused."""
+    tables = [("daemon", grid.daemon.get("daemon"))]
+    tables += [(f"sites.{name}.agent", site.get("agent")) for name, site in grid.sites.items()]
+    for place, table in tables:
+        for key in GIVEN_BY_GRID[place.rpartition(".")[2]]:
+            if isinstance(table, Mapping) and key in table:
+                instead = "state_dir above all tables" if key == "state_dir" else "nothing"
+                raise ConfigError(
+                    f"{grid.source}: {place}.{key} is not allowed, since it follows from the grid:"
+                    f" allowed is {instead}"
+                )
+
+
+def _table(value: object, source: str, place: str) -> Tree:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{source}: {place} = {value!r}: allowed is a table, as in [{place}]")
+    return dict(value)

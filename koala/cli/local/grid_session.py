@@ -1,0 +1,158 @@
+"""Runs a grid on this machine for as long as something is done with it, and cleans up whatever
+happens: the body's end or error, Ctrl-C, SIGTERM, a terminal that goes away, a child that dies.
+
+At the end jobs are cancelled first, so that programs end as they would on a real grid; what is left
+then goes with the processes (`Processes.stop`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from koala.cli.connection import ENDS
+from koala.cli.local.grid_file import GridFolder
+from koala.cli.local.processes import Processes
+from koala.errors import KoalaError, first_error
+from koala.runtime.child_lifetime import end_once
+
+if TYPE_CHECKING:
+    from koala.client import Client
+
+T = TypeVar("T")
+
+START_S = 60.0
+"""How long daemon and agents may take until all sites are registered."""
+CANCEL_S = 10.0
+LOOK_S = 0.1
+
+
+class GridError(KoalaError):
+    """The grid did not come up."""
+
+
+class InterruptedRunError(KoalaError):
+    """A signal ended the run; everything was stopped in order."""
+
+
+def run_grid(folder: GridFolder, body: Callable[[Client], Awaitable[T]]) -> T:
+    """Start the grid, await `body` once all sites are registered, and stop everything."""
+    processes = Processes(folder)
+    try:
+        return asyncio.run(_lead(folder, processes, body))
+    except asyncio.CancelledError:
+        raise InterruptedRunError("interrupted; everything was stopped") from None
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
+    finally:
+        processes.stop()
+
+
+async def _lead(
+    folder: GridFolder, processes: Processes, body: Callable[[Client], Awaitable[T]]
+) -> T:
+    before = _end_on_signals()
+    try:
+        return await _lead_on(folder, processes, body)
+    finally:
+        if any(signal.getsignal(number) is not signal.SIG_IGN for number in before):
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+async def _lead_on(
+    folder: GridFolder, processes: Processes, body: Callable[[Client], Awaitable[T]]
+) -> T:
+    from koala.client import Client
+
+    try:
+        async with asyncio.timeout(START_S):
+            address = await _start_daemon(folder, processes)
+            folder.write_agents(address)
+            processes.start_agents()
+            async with Client(address) as client:
+                await _until_registered(client, processes, folder.sites)
+    except TimeoutError:
+        raise GridError(
+            f"not all of {', '.join(folder.sites)} have registered within {START_S:.0f} s;"
+            f" the logs are in {folder.log('daemon').parent}"
+        ) from None
+    async with Client(address) as client:
+        try:
+            return await _beside_children(processes, body(client))
+        finally:
+            with contextlib.suppress(KoalaError, TimeoutError):
+                async with asyncio.timeout(CANCEL_S):
+                    await _cancel_all(client)
+
+
+def _end_on_signals() -> dict[int, Any]:
+    """The first signal cancels the one task in which everything happens; its `finally` blocks do
+    the rest. What the signals meant before."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+
+    def end(_number: int) -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    return end_once(end)
+
+
+async def _beside_children(processes: Processes, body: Awaitable[T]) -> T:
+    """The body's result; a child that ends meanwhile ends the body with its error."""
+
+    async def look() -> None:
+        while True:
+            processes.check()
+            await asyncio.sleep(LOOK_S)
+
+    async with asyncio.TaskGroup() as group:
+        watch = group.create_task(look())
+        result = await body
+        watch.cancel()
+    return result
+
+
+async def _start_daemon(folder: GridFolder, processes: Processes) -> str:
+    """The address of our daemon. An older endpoint file is another life's, and waited out."""
+    older = _written(folder.endpoint)
+    processes.start_daemon()
+    while _written(folder.endpoint) in (None, older):
+        processes.check()
+        await asyncio.sleep(LOOK_S)
+    return folder.endpoint.read_text(encoding="utf-8").strip()
+
+
+def _written(path: Path) -> tuple[int, int] | None:
+    """What tells one writing of a file from another; None when there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+async def _until_registered(client: Client, processes: Processes, names: Iterable[str]) -> None:
+    """Wait for every site; a time limit is the caller's."""
+    while True:
+        processes.check()
+        connected = {s["site"] for s in await client.sites() if s["state"] != "disconnected"}
+        if connected.issuperset(names):
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+async def _cancel_all(client: Client) -> None:
+    """Cancel what is not over, and wait until no site holds processors for us."""
+    alive = [job["job"] for job in await client.list_jobs() if job["phase"] not in ENDS]
+    if alive:
+        await client.cancel(alive)
+    while True:
+        if not any(site["claimed"] for site in await client.sites()):
+            return
+        await asyncio.sleep(LOOK_S)

@@ -1,0 +1,168 @@
+"""The demo's view while it runs: on a terminal three panels that change, otherwise a line each time
+a job changes its phase. What is shown is what the daemon says; nothing is kept but the newest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from koala.cli.connection import say
+from koala.cli.render.documents import notice_text
+from koala.cli.render.table import clean
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.live import Live
+
+BAR_CELLS = 24
+EVENTS_SHOWN = 8
+JOBS_SHOWN = 20
+STYLES = {
+    "Delayed": "dim",
+    "Placing": "yellow",
+    "Claiming": "cyan",
+    "Starting": "cyan",
+    "Releasing": "magenta",
+    "Running": "blue",
+    "Stopping": "yellow",
+    "Finished": "green",
+    "Failed": "red",
+    "Cancelled": "red",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """What the view shows: the daemon's newest answers, and the last events."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    planned: int = 0
+    elapsed_s: float = 0.0
+    jobs: Sequence[Mapping[str, Any]] = ()
+    sites: Sequence[Mapping[str, Any]] = ()
+    events: deque[str] = field(default_factory=lambda: deque(maxlen=EVENTS_SHOWN))
+
+
+class View(Protocol):
+    """Something that shows a demo."""
+
+    def __enter__(self) -> View:
+        """Begin to show."""
+
+    def __exit__(self, *details: object) -> None:
+        """Stop; what was shown last stays."""
+
+    def tell(self, notice: Mapping[str, Any]) -> None:
+        """An event happened."""
+
+    def update(self, scene: Scene) -> None:
+        """The newest state."""
+
+
+class PlainView:
+    """A line on standard error for each change of a job's phase."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._phases: dict[str, str] = {}
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        return
+
+    def tell(self, notice: Mapping[str, Any]) -> None:
+        """Print the notice when its job has a new phase, or when it is about a site."""
+        job = notice["job"]
+        if job and self._phases.get(job) == notice["phase"]:
+            return
+        self._phases[job] = notice["phase"]
+        subject = f"{job} {self._names.get(job, '')}".strip() or notice["site"]
+        say(f"{subject:<20} {notice['phase']:<9} {clean(notice['text'])}".rstrip())
+
+    def update(self, scene: Scene) -> None:
+        """Nothing: lines come with the events."""
+
+
+class LiveView:
+    """Panels that are drawn anew in place."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._live: Live | None = None
+
+    def __enter__(self) -> LiveView:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(panels(self._scene), console=Console(stderr=True), refresh_per_second=4)
+        self._live.start()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        assert self._live is not None
+        self._live.stop()
+
+    def tell(self, notice: Mapping[str, Any]) -> None:
+        """Put the notice among the last events."""
+        self._scene.events.append(notice_text(notice))
+
+    def update(self, scene: Scene) -> None:
+        """Draw the scene."""
+        assert self._live is not None
+        self._live.update(panels(scene))
+
+
+def panels(scene: Scene) -> Group:
+    """The scene as what rich draws: a head line, sites, jobs, events."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    over = sum(job["phase"] in ("Finished", "Failed", "Cancelled") for job in scene.jobs)
+    head = Text.assemble(
+        ("koala demo", "bold"),
+        f"  {scene.elapsed_s:.0f} s  {len(scene.jobs)} of {scene.planned} jobs submitted,"
+        f" {over} over",
+    )
+    sites = Table("site", "idle", "", box=None, pad_edge=False, expand=False)
+    for site in scene.sites:
+        sites.add_row(site["site"], f"{site['idle']}/{site['processors']}", bar(site))
+    jobs = Table("job", "example", "phase", "sites", "", box=None, pad_edge=False, expand=False)
+    for job in list(scene.jobs)[-JOBS_SHOWN:]:
+        jobs.add_row(
+            job["job"],
+            scene.names.get(job["job"], ""),
+            Text(job["phase"], style=STYLES.get(job["phase"], "")),
+            " ".join(job["sites"]),
+            Text(clean(job["reason"])[:60], style="dim"),
+        )
+    legend = Text.assemble(
+        ("█", "blue"), " ours  ", ("█", "bright_black"), " the site's own users  ",
+        ("█", "green"), " idle",
+    )  # fmt: skip
+    events = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in scene.events]
+    return Group(head, Text(), sites, legend, Text(), jobs, Text(), *events)
+
+
+def bar(site: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """A site's processors: ours, those of its own users, idle ones."""
+    from rich.text import Text
+
+    processors = max(1, site["processors"])
+    ours = _cells(site["claimed"], processors)
+    idle = min(_cells(site["idle"], processors), BAR_CELLS - ours)
+    return Text.assemble(
+        ("█" * ours, "blue"),
+        ("█" * (BAR_CELLS - ours - idle), "bright_black"),
+        ("█" * idle, "green"),
+    )
+
+
+def _cells(count: int, processors: int) -> int:
+    """How much of the bar; whatever is there at all shows."""
+    return min(BAR_CELLS, max(round(count * BAR_CELLS / processors), 1 if count else 0))

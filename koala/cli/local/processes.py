@@ -1,0 +1,164 @@
+"""The processes of a grid on this machine: start them, notice when one dies, leave none behind.
+
+Every child carries `KOALA_GRID` in its environment, which whatever it starts inherits; so at the
+end even a program that left its process group is found and killed. Children are in sessions of
+their own: Ctrl-C reaches this process alone, which then ends them in order. Should it be killed
+itself, daemon and agents end all the same (`child.py`), and the starters' leases run out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from koala.cli.clock import now_s
+from koala.cli.local.grid_file import GridFolder
+from koala.errors import KoalaError
+
+if TYPE_CHECKING:
+    import psutil
+
+MARK = "KOALA_GRID"
+STOP_S = 10.0
+"""How long a daemon or an agent may take to end in order before it is killed."""
+SWEEP_S = 5.0
+LOG_LINES = 8
+
+
+class ChildEndedError(KoalaError):
+    """The daemon or an agent ended by itself."""
+
+
+class Processes:
+    """The daemon and the agents of one grid. `stop` belongs into a `finally`."""
+
+    def __init__(self, folder: GridFolder) -> None:
+        self._folder = folder
+        self._mark = secrets.token_hex(8)
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start_daemon(self) -> None:
+        """Start the daemon; whether it lives is told by `check`."""
+        self._start("daemon", "koala.daemon.main", self._folder.daemon)
+
+    def start_agents(self) -> None:
+        """Start the agents of all sites."""
+        for site in self._folder.sites:
+            self._start(site, "koala_agent.main", self._folder.agent(site))
+
+    def check(self) -> None:
+        """Raise ChildEndedError, with the end of its log, when a child is no more."""
+        for name, child in self._children.items():
+            if (status := child.poll()) is not None:
+                log = self._folder.log(name)
+                what = "the daemon" if name == "daemon" else f"the agent of {name}"
+                raise ChildEndedError(
+                    f"{what} ended by itself with status {status}; the end of {log}:\n{_tail(log)}"
+                )
+
+    def stop(self) -> None:
+        """End agents, then the daemon, then whatever they left; nothing of the grid runs on."""
+        with _undisturbed():
+            self._end([child for name, child in self._children.items() if name != "daemon"])
+            self._end([child for name, child in self._children.items() if name == "daemon"])
+            self._sweep()
+
+    def _start(self, name: str, module: str, configuration: Path) -> None:
+        child = ["-m", "koala.cli.local.child", str(os.getpid()), module, str(configuration)]
+        with self._folder.log(name).open("ab") as log:
+            self._children[name] = subprocess.Popen(
+                [sys.executable, *child],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder.state,
+                env=self._environment(),
+                start_new_session=True,
+            )
+
+    def _environment(self) -> dict[str, str]:
+        """Ours, the mark, and a path on which both packages are found without installation."""
+        path = [*_package_folders(), os.environ.get("PYTHONPATH", "")]
+        # What keeps the core of gRPC off a terminal; theirs goes to files, for whoever looks.
+        ours = {k: v for k, v in os.environ.items() if (k, v) != ("GRPC_VERBOSITY", "NONE")}
+        return {
+            **ours,
+            MARK: self._mark,
+            "PYTHONPATH": os.pathsep.join(part for part in path if part),
+            "GRPC_ENABLE_FORK_SUPPORT": "0",
+            "TMPDIR": str(self._folder.temporary),
+        }
+
+    def _end(self, children: list[subprocess.Popen[bytes]]) -> None:
+        for child in children:
+            if child.poll() is None:
+                child.terminate()
+        until = now_s() + STOP_S
+        for child in children:
+            try:
+                child.wait(max(0.0, until - now_s()))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+    def _sweep(self) -> None:
+        """Kill what still carries the mark, until a look finds nothing more."""
+        import psutil
+
+        until = now_s() + SWEEP_S
+        while (found := list(_marked(self._mark))) and now_s() < until:
+            for process in found:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(found, timeout=1.0)
+
+
+def _marked(mark: str) -> Iterator[psutil.Process]:
+    """Processes of this user with the mark in their environment; zombies have none."""
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
+                yield process
+
+
+def _package_folders() -> list[str]:
+    """The folders that hold `koala` and `koala_agent`."""
+    folders: list[str] = []
+    for package in ("koala", "koala_agent"):
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.origin is not None:
+            folders.append(str(Path(spec.origin).parents[1]))
+    agents = Path(folders[0]) / "agents"
+    if len(folders) == 1 and agents.is_dir():
+        folders.append(str(agents))
+    return list(dict.fromkeys(folders))
+
+
+def _tail(log: Path) -> str:
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        return f"(cannot be read: {error.strerror})"
+    return "\n".join(f"  {line}" for line in lines[-LOG_LINES:]) or "  (empty)"
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A second Ctrl-C while the end is under way must not leave processes behind."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before: Mapping[int, object] = {n: signal.signal(n, signal.SIG_IGN) for n in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave back

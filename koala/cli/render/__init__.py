@@ -1,0 +1,1 @@
+"""Documents as text for people: pure functions from plain data to text."""

@@ -1,0 +1,58 @@
+"""Documents about who may call and dial as text for people. Pure, as `render` is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koala.cli.render.documents import NOTHING, Document, moment
+from koala.cli.render.table import columns, table
+
+
+def enrolments_text(sites: Sequence[Document], *, width: int | None = None) -> str:
+    """`koala site list`: a site a line."""
+    rows = [
+        [
+            site["site"],
+            site["state"],
+            site["owner"] or "everybody",
+            moment(site["joined_at"], None),
+            moment(site["expires_at"] or site["join_expires_at"], None),
+            site["by"] or NOTHING,
+        ]
+        for site in sites
+    ]
+    return table(columns("SITE", "STATE", "FOR", "JOINED", "GOOD UNTIL", "BY"), rows, width=width)
+
+
+def users_text(users: Sequence[Document], *, width: int | None = None) -> str:
+    """`koala user list`: a user a line."""
+    rows = [
+        [
+            user["user"],
+            user["role"],
+            user["state"],
+            user["shows"] or NOTHING,
+            moment(user["expires_at"], None),
+            user["by"],
+        ]
+        for user in users
+    ]
+    return table(columns("USER", "ROLE", "STATE", "SHOWS", "GOOD UNTIL", "BY"), rows, width=width)
+
+
+def audit_text(lines: Sequence[Document], *, width: int | None = None) -> str:
+    """`koala audit`: a call a line."""
+    rows = [
+        [
+            line["at"],
+            line["who"] or NOTHING,
+            line["role"] or NOTHING,
+            line["from"],
+            line["verb"],
+            line["object"] or NOTHING,
+            line["outcome"],
+        ]
+        for line in lines
+    ]
+    heads = columns("AT", "WHO", "ROLE", "FROM", "VERB", "OBJECT", "OUTCOME")
+    return table(heads, rows, width=width)

@@ -1,0 +1,441 @@
+"""The daemon's documents as text for people. Pure: a document in, text out.
+
+The documents are those of `--json` (docs/api.md). A value that is not known yet shows as `-`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from koala.cli.render.table import clean, columns, painted, table
+from koala.views import units
+
+Document = Mapping[str, Any]
+NOTHING = "-"
+STORY_LINES = 12
+AWAY = ("revoked", "expired")  # states of an enrolment that keep a site away
+
+
+def jobs_text(
+    jobs: Sequence[Document],
+    *,
+    zone: tzinfo | None = None,
+    width: int | None = None,
+    coloured: bool = False,
+) -> str:
+    """`koala list`: a job a line."""
+    rows = [
+        [
+            job["job"],
+            job["phase"],
+            job["priority"],
+            str(job["components"]),
+            str(job["processors"]),
+            ", ".join(job["sites"]) or NOTHING,
+            moment(job["submitted_at"], zone),
+            job["owner"] or NOTHING,
+            job["reason"],
+        ]
+        for job in jobs
+    ]
+    heads = columns(
+        "JOB",
+        "PHASE",
+        "PRIORITY",
+        ">PARTS",
+        ">PROCESSORS",
+        "SITES",
+        "SUBMITTED",
+        "OWNER",
+        "REASON",
+    )
+    return table(heads, rows, width=width, coloured=coloured)
+
+
+def sites_text(
+    sites: Sequence[Document],
+    *,
+    zone: tzinfo | None = None,
+    width: int | None = None,
+    coloured: bool = False,
+) -> str:
+    """`koala sites`: a site a line, and below them what keeps sites away or in trouble."""
+    rows = [
+        [
+            site["site"],
+            _site_state(site),
+            str(site["processors"]),
+            str(site["idle"]),
+            str(site["claimed"]),
+            str(site["errors"]),
+            milliseconds(site["rtt_s"]),
+            _whose(site),
+        ]
+        for site in sites
+    ]
+    heads = columns(
+        "SITE", "STATE", ">PROCESSORS", ">IDLE", ">CLAIMED", ">ERRORS", ">ROUND TRIP", "FOR"
+    )
+    troubles = [
+        f"{site['site']} needs its administrator: {clean(site['trouble'])}"
+        for site in sites
+        if site.get("trouble")
+    ]
+    absences = [
+        f"{clean(site['site'])} is away: {why}" for site in sites if (why := _why_away(site, zone))
+    ]
+    return "\n".join((table(heads, rows, width=width, coloured=coloured), *absences, *troubles))
+
+
+def _site_state(site: Document) -> str:
+    """In a word, two for a drain that lasts while the site is away. Daemons of earlier releases do
+    not say all of it."""
+    state: str = site["state"]
+    if state == "disconnected" and site.get("enrolment") in AWAY:
+        state = site["enrolment"]
+    return f"{state}, drained" if site.get("is_drained") and state != "drained" else state
+
+
+def _why_away(site: Document, zone: tzinfo | None) -> str:
+    """Why a site cannot come back by itself; empty when it can, for all that is known here."""
+    if site["state"] != "disconnected":
+        return ""
+    match site.get("enrolment"):
+        case "revoked":
+            return f"it was revoked at {moment(site['revoked_at'], zone)} (koala audit: by whom)"
+        case "expired":
+            at = moment(site["expires_at"], zone)
+            return f"its certificate expired at {at}; koala site add lets it join anew"
+        case "awaited":
+            return "a join token was made for it, and not used yet"
+        case _:
+            return ""
+
+
+def _whose(site: Document) -> str:
+    """Whose jobs a site is there for."""
+    users = site["users"]
+    some = f"{users} users" if users > 1 else "one user"
+    return site["owner"] or (some if users else "everybody")
+
+
+def files_text(files: Sequence[Document], *, width: int | None = None) -> str:
+    """`koala files`: a logical file a line."""
+    rows = [
+        [
+            entry["file"],
+            size(entry["size_bytes"]),
+            ", ".join(entry["sites"]) or NOTHING,
+            (entry["checksum"] or NOTHING)[:16],
+        ]
+        for entry in files
+    ]
+    return table(columns("FILE", ">SIZE", "SITES", "CHECKSUM"), rows, width=width)
+
+
+def outputs_text(files: Sequence[Document], *, width: int | None = None) -> str:
+    """`koala outputs`: an output file a line; the paths of those that were fetched."""
+    if any("path" in file for file in files):
+        return "\n".join(clean(file["path"]) for file in files)
+    rows = [[file["name"], size(file["size_bytes"])] for file in files]
+    return table(columns("FILE", ">SIZE"), rows, width=width)
+
+
+def job_text(
+    job: Document,
+    *,
+    zone: tzinfo | None = None,
+    width: int | None = None,
+    coloured: bool = False,
+) -> str:
+    """`koala show`: the job, its components and the end of its story."""
+    timeline: Document = job["timeline"]
+    phase = painted(clean(job["phase"])) if coloured else clean(job["phase"])
+    whose = f"{job['job']} of {job['owner'] or 'nobody'}, {job['priority']} priority"
+    facts = [
+        ("job", clean(whose)),
+        ("phase", f"{phase}{': ' + clean(job['reason']) if job['reason'] else ''}"),
+        ("submitted", moment(job["submitted_at"], zone)),
+        ("deadline", _deadline(job["deadline"], zone)),
+        ("attempt", f"{job['attempts']}, after {_counted(job['placement_tries'], 'placement')} and"
+                    f" {_counted(job['claiming_tries'], 'claiming')}"),
+        ("files", _transfer(timeline, job.get("transfers", ()))),
+        ("start", _start(timeline)),
+        ("held", f"{processor_seconds(timeline['processor_wasted_s'])} before the start,"
+                 f" {processor_seconds(timeline['processor_run_s'])} running"),
+    ]  # fmt: skip
+    if job["progress"]:
+        facts += _progress(job["progress"])
+    if job["claims_owed"]:
+        facts.append(("owed", f"{job['claims_owed']} claims whose end the sites have not told yet"))
+    lines = [f"{name:<10} {text}" for name, text in facts if text]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            parts_text(job["parts"], width=width),
+            "",
+            *([transfers_text(job["transfers"], width=width), ""] if job.get("transfers") else []),
+            *([_claims_text(job["charges"], zone=zone, width=width), ""] if job["charges"] else []),
+            *_story(job["story"], zone),
+        ]
+    )
+
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def _progress(progress: Document) -> list[tuple[str, str]]:
+    """How far apart the components are, now and over time."""
+    shares = ", ".join(f"{clean(label)} {share:.0%}" for label, share in progress["shares"].items())
+    allowed = progress["asynchrony_s"]
+    words = [
+        f"{clean(progress['policy'])}: skew {seconds(progress['skew_s'])},"
+        f" at most {seconds(progress['largest_skew_s'])}",
+        *([f"{seconds(allowed)} allowed"] if allowed is not None else []),
+        f"{progress['corrections']} correction{'' if progress['corrections'] == 1 else 's'}",
+        *([f"held back: {shares}"] if shares else []),
+    ]
+    points = progress["skews"]
+    largest = max(skew for _, skew in points) or 1.0
+    steps = len(BARS) - 1
+    bars = "".join(BARS[round(skew / largest * steps)] for _, skew in points[-64:])
+    since, until = points[-64:][0][0], points[-1][0]
+    over = f"{bars}  from {seconds(since)} to {seconds(until)}, highest {seconds(largest)}"
+    return [("progress", "; ".join(words)), ("skew", over)]
+
+
+def parts_text(parts: Sequence[Document], *, width: int | None = None) -> str:
+    """The components of a job."""
+    rows = [
+        [
+            part["label"],
+            part["site"] or (f"({part['fixed_site']})" if part["fixed_site"] else NOTHING),
+            str(part["processors"]),
+            str(part["processes"]),
+            part["file_site"] or NOTHING,
+            _claim(part),
+            _end(part),
+        ]
+        for part in parts
+    ]
+    heads = columns(
+        "COMPONENT", "SITE", ">PROCESSORS", ">PROCESSES", "FILE FROM", "CLAIM", "OUTCOME"
+    )
+    return table(heads, rows, width=width)
+
+
+def transfers_text(transfers: Sequence[Document], *, width: int | None = None) -> str:
+    """The copies of a job's input file in its present attempt."""
+    rows = [
+        [
+            ", ".join(one["components"]) or NOTHING,
+            one["file"],
+            one["source"],
+            one["target"],
+            size(one["moved_bytes"]),
+            size(one["size_bytes"]),
+            f"{one['share']:.0%}",
+            NOTHING if one["rate_bps"] is None else f"{size(one['rate_bps'])}/s",
+            "done" if one["is_done"] else seconds(one["left_s"]),
+        ]
+        for one in transfers
+    ]
+    heads = columns(
+        "FILE OF", "FILE", "FROM", "TO", ">MOVED", ">OF", ">SHARE", ">RATE", ">TIME LEFT"
+    )
+    return table(heads, rows, width=width)
+
+
+def why_text(document: object) -> str:
+    """`koala why`: its sentences, a line each."""
+    lines = document.get("why", ()) if isinstance(document, Mapping) else document
+    assert isinstance(lines, Iterable)
+    return "\n".join(clean(str(line)) for line in lines)
+
+
+def metrics_text(document: Document) -> str:
+    """`koala metrics`: a figure a line, nested names joined by dots."""
+    figures = [(clean(name), clean(value)) for name, value in _flat("", document)]
+    longest = max((len(name) for name, _ in figures), default=0)
+    return "\n".join(f"{name:<{longest}}  {value}" for name, value in figures)
+
+
+def report_text(document: Document, *, zone: tzinfo | None = None, width: int | None = None) -> str:
+    """`koala report`: its rows, and the total below them."""
+    if document["by"] == "claim":
+        return _claims_text(document["rows"], zone=zone, width=width)
+    named = [(row[document["by"]] or "nobody", row) for row in document["rows"]]
+    if len(named) != 1:
+        named.append(("TOTAL", document["total"]))
+    rows = [
+        [
+            name,
+            *(str(row[f"jobs_{end}"]) for end in ("finished", "failed", "cancelled")),
+            str(row["claims"]),
+            *(f"{row[kind]:,.1f}" for kind in ("run_s", "held_s", "wasted_s")),
+            milliseconds(row["skew_median_s"]),
+            milliseconds(row["skew_max_s"]),
+            str(row["failed_claims"]),
+            str(row["setbacks"]),
+        ]
+        for name, row in named
+    ]
+    heads = columns(
+        document["by"].upper(),
+        ">FINISHED",
+        ">FAILED",
+        ">CANCELLED",
+        ">CLAIMS",
+        ">RUN",
+        ">HELD",
+        ">WASTED",
+        ">SKEW",
+        ">LARGEST",
+        ">CLAIMS FAILED",
+        ">SETBACKS",
+    )
+    return table(heads, rows, width=width)
+
+
+def _claims_text(
+    claims: Sequence[Document], *, zone: tzinfo | None = None, width: int | None = None
+) -> str:
+    """What each claim has cost."""
+    rows = [
+        [
+            row["claim"],
+            row["site"],
+            row["batch_job"] or NOTHING,
+            str(row["processors"]),
+            moment(row["granted_at"], zone),
+            *(f"{row[kind]:,.1f}" for kind in ("run_s", "held_s", "wasted_s")),
+            row["end"] or NOTHING,
+        ]
+        for row in claims
+    ]
+    heads = columns(
+        "CLAIM", "SITE", "BATCH JOB", ">PROCESSORS", "CHECKED IN", ">RUN", ">HELD", ">WASTED", "END"
+    )
+    return table(heads, rows, width=width)
+
+
+def notice_text(notice: Document, *, zone: tzinfo | None = None, coloured: bool = False) -> str:
+    """`koala watch`: one line an event, its number first so that a later watch can go on."""
+    subject = notice["job"] or notice["site"] or "daemon"
+    phase = painted(clean(notice["phase"])) if coloured else clean(notice["phase"])
+    words = [str(notice["number"]), moment(notice["at"], zone), clean(subject), phase]
+    return "  ".join(word for word in [*words, clean(notice["text"])] if word)
+
+
+def moment(at: float | None, zone: tzinfo | None = None) -> str:
+    """An instant of the daemon as local time, to the second."""
+    if at is None:
+        return NOTHING
+    try:
+        return datetime.fromtimestamp(at, zone).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):  # as far as calendars go
+        return f"{at:g} s after 1970"
+
+
+def seconds(duration_s: float | None) -> str:
+    """A duration with the digits that matter."""
+    if duration_s is None:
+        return NOTHING
+    if abs(duration_s) < 0.0995:
+        return milliseconds(duration_s)
+    return f"{duration_s:.1f} s" if abs(duration_s) < 1000 else f"{duration_s:,.0f} s"
+
+
+def processor_seconds(amount: float | None) -> str:
+    """Processors times seconds."""
+    return NOTHING if amount is None else f"{amount:,.1f} processor-seconds"
+
+
+def milliseconds(duration_s: float | None) -> str:
+    """A short duration in milliseconds."""
+    if duration_s is None:
+        return NOTHING
+    return f"{duration_s * 1000:.1f} ms" if duration_s else "0 ms"
+
+
+def size(size_bytes: float | None) -> str:
+    """A number of bytes in the unit that leaves one to three digits."""
+    return NOTHING if size_bytes is None else units.size(size_bytes)
+
+
+def _counted(count: int, kind: str) -> str:
+    return f"{count} {kind} {'try' if count == 1 else 'tries'}"
+
+
+def _deadline(deadline: Document | None, zone: tzinfo | None) -> str:
+    if deadline is None:
+        return ""
+    text = moment(deadline["deadline_at"], zone)
+    left = deadline["tries_left"]
+    if not left:
+        return text
+    next_at = moment(deadline["next_try_at"], zone)
+    return f"{text}, {_counted(left, 'claiming')} left, the next at {next_at}"
+
+
+def _transfer(timeline: Document, transfers: Sequence[Document]) -> str:
+    under_way = [one for one in transfers if not one["is_done"]]
+    if under_way:
+        moved, whole = (sum(one[key] for one in transfers) for key in ("moved_bytes", "size_bytes"))
+        lefts = [one["left_s"] for one in under_way]
+        left = "longer than was expected" if None in lefts else f"{seconds(max(lefts))} left"
+        return f"{size(moved)} of {size(whole)} moved, {left}"
+    if not timeline["transfer_bytes"] and not timeline["transfer_estimate_s"]:
+        return ""
+    return (
+        f"{size(timeline['transfer_bytes'])} moved in {seconds(timeline['transfer_s'])}"
+        f" (estimated {seconds(timeline['transfer_estimate_s'])})"
+    )
+
+
+def _start(timeline: Document) -> str:
+    if timeline["start_skew_s"] is None:
+        return ""
+    return (
+        f"skew {milliseconds(timeline['start_skew_s'])},"
+        f" lateness {seconds(timeline['start_lateness_s'])},"
+        f" delay {seconds(timeline['start_delay_s'])}"
+    )
+
+
+def _claim(part: Document) -> str:
+    if part["is_dropped"]:
+        return "dropped"
+    if part["claim_phase"] is None:
+        return NOTHING if part["claim"] is None else f"{part['claim']} over"
+    return f"{part['claim']} {part['claim_phase']}"
+
+
+def _end(part: Document) -> str:
+    if part["end"] is not None:
+        return clean(part["end"]["text"])
+    return clean(part["refusal"]) or NOTHING
+
+
+def _story(story: Sequence[Sequence[Any]], zone: tzinfo | None) -> list[str]:
+    """The last lines of what has happened to the job."""
+    lines = [f"{moment(at, zone)}  {clean(text)}" for at, text in story[-STORY_LINES:]]
+    left_out = len(story) - len(lines)
+    return [*([f"... {left_out} earlier lines: --json shows them"] if left_out else []), *lines]
+
+
+def _flat(name: str, value: object) -> Iterable[tuple[str, str]]:
+    match value:
+        case Mapping():
+            for key, inner in value.items():
+                yield from _flat(f"{name}.{key}" if name else str(key), inner)
+        case list():
+            for index, inner in enumerate(value):
+                yield from _flat(f"{name}.{index}", inner)
+        case float():
+            yield name, f"{value:.6g}"
+        case _:
+            yield name, str(value)

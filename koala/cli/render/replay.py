@@ -1,0 +1,259 @@
+"""What `koala replay` shows as text: a story, its figures, and runs side by side. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from koala.cli.render.documents import NOTHING, moment, processor_seconds, seconds
+from koala.cli.render.table import clean, columns, table
+from koala.sim.replay.story import Told
+from koala.sim.replay.whatif import COLUMNS
+
+Document = Mapping[str, Any]
+JOBS_SHOWN = 40
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _held(value: float) -> str:
+    return f"{value:,.1f} p*s"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("jobs", "jobs", _count),
+    ("finished", "finished", _count),
+    ("failed", "failed", _count),
+    ("cancelled", "cancelled", _count),
+    ("open", "not over", _count),
+    ("response_s", "mean response", seconds),
+    ("wait_s", "mean wait until the start", seconds),
+    ("start_delay_s", "mean start delay", seconds),
+    ("start_skew_s", "mean start skew", seconds),
+    ("attempts", "attempts", _count),
+    ("placement_tries", "placement tries", _count),
+    ("claiming_tries", "claiming tries", _count),
+    ("claims", "claims", _count),
+    ("refused", "claims refused", _count),
+    ("errors", "errors of sites", _count),
+    ("held_processor_s", "held before the start", _held),
+    ("run_processor_s", "running", _held),
+    ("utilization", "utilization by these jobs", _percent),
+)
+"""The figures of a run: key, words, and how a value is written."""
+
+TITLES = {"recorded": "AS IT WAS", "simulated": "SIMULATED", "what_if": "WHAT IF"}
+
+
+def head_text(head: Document, zone: tzinfo | None = None) -> str:
+    """What was read."""
+    begin, end = moment(head["first_at"], zone), moment(head["last_at"], zone)
+    lines = [f"{head['journal']}: {head['events']:,} events from {begin} to {end}"]
+    if not head["is_marked"]:
+        lines.append("There is no mark beside it: events lost at its end would not be noticed.")
+    return "\n".join(lines)
+
+
+def told_text(
+    told: Told, *, first_at: float, day: str, zone: tzinfo | None = None
+) -> tuple[str, str]:
+    """One event and what came of it, and its date, which stands first when it is not `day`."""
+    at = datetime.fromtimestamp(told.at, zone).astimezone(zone)
+    lines = [f"{at:%Y-%m-%d}"] if f"{at:%Y-%m-%d}" != day else []
+    since = f"{told.at - first_at:+.3f}"
+    what = clean(f"{told.who}  {told.what}" if told.who else told.what)
+    lines.append(f"{at:%H:%M:%S}.{at.microsecond // 1000:03d} {since:>11}  {what}")
+    indent = " " * 26
+    lines += [
+        f"{indent}-> {clean(who)}{'  ' if who else ''}{clean(text)}" for who, text in told.came
+    ]
+    return "\n".join(lines), f"{at:%Y-%m-%d}"
+
+
+def run_text(
+    document: Document, *, first_at: float, width: int | None = None, coloured: bool = False
+) -> str:
+    """The summary of a run: jobs, sites, and figures in all."""
+    return "\n\n".join(
+        [
+            _jobs(document["jobs"], first_at, width, coloured=coloured),
+            _sites(document["sites"], width),
+            "\n".join(
+                f"{words:<26} {_written(document['figures'][name], form)}"
+                for name, words, form in FIGURES
+            ),
+        ]
+    )
+
+
+def comparison_text(document: Document, *, first_at: float, width: int | None = None) -> str:
+    """Three runs side by side: figures, then the jobs whose starts differ most."""
+    parts = [_changes(document), _figures(document["figures"], width), _honesty(document)]
+    parts.append(_compared_jobs(document["jobs"], first_at, width))
+    return "\n\n".join(parts)
+
+
+def job_comparison_text(document: Document, *, first_at: float, width: int | None = None) -> str:
+    """One job in the three runs."""
+    rows = []
+    names = [name for name in document["jobs"][0]["recorded"] if name != "job"]
+    for name in names:
+        cells = [document["jobs"][0][column][name] for column in COLUMNS]
+        rows.append([name, *(_cell(name, cell, first_at) for cell in cells)])
+    heads = columns("FIGURE", *(f">{TITLES[column]}" for column in COLUMNS))
+    return f"{_changes(document)}\n\n{table(heads, rows, width=width)}"
+
+
+def _jobs(jobs: Sequence[Document], first_at: float, width: int | None, *, coloured: bool) -> str:
+    rows = [
+        [
+            job["job"],
+            job["phase"],
+            " ".join(job["sites"]) or NOTHING,
+            *(_since(job[key], first_at) for key in POINTS),
+            f"{job['attempts']}/{job['placement_tries']}/{job['claiming_tries']}",
+            seconds(job["start_delay_s"]),
+            seconds(job["start_skew_s"]),
+            f"{job['held_processor_s']:,.1f}",
+            clean(job["reason"]),
+        ]
+        for job in jobs
+    ]
+    heads = columns(
+        "JOB", "PHASE", "SITES", ">SUBMITTED", ">PLACED", ">CLAIMED", ">STARTED", ">ENDED",
+        ">TRIES", ">DELAY", ">SKEW", ">HELD P*S", "REASON",
+    )  # fmt: skip
+    note = "Instants in seconds from the journal's begin; TRIES: attempts/placement/claiming tries."
+    return f"{table(heads, rows, width=width, coloured=coloured)}\n{note}"
+
+
+POINTS = ("submitted_at", "placed_at", "claimed_at", "started_at", "ended_at")
+
+
+def _sites(sites: Sequence[Document], width: int | None) -> str:
+    rows = [
+        [
+            site["site"],
+            str(site["processors"]),
+            str(site["claims"]),
+            str(site["granted"]),
+            str(site["refused"]),
+            str(site["errors"]),
+            f"{site['held_processor_s']:,.1f}",
+            f"{site['run_processor_s']:,.1f}",
+            _percent(site["utilization"]),
+        ]
+        for site in sites
+    ]
+    heads = columns(
+        "SITE", ">PROCESSORS", ">CLAIMS", ">GRANTED", ">REFUSED", ">ERRORS", ">HELD P*S",
+        ">RUN P*S", ">OURS",
+    )  # fmt: skip
+    return table(heads, rows, width=width)
+
+
+def _changes(document: Document) -> str:
+    was = ", ".join(f"{slot} {name}" for slot, name in document["policies"]["recorded"].items())
+    assumed = "" if document["policies"]["are_recorded"] else " (assumed: the journal has no names)"
+    changed = ", ".join(
+        f"{key} = {value} (was {document['changed_from'][key]})"
+        for key, value in document["changes"].items()
+    )
+    return f"as it was: {was}{assumed}\nwhat if:   {changed}"
+
+
+def _figures(figures: Document, width: int | None) -> str:
+    rows = []
+    for name, words, form in FIGURES:
+        cells = [_written(figures[column][name], form) for column in COLUMNS]
+        difference = figures["difference"][name]
+        sign = "+" if difference is not None and difference > 0 else ""
+        rows.append([words, *cells, f"{sign}{_written(difference, form)}"])
+    heads = columns("FIGURE", *(f">{TITLES[column]}" for column in COLUMNS), ">DIFFERENCE")
+    note = "DIFFERENCE is between the simulations: what if less simulated."
+    return f"{table(heads, rows, width=width)}\n{note}"
+
+
+def _honesty(document: Document) -> str:
+    """What is to be thought of the simulation."""
+    found = document["fidelity"]
+    off = found["start_off_s"]
+    lines = [
+        f"Simulated without changes, {found['same_sites']} of {found['jobs']} jobs have their last"
+        f" attempt on the same sites; starts are off by {seconds(off['median'])} (median),"
+        f" {seconds(off['max'])} at most."
+    ]
+    for column in COLUMNS[1:]:
+        for rule, count in document["guessed"][column].items():
+            lines.append(f"{TITLES[column].lower()}: {count} run times guessed as {rule}.")
+    return "\n".join(lines)
+
+
+def _compared_jobs(jobs: Sequence[Document], first_at: float, width: int | None) -> str:
+    ordered = sorted(jobs, key=_moved_s, reverse=True)[:JOBS_SHOWN]
+    shown = [job for job in jobs if job in ordered] if len(jobs) > JOBS_SHOWN else list(jobs)
+    rows = [
+        [job["job"], *(_start(job[column], first_at) for column in COLUMNS), _change(job)]
+        for job in shown
+    ]
+    heads = columns("JOB", *(TITLES[column] for column in COLUMNS), ">START CHANGES BY")
+    left = len(jobs) - len(shown)
+    note = "Sites and start of the last attempt, in seconds from the journal's begin."
+    if left:
+        note += f" Not shown are {left} whose start changes less; --json has all."
+    return f"{table(heads, rows, width=width)}\n{note}"
+
+
+def _start(job: Document | None, first_at: float) -> str:
+    if job is None:
+        return NOTHING
+    words = [" ".join(job["sites"]), _since(job["started_at"], first_at)]
+    words += [job["phase"]] if job["phase"] != "Finished" else []
+    return " ".join(word for word in words if word not in ("", NOTHING)) or job["phase"]
+
+
+def _change(job: Document) -> str:
+    one, other = job["what_if"], job["simulated"]
+    if one is None or other is None or one["started_at"] is None or other["started_at"] is None:
+        return NOTHING
+    return f"{one['started_at'] - other['started_at']:+.3f} s"
+
+
+def _moved_s(job: Document) -> float:
+    starts = [job[column]["started_at"] for column in COLUMNS[1:] if job[column] is not None]
+    if len(starts) < len(COLUMNS[1:]):
+        return float("inf")
+    if starts[0] is None or starts[1] is None:
+        return 0.0 if starts[0] is starts[1] else float("inf")
+    return abs(float(starts[1] - starts[0]))
+
+
+def _cell(name: str, value: object, first_at: float) -> str:
+    match value:
+        case None:
+            return NOTHING
+        case float() if name.endswith("_at"):
+            return _since(value, first_at)
+        case float() if name.endswith("processor_s"):
+            return processor_seconds(value)
+        case float():
+            return seconds(value)
+        case list():
+            return " ".join(map(str, value)) or NOTHING
+        case _:
+            return clean(str(value)) or NOTHING
+
+
+def _written(value: float | None, form: Callable[[float], str]) -> str:
+    return NOTHING if value is None else form(value)
+
+
+def _since(at: float | None, first_at: float) -> str:
+    return NOTHING if at is None else f"{at - first_at:+.3f}"

@@ -1,0 +1,1 @@
+"""Commands in simulated time: simulate, reproduce and replay. Those of a paper lie beside it."""

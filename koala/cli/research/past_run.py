@@ -1,0 +1,69 @@
+"""A recorded run as `koala replay` reads it: checked whole, read to its end or to an instant."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from koala.cli.render.progress_bar import progress
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import FOREVER, Instant, JobId
+from koala.core.policy_api import NO_POLICIES
+from koala.core.scheduler import Scheduler
+from koala.daemon.storage.journal_reader import JournalReader, Step, replay
+from koala.errors import UnknownJobError
+from koala.sim.replay.chronicle import Chronicle
+from koala.sim.replay.story import Teller, Told
+
+QUIET = ("Woken", "SiteReported")
+"""Kinds of event that are told only when something came of them."""
+
+
+class PastRun:
+    """The run up to `until_at`; what comes after it in the journal is checked all the same."""
+
+    def __init__(self, past: JournalReader, *, until_at: Instant | None) -> None:
+        self.past = past
+        self.chronicle = Chronicle()
+        self.scheduler = Scheduler(Parameters(), NO_POLICIES)
+        self._until_at = FOREVER if until_at is None else until_at
+        if until_at is not None:
+            deque(self._steps(FOREVER), maxlen=0)
+        for step in self._steps(self._until_at):
+            self.scheduler = step.scheduler
+            self.chronicle.note(step.record.event, step.record.at, step.actions)
+
+    @property
+    def missing(self) -> int:
+        """How many events at its begin are not kept any longer."""
+        return 0 if self.past.begin is None else self.past.begin.mark.seq
+
+    def require(self, job: str) -> JobId:
+        """A job of this run. Raises UnknownJobError."""
+        if job not in self.scheduler.jobs:
+            known = list(self.scheduler.jobs)
+            has = f"it has {known[0]} to {known[-1]}" if known else "it has none"
+            raise UnknownJobError(f"{self.past.source}: no job {job!r}; {has}")
+        return JobId(job)
+
+    def story(
+        self, since_at: Instant | None, *, job: JobId | None, is_whole: bool
+    ) -> Iterator[Told]:
+        """What is to be told, from `since_at` on and of one job or all. Unless it is to be whole,
+        reports and timers are told only when something came of them."""
+        teller = Teller()
+        for step in replay(self.past, until_at=self._until_at):
+            record = step.record
+            told = teller.tell(record.seq, record.at, record.event, step.actions)
+            about = told if job is None else told.about(job)
+            if about is None or (since_at is not None and record.at < since_at):
+                continue
+            if is_whole or about.came or about.kind not in QUIET:
+                yield about
+
+    def _steps(self, until_at: Instant) -> Iterator[Step]:
+        with progress("reading the journal", self.past.events) as done:
+            for step in replay(self.past, until_at=until_at):
+                if step.record.seq % 1000 == 0:
+                    done(step.record.seq)
+                yield step

@@ -1,0 +1,225 @@
+"""`koala replay`: the story of a past run, and what would have happened otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from koala.cli.arguments import Json
+from koala.cli.connection import is_coloured, say, show_json, width
+from koala.errors import ConfigError, JournalError
+
+if TYPE_CHECKING:
+    from koala.cli.research.past_run import PastRun
+    from koala.core.model.values import Instant, JobId
+    from koala.daemon.storage.journal_reader import JournalReader
+    from koala.sim.replay.changes import Changes
+    from koala.sim.replay.recording import Recording
+
+
+def replay(
+    journal: Annotated[
+        Path,
+        typer.Argument(
+            metavar="JOURNAL", help="A daemon's state directory, its journal, or a backup."
+        ),
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="KEY=VALUE",
+            help="What if: another policy (placement=WF) or parameter (claiming.L=0.5, hold_s=300);"
+            " may be repeated.",
+        ),
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="JOB", help="Only what is about this job.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="T",
+            help="Tell the story from T on: +SECONDS from the journal's begin, or ISO 8601.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Read the journal up to T only.")
+    ] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help="Tell also reports and timers of which nothing came.")
+    ] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Only the summary, without the story.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Tell the story of a past run, or what would have happened otherwise.
+
+    The journal is only read, and checked as a starting daemon checks it; a running daemon may
+    write it meanwhile, and a copy does as well.
+
+    With --with the same submissions meet the same world again (other users' load, run times and
+    faults as the journal tells them) under other policies or parameters. Three runs are shown: as
+    it was, simulated as it was, and simulated otherwise.
+    """
+    from koala.cli.render.documents import moment
+    from koala.cli.research.past_run import PastRun
+    from koala.sim.replay.changes import parse_changes
+
+    wanted = parse_changes(changes) if changes else None
+    with _opened(journal) as past:
+        since_at = _instant("--from", since, past)
+        until_at = _instant("--until", until, past)
+        if until_at is not None and until_at < past.first_at:
+            begin = moment(past.first_at)
+            raise ConfigError(f"--until {until}: allowed is {begin}, where it begins, or later")
+        run = PastRun(past, until_at=until_at)
+        if run.missing:
+            kept = f"events 1 to {run.missing} are not kept any longer"
+            if wanted is not None:
+                raise JournalError(f"{past.source}: {kept}: --with needs a journal from its begin")
+            say(f"koala replay: {kept}; the story begins after them, with the jobs of then")
+        only = None if job is None else run.require(job)
+        if wanted is not None:
+            _compare(run, wanted, only, as_json=json)
+        elif json:
+            told = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
+            show_json(_document(run, only, told))
+        else:
+            _tell(run, since_at, only, is_whole=events, is_short=summary)
+
+
+@contextmanager
+def _opened(journal: Path) -> Iterator[JournalReader]:
+    """The journal, in a state directory or a backup of either kind, or that file itself. Raises
+    ConfigError, JournalError."""
+    from koala.daemon.backup import is_packed, open_packed
+    from koala.daemon.storage.journal_reader import open_past
+
+    if is_packed(journal):
+        with open_packed(journal) as past:
+            yield past
+    else:
+        yield open_past(journal)
+
+
+def _tell(
+    run: PastRun, since_at: Instant | None, job: JobId | None, *, is_whole: bool, is_short: bool
+) -> None:
+    from koala.cli.render.replay import head_text, run_text, told_text
+
+    print(head_text(_head(run)))
+    first_at, day = run.chronicle.first_at, ""
+    if not is_short:
+        print()
+        for told in run.story(since_at, job=job, is_whole=is_whole):
+            text, day = told_text(told, first_at=first_at, day=day)
+            print(text)
+    print()
+    if job is None:
+        print(run_text(_rows(run), first_at=first_at, width=width(), coloured=is_coloured()))
+    else:
+        print(_job_text(run, job))
+
+
+def _job_text(run: PastRun, job: JobId) -> str:
+    from koala.cli.render.documents import job_text
+    from koala.cli.render.timeline import timeline_text
+    from koala.views.documents import whole_picture
+
+    picture = whole_picture(run.scheduler, job, run.chronicle.last_at)
+    shown = job_text(picture, width=width(), coloured=is_coloured())
+    return f"{shown}\n\n{timeline_text(picture, width=width() or 78)}"
+
+
+def _compare(run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool) -> None:
+    from koala.cli.render.replay import comparison_text, head_text, job_comparison_text
+    from koala.sim.replay.whatif import compare
+
+    with ExitStack() as bars:
+
+        def seen(name: str, recording: Recording) -> Callable[[Instant], None]:
+            return _progress(bars, name, recording)
+
+        comparison = compare(run.chronicle, run.scheduler, changes, seen)
+    document = {**_head(run), **comparison.document()}
+    if job is not None:
+        document["jobs"] = [row for row in document["jobs"] if row["job"] == job]
+    if as_json:
+        show_json(document)
+        return
+    text = comparison_text if job is None else job_comparison_text
+    print(f"{head_text(document)}\n")
+    print(text(document, first_at=run.chronicle.first_at, width=width()))
+
+
+def _progress(bars: ExitStack, name: str, recording: Recording) -> Callable[[Instant], None]:
+    from koala.cli.render.progress_bar import progress
+
+    span_s = max(recording.last_at - recording.first_at, 1e-9)
+    words = "simulating as it was" if name == "simulated" else "simulating what if"
+    done = bars.enter_context(progress(words, span_s))
+    return lambda now: done(now - recording.first_at)
+
+
+def _head(run: PastRun) -> dict[str, Any]:
+    from koala.views.documents import digest
+
+    return {
+        "journal": str(run.past.source),
+        "is_marked": run.past.mark is not None,
+        "events": run.chronicle.events,
+        "first_at": run.chronicle.first_at,
+        "last_at": run.chronicle.last_at,
+        "digest": digest(run.scheduler),
+    }
+
+
+def _rows(run: PastRun) -> dict[str, Any]:
+    from koala.sim.replay.figures import job_rows, site_rows, totals
+
+    jobs, sites = job_rows(run.scheduler), site_rows(run.chronicle)
+    return {"jobs": jobs, "sites": sites, "figures": totals(run.chronicle, jobs, sites)}
+
+
+def _document(run: PastRun, job: JobId | None, story: list[Any]) -> dict[str, Any]:
+    rows = _rows(run)
+    if job is not None:
+        rows["jobs"] = [row for row in rows["jobs"] if row["job"] == job]
+    told = [
+        {
+            "seq": one.seq,
+            "at": one.at,
+            "kind": one.kind,
+            "who": one.who,
+            "what": one.what,
+            "came": [{"who": who, "what": text} for who, text in one.came],
+        }
+        for one in story
+    ]
+    return {**_head(run), **rows, "story": told}
+
+
+def _instant(option: str, text: str | None, past: JournalReader) -> Instant | None:
+    """An instant of the journal. Raises ConfigError."""
+    from datetime import datetime
+
+    if text is None:
+        return None
+    try:
+        if text.startswith("+"):
+            return past.first_at + float(text)
+        if text.replace(".", "", 1).isdecimal():
+            return float(text)
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"{option} {text}: allowed are +SECONDS from the journal's begin, an instant of ISO"
+            f" 8601 as in 2026-11-21T12:00:00, and seconds of the epoch"
+        ) from None

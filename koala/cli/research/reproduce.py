@@ -1,0 +1,119 @@
+"""`koala reproduce`: the experiments of a paper, with figures and a verdict for each claim."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from koala.cli.extras import needs_sim
+from koala.cli.render.progress_bar import progress
+from koala.cli.research import simulation_options as shared
+from koala.errors import ConfigError, SpecError
+
+if TYPE_CHECKING:
+    from koala.papers.paper import Effort, Paper
+
+INTERRUPTED = 130
+PAPERS: dict[str, str] = {
+    "koala": "koala.papers.koala",
+    "multiqueue": "koala.papers.multiqueue",
+    "deadlines": "koala.papers.deadlines",
+    "hints": "koala.papers.hints",
+    "sq": "koala.papers.synchronous",
+}
+"""Every paper and the module whose PAPER says what it is."""
+
+
+@needs_sim
+def reproduce(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help=", ".join(PAPERS) + ".")],
+    *,
+    figure: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="This figure of the paper and the claims about it alone."),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Publication quality; takes hours.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Within minutes, and much undecided; the default."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to write.  [default: reproduction/PAPER]"),
+    ] = None,
+    seed: shared.Seed = 1,
+    reps: Annotated[
+        int | None, typer.Option(metavar="N", help="Replications of each setting.", min=1)
+    ] = None,
+    length: Annotated[
+        float | None,
+        typer.Option(help="Length of a run, in the unit of the paper (docs/reproduction.md)."),
+    ] = None,
+    workers: shared.Workers = 0,
+    as_json: shared.JSON = False,
+) -> None:
+    """Reproduce a paper: figures, and each claim with its verdict.
+
+    Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, and
+    report.md with a verdict for each claim of the text: holds, holds only near saturation,
+    undecided, fails. Ctrl-C writes what the finished runs tell, without pictures. --quick and
+    --full set the number and the length of the runs; --reps and --length change them.
+    """
+    from koala.papers.report import document, draw, report, summary, write
+    from koala.papers.sweep import plan, sweep
+
+    if full and quick:
+        raise SpecError("--quick and --full: allowed is one of them")
+    found = _paper(paper)
+    effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
+    wanted = plan(found, effort, figure=figure, seed=seed)
+    folder = out if out is not None else Path("reproduction") / found.name
+    _make(folder)
+    runs = len(wanted.runs())
+    with progress(f"{runs} runs", runs) as tell:
+        swept = sweep(wanted, workers=workers, progress=tell)
+    told = report(swept)
+    write(told, folder)
+    text = f"{summary(told)}\n{folder / 'report.md'}"
+    shared.show(document(told), as_json=as_json, text=lambda: text)
+    if swept.is_interrupted:
+        print(f"interrupted: {swept.finished} of {runs} runs; no figure is drawn", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    try:
+        with progress(f"{len(told.plan.figures)} figures", len(told.plan.figures)) as tell:
+            draw(told, folder, progress=tell)
+    except KeyboardInterrupt:
+        print("interrupted: not all figures are drawn", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _paper(name: str) -> Paper:
+    known = [name for name, module in PAPERS.items() if find_spec(module) is not None]
+    if name not in known:
+        raise ConfigError(f"{name}: allowed are {', '.join(known)}")
+    found: Paper = importlib.import_module(PAPERS[name]).PAPER
+    return found
+
+
+def _effort(effort: Effort, *, reps: int | None, length: float | None) -> Effort:
+    """As asked for, with another length or number of runs."""
+    if length is not None and length < 1:
+        raise ConfigError(f"--length {length:g}: allowed is 1 or more")
+    return replace(
+        effort,
+        replications=effort.replications if reps is None else reps,
+        length=effort.length if length is None else length,
+    )
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {folder}: {error.strerror}") from None

@@ -1,0 +1,253 @@
+"""`koala simulate trace`: a log of jobs on one site."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from koala.cli.render.progress_bar import progress
+from koala.cli.research import simulation_options as shared
+from koala.errors import ConfigError
+
+if TYPE_CHECKING:
+    from koala.sim.trace.changes import Change
+    from koala.sim.trace.replay import Replay
+    from koala.workload.logs import Format
+
+POLICIES = ("fcfs", "easy", "conservative")
+OVERRUNS = ("raise", "kill", "extend")
+FORMATS = ("swf", "gwf")
+
+
+def trace(  # noqa: C901 - a command: refusals first, then its steps one after the other
+    *,
+    context: typer.Context,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE|-",
+            help="Log of jobs: SWF or GWF, gzipped or not; - is standard input.",
+        ),
+    ],
+    policy: Annotated[
+        str | None, typer.Option(help="fcfs, easy or conservative.  [default: easy]")
+    ] = None,
+    processors: Annotated[
+        int | None,
+        typer.Option(
+            help="Processors of the site.  [default: what the log says, else its largest job]",
+            min=1,
+        ),
+    ] = None,
+    overrun: Annotated[
+        str,
+        typer.Option(
+            help="A job longer than its estimate: raise the estimate, kill the job at it, or"
+            " extend: let it run on, expected to end at any moment."
+        ),
+    ] = "raise",
+    log_format: Annotated[
+        str | None, typer.Option("--format", help="swf or gwf.  [default: by the file's name]")
+    ] = None,
+    jobs_out: shared.JobsOut = None,
+    until: Annotated[
+        int | None,
+        typer.Option(help="Stop after this simulated second and show who runs and waits.", min=0),
+    ] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Failing processors and breakpoints, by time."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to keep the state when stopped or interrupted."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from --checkpoint, with the same options.")
+    ] = False,
+    grid: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="GRID.toml",
+            help="Replay it on all sites of a grid file, under its parameters and policies: the"
+            " scheduler places the jobs, and co-allocates those that are too large for one site.",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="With --grid, how such a job is cut: equal (the fewest components as equal as"
+            " possible), fill (the largest sites whole), or N (equal, at most N processors each)."
+            "  [default: equal]",
+        ),
+    ] = None,
+    as_json: shared.JSON = False,
+    plot: shared.Plot = None,
+) -> None:
+    """Replay a log of jobs on one site, as its users' jobs, or on a whole multicluster.
+
+    On one site the agents' model of a local manager alone schedules them. --jobs-out has the jobs
+    in the order in which they end; all times are seconds from the first submission.
+    """
+    from koala.sim.trace.replay import Replay, Setting
+    from koala.workload.arrivals import Overrun
+    from koala_agent.lrm.model import Discipline
+
+    shared.keep_apart(
+        (file, events, grid), {"jobs-out": jobs_out, "plot": plot, "checkpoint": checkpoint}
+    )
+    if grid is not None:
+        from koala.cli.research.trace_grid import on_grid
+
+        given = {
+            "policy": policy,
+            "processors": processors,
+            "events": events,
+            "checkpoint": checkpoint,
+            "plot": plot,
+        }
+        for option, value in given.items():
+            if value is not None:
+                raise ConfigError(f"--{option} {value}: allowed is it without --grid")
+        if resume:
+            raise ConfigError("--resume: allowed is it without --grid")
+        on_grid(
+            context.with_resource(shared.kept(file)),
+            _format(file, log_format),
+            grid=grid,
+            split=split or "equal",
+            overrun=Overrun(shared.one_of("overrun", overrun, OVERRUNS)),
+            until=until,
+            jobs_out=jobs_out,
+            as_json=as_json,
+        )
+        return
+    if resume and checkpoint is None:
+        raise ConfigError("--resume needs --checkpoint FILE")
+    if split is not None:
+        raise ConfigError(f"--split {split}: allowed is it with --grid")
+    if checkpoint is not None and not shared.can_be_read_again(file):
+        raise ConfigError(f"--checkpoint needs a log that can be read again; {file} is no file")
+    form = _format(file, log_format)
+    changes = _changes(events)
+    file = context.with_resource(shared.kept(file))
+    if checkpoint is not None and not resume:
+        shared.begin_file("checkpoint", checkpoint)
+    setting = Setting(
+        path=file,
+        form=form,
+        discipline=Discipline(shared.one_of("policy", policy or "easy", POLICIES)),
+        processors=processors,
+        overrun=Overrun(shared.one_of("overrun", overrun, OVERRUNS)),
+        changes=changes,
+        until=until,
+    )
+    shared.begin_files(None if resume else jobs_out, plot)
+    series = None
+    if plot is not None:
+        from koala.sim.trace.series import Series
+
+        series = Series()
+    replay = Replay(setting, jobs_out=jobs_out, checkpoint=checkpoint, series=series)
+    found = _run(replay, file, is_resumed=resume)
+    shared.show(found, as_json=as_json, text=lambda: _text(found))
+    if plot is not None and series is not None:
+        from koala.sim.trace.drawing import draw
+
+        draw(series, found, plot)
+    if replay.is_interrupted:
+        left = f"; go on with --resume --checkpoint {checkpoint}" if checkpoint else ""
+        print(f"interrupted at {found['makespan']} s{left}", file=sys.stderr)
+        raise typer.Exit(shared.INTERRUPTED)
+
+
+def _format(file: Path, name: str | None) -> Format:
+    from koala.workload import gwf, swf
+
+    formats = {"swf": swf.FORMAT, "gwf": gwf.FORMAT}
+    if name is not None:
+        return formats[shared.one_of("format", name, FORMATS)]
+    return formats["gwf" if ".gwf" in file.suffixes else "swf"]
+
+
+def _changes(path: Path | None) -> tuple[Change, ...]:
+    if path is None:
+        return ()
+    from koala.sim.trace.events import read_events
+
+    return read_events(path)
+
+
+def _run(replay: Replay, file: Path, *, is_resumed: bool) -> dict[str, Any]:
+    """Until the end, or until Ctrl-C, which lets the replay stop where it can go on."""
+    gc.disable()  # a replay makes millions of small values and no cycles
+    try:
+        size = file.stat().st_size if file.exists() else 0
+        with (
+            shared.on_interrupt(replay.interrupt),
+            progress(file.name, size) as tell,
+        ):
+            return replay.run(tell, is_resumed=is_resumed)
+    finally:
+        gc.enable()
+
+
+def _text(found: dict[str, Any]) -> str:
+    lines = [
+        f"{found['jobs']} jobs on {found['processors']} processors ({found['processors_from']})"
+        f" under {found['policy']}; {found['read']} read",
+    ]
+    for words, counts in (("dropped", found["dropped"]), ("changed", found["changed"])):
+        if told := [f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count]:
+            lines.append(f"{words}: {', '.join(told)}")
+    lines += [
+        f"makespan    {found['makespan']} s; utilization {_number(found['utilization'])};"
+        f" at most {found['waiting_max']} jobs waited",
+        f"{'':<18}{'mean':>12}" + "".join(f"{name:>12}" for name in _COLUMNS),
+    ]
+    for name, words in _ROWS.items():
+        row = found[name]
+        figures = [row["mean"], *(row[column] for column in _COLUMNS)]
+        lines.append(f"{words:<18}" + "".join(f"{_number(figure):>12}" for figure in figures))
+    if found["killed"] or found["requeued"]:
+        lines.append(
+            f"processors failed: {found['killed']} jobs killed, {found['requeued']} put back"
+        )
+    if found["never_started"]:
+        lines.append(f"{found['never_started']} jobs never started: too few processors came back")
+    for state in (*found["breakpoints"], *filter(None, [found["stopped"]])):
+        lines += _state(state)
+    return "\n".join(lines)
+
+
+_COLUMNS = ("p50", "p90", "p95", "p99", "max")
+_ROWS = {"wait": "wait, s", "response": "response, s", "bounded_slowdown": "bounded slowdown"}
+_SHOWN = 10
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.6g}" if value < 1e6 else f"{value:,.0f}"
+
+
+def _state(state: dict[str, Any]) -> list[str]:
+    """What is shown of a stop; --json has all of it."""
+    running, waiting = state["running"], state["waiting"]
+    lines = [
+        f"at {state['at']} s: {len(running)} jobs run on {state['busy']} of {state['available']}"
+        f" processors, {len(waiting)} wait, {state['arrived']} have arrived"
+    ]
+    lines += [
+        f"  runs   {row['job']:>8}  {row['processors']:>6} processors since {row['start']} s"
+        for row in running[:_SHOWN]
+    ]
+    lines += [
+        f"  waits  {row['job']:>8}  {row['processors']:>6} processors since {row['submit']} s"
+        for row in waiting[:_SHOWN]
+    ]
+    hidden = max(0, len(running) - _SHOWN) + max(0, len(waiting) - _SHOWN)
+    return [*lines, f"  and {hidden} more"] if hidden else lines

@@ -1,0 +1,521 @@
+"""The Python client: the verbs of the command line as coroutines.
+
+    async with Client() as client:
+        submitted = await client.submit("&(executable=/bin/hostname)(count=4)")
+        phase = await client.wait(submitted.job)
+
+The address is the argument's, else that of KOALA_ADDRESS, else that in the user's credentials, else
+where a daemon of this account serves on this machine (of several that at the port of
+`DEFAULT_ADDRESS`, or a ConfigError names them), else `DEFAULT_ADDRESS`. Errors are those of
+`koala.errors`; where nobody listens, UnreachableError comes within `CONNECT_S`. Watching,
+waiting and following go on over restarts of the daemon, without gap or double. What dictionaries
+hold is in docs/api.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+import secrets
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import grpc
+
+from koala.client.channel import DaemonEndpoint, nobody_at
+from koala.client.resumable_stream import RETRY_MIN_S, Begun, lasting
+from koala.errors import ExhaustedError, KoalaError, SpecError, UnreachableError
+from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
+from koala.wire import PROTOCOL
+from koala.wire.status import PROTOCOL_KEY, from_status, from_submitted
+from koala.wire.v1 import koala_pb2 as pb
+from koala.wire.v1.koala_pb2_grpc import KoalaStub
+
+DEFAULT_ADDRESS = "127.0.0.1:7740"
+ADDRESS_VARIABLE = "KOALA_ADDRESS"
+CALL_S = 60.0
+BATCH_MAX = 500  # submissions in one message
+PAGE = 1_000  # jobs of a list in one message
+RETRY_AFTER_S_MAX = 60.0  # whatever a daemon says
+ENDS = ("Finished", "Failed", "Cancelled")
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    # ping_timeout bounds the detection of a dead daemon; keepalive_timeout alone leaves a minute.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+)
+
+Document: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """An accepted submission; no `job` after a dry run. `is_known`: the key was used before."""
+
+    job: str
+    warnings: tuple[str, ...] = ()
+    is_known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One of several submissions; see `Client.submit`."""
+
+    rsl: str
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    no_wait: bool = False
+    queue: str = ""
+
+
+class Client:
+    """A connection to a daemon. Use it in `async with`.
+
+    `credentials` are found by themselves (`koala.identity.credentials`); `user` is who calls where
+    plain text is spoken, and means nothing else.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        user: str | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        given = address or os.environ.get(ADDRESS_VARIABLE)
+        if credentials is None:
+            given = given or default_address() or own_daemon(DEFAULT_ADDRESS) or DEFAULT_ADDRESS
+            credentials = find_credentials(given)
+        self.address = given or (credentials and credentials.address) or DEFAULT_ADDRESS
+        self._door = DaemonEndpoint(self.address, credentials, options=_OPTIONS)
+        self._user = _sendable(_user() if user is None else user)
+
+    async def __aenter__(self) -> Client:
+        self._door.unlock()
+        return self
+
+    async def __aexit__(
+        self,
+        _: type[BaseException] | None,
+        __: BaseException | None,
+        ___: TracebackType | None,
+    ) -> None:
+        await self._door.close()
+
+    # --- jobs -------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        rsl: str,
+        *,
+        definitions: Mapping[str, str] | None = None,
+        key: str = "",
+        dry_run: bool = False,
+        no_wait: bool = False,
+        queue: str = "",
+        patience_s: float = 0.0,
+    ) -> Submitted:
+        """Submit a job description. Raises SpecError, RejectedError; ExhaustedError where there is
+        no room now, and after `patience_s` seconds of trying again still is none.
+
+        With `key` the same call may be made again, and gives the same job. `no_wait` refuses
+        instead of delaying when the placement queues are full. `queue` is the site at whose local
+        queue it is submitted: a job of one component runs there and nowhere else.
+        """
+        one = Submission(
+            rsl=rsl, definitions=definitions or {}, key=key, no_wait=no_wait, queue=queue
+        )
+        results = await self.submit_many([one], dry_run=dry_run, patience_s=patience_s)
+        result = results[0]
+        if isinstance(result, KoalaError):
+            raise result
+        return result
+
+    async def submit_many(
+        self,
+        submissions: Iterable[Submission | str],
+        *,
+        dry_run: bool = False,
+        patience_s: float = 0.0,
+    ) -> list[Submitted | KoalaError]:
+        """Submit several descriptions; a result for each in order, refusals among them. Those for
+        which there is no room now are tried again for `patience_s` seconds, when the daemon says
+        that it is worth it."""
+        messages = [_submission(one) for one in submissions]
+        clock = asyncio.get_running_loop().time
+        until = clock() + patience_s
+        results = await self._submit_all(messages, dry_run=dry_run)
+        while True:
+            waits = {
+                index: min(RETRY_AFTER_S_MAX, max(RETRY_MIN_S, result.retry_after_s or 0.0))
+                for index, result in enumerate(results)
+                if isinstance(result, ExhaustedError)
+            }
+            wait_s = max(waits.values(), default=0.0) * (1 + secrets.randbelow(1_000) / 2_000)
+            if not waits or clock() + wait_s > until:
+                return results
+            await asyncio.sleep(wait_s)
+            again = await self._submit_all([messages[index] for index in waits], dry_run=dry_run)
+            for index, result in zip(waits, again, strict=True):
+                results[index] = result
+
+    async def _submit_all(
+        self, messages: Sequence[pb.Submission], *, dry_run: bool
+    ) -> list[Submitted | KoalaError]:
+        """One after the other, in calls of a bounded size."""
+        results: list[Submitted | KoalaError] = []
+        for first in range(0, len(messages), BATCH_MAX):
+            batch = messages[first : first + BATCH_MAX]
+            request = pb.SubmitRequest(submissions=batch, dry_run=dry_run)
+            try:
+                reply = await self._call("Submit", request, pb.SubmitReply)
+            except ExhaustedError as error:  # for none of them there was room
+                results += [error] * len(batch)
+            else:
+                results += [_submitted(result) for result in reply.results]
+        return results
+
+    async def cancel(self, jobs: Sequence[str] | str) -> list[Document]:
+        """Cancel jobs; for each its id, phase, and an error where it could not be cancelled."""
+        names = [jobs] if isinstance(jobs, str) else list(jobs)
+        reply = await self._call("Cancel", pb.CancelRequest(jobs=names), pb.CancelReply)
+        return [{"job": r.job, "phase": r.phase, "error": r.error} for r in reply.results]
+
+    async def list_jobs(
+        self, *, phases: Sequence[str] = (), owner: str = "", last: int = 0, past: bool = False
+    ) -> list[Document]:
+        """A summary of each job, in order of submission; with `past` also of those that were over
+        long ago."""
+        jobs: list[Document] = []
+        after, page = "", 0 if last or past else PAGE
+        while True:
+            request = pb.ListRequest(
+                phases=phases, owner=owner, last=last, past=past, after=after, page=page
+            )
+            document = await self._document("List", request)
+            jobs += document["jobs"]
+            after = document.get("next") or ""
+            if not after:  # nor does an older daemon know of pages: it answers all at once
+                return jobs
+
+    async def show(self, job: str) -> Document:
+        """All that is known of a job. Raises UnknownJobError."""
+        return await self._document("Show", pb.JobRequest(job=job))
+
+    async def why(self, job: str) -> Document:
+        """What a job waits for, in sentences: `why`."""
+        return await self._document("Why", pb.JobRequest(job=job))
+
+    async def timeline(self, job: str) -> Document:
+        """A job's points A to E, the times between, and its story."""
+        return await self._document("Timeline", pb.JobRequest(job=job))
+
+    async def wait(self, job: str) -> str:
+        """Wait until a job is over; its last phase. Goes on over restarts of the daemon."""
+        return (await self.wait_all([job]))[job]
+
+    async def wait_all(self, jobs: Sequence[str]) -> dict[str, str]:
+        """Wait until all these jobs are over; the last phase of each. Raises UnknownJobError."""
+        phases = {job: str((await self.show(job))["phase"]) for job in jobs}
+        only = jobs[0] if len(jobs) == 1 else ""
+        while not all(phase in ENDS for phase in phases.values()):
+            async for notice in self._watch(after=-1, job=only, is_marked=True):
+                if not notice:  # watching: what happened before is asked for, what comes is told
+                    with suppress(UnreachableError):  # the watch will begin anew, too
+                        for job in [job for job, phase in phases.items() if phase not in ENDS]:
+                            phases[job] = str((await self.show(job))["phase"])
+                elif notice["job"] in phases and notice["phase"]:
+                    phases[notice["job"]] = notice["phase"]
+                if all(phase in ENDS for phase in phases.values()):
+                    break
+        return phases
+
+    async def logs(
+        self,
+        job: str,
+        *,
+        component: str | int = "",
+        stream: str = "both",
+        process: int = -1,
+        follow: bool = False,
+    ) -> AsyncIterator[pb.LogPart]:
+        """What a job's programs wrote, in parts that say whose they are. Who follows is brought on
+        over restarts of the daemon, without gap or double."""
+        request = pb.LogsRequest(
+            job=job, component=str(component), stream=stream, process=process, follow=follow
+        )
+        places: dict[tuple[int, int, str], pb.LogPlace] = {}
+
+        async def ask() -> Any:  # noqa: ANN401 - gRPC's call
+            del request.after[:]
+            request.after.extend(places.values())
+            return (await self._reach()).Logs(request, metadata=self._metadata)
+
+        async with aclosing(self._lasting(ask, key="koala-resumes")) as parts:
+            async for part in parts:
+                if isinstance(part, Begun):
+                    continue
+                places[part.component, part.process, part.stream] = pb.LogPlace(
+                    attempt=part.attempt,
+                    component=part.component,
+                    process=part.process,
+                    stream=part.stream,
+                    offset=part.offset + len(part.data),
+                )
+                yield part
+
+    async def outputs(
+        self, job: str, *, component: str | int = "", is_names_only: bool = False
+    ) -> AsyncIterator[pb.OutputPart]:
+        """The output files of a job that has Finished, one after the other: of each an empty part,
+        which has its name and size, and its content in order. Raises RejectedError where there are
+        none, or not yet."""
+        request = pb.OutputsRequest(job=job, component=str(component), is_names_only=is_names_only)
+        async with aclosing(self._parts("Outputs", request)) as parts:
+            async for part in parts:
+                yield part
+
+    # --- grid -------------------------------------------------------------------------------------
+
+    async def sites(self) -> list[Document]:
+        """Every site."""
+        return list((await self._document("Sites", pb.Empty()))["sites"])
+
+    async def change_site(self, site: str, verb: str) -> Document:
+        """`drain`, `resume` or `lost`; the site as it is then. Raises UnknownSiteError."""
+        return await self._document("ChangeSite", pb.SiteRequest(site=site, verb=verb))
+
+    async def drain(self, site: str) -> Document:
+        """No new claims there; what runs goes on."""
+        return await self.change_site(site, "drain")
+
+    async def resume(self, site: str) -> Document:
+        """Use the site again; its errors are forgotten."""
+        return await self.change_site(site, "resume")
+
+    async def lost(self, site: str) -> Document:
+        """Vouch that nothing of ours lives there any more."""
+        return await self.change_site(site, "lost")
+
+    async def files(self) -> list[Document]:
+        """The replica catalogue."""
+        return list((await self._document("ListFiles", pb.Empty()))["files"])
+
+    async def metrics(self) -> Document:
+        """What the daemon counts."""
+        return await self._document("Metrics", pb.Empty())
+
+    async def report(
+        self,
+        by: str = "user",
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        user: str = "",
+        site: str = "",
+    ) -> Document:
+        """What jobs have cost, a row for each `by`: user, site, day, job or claim; see docs/api.md.
+
+        `since` and `until` are instants of the daemon's time, None for no bound; `user` and `site`
+        leave out what is not of this user's jobs, or not at this site.
+        """
+        request = pb.ReportRequest(by=by, since=since, until=until, user=user, site=site)
+        return await self._document("Report", request)
+
+    async def hello(self) -> Document:
+        """The daemon's protocol, version and epoch; who we are to it."""
+        reply = await self._call("Hello", pb.HelloRequest(), pb.HelloReply)
+        return {
+            "protocol": reply.protocol,
+            "version": reply.version,
+            "epoch": reply.epoch,
+            "user": reply.user,
+            "role": reply.role,
+        }
+
+    # --- sites and users --------------------------------------------------------------------------
+
+    async def add_site(self, name: str, *, owner: str = "", ttl_s: float = 0.0) -> Document:
+        """Let a site join, or join anew: `token` is for `koala-agent join`. For operators."""
+        request = pb.AddSiteRequest(name=name, owner=owner, ttl_s=ttl_s)
+        return await self._document("AddSite", request)
+
+    async def revoke_site(self, name: str) -> Document:
+        """End a site's link, and believe its certificates no more. Raises UnknownNameError."""
+        return await self._document("RevokeSite", pb.NameRequest(name=name))
+
+    async def enrolments(self) -> list[Document]:
+        """Every site that was added, and how it stands with its certificate."""
+        return list((await self._document("ListEnrolments", pb.Empty()))["sites"])
+
+    async def add_user(
+        self, name: str, *, role: str = "user", expires_s: float = 0.0, request: str = ""
+    ) -> Document:
+        """A user's `token`, shown this once; with a signing request a `certificate` instead."""
+        message = pb.AddUserRequest(name=name, role=role, expires_s=expires_s, request=request)
+        return await self._document("AddUser", message)
+
+    async def revoke_user(self, name: str) -> Document:
+        """Believe nothing that this user shows any more. Raises UnknownNameError."""
+        return await self._document("RevokeUser", pb.NameRequest(name=name))
+
+    async def users(self) -> list[Document]:
+        """Every user that was added. For administrators."""
+        return list((await self._document("ListUsers", pb.Empty()))["users"])
+
+    async def audit(self, *, last: int = 0) -> list[Document]:
+        """Who did what: the newest lines, oldest first. For administrators."""
+        return list((await self._document("Audit", pb.AuditRequest(last=last)))["audit"])
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    async def watch(
+        self, *, after: int = -1, job: str = "", site: str = ""
+    ) -> AsyncIterator[Document]:
+        """Notices with greater numbers, as they come; 0: from the first kept, -1: only new ones.
+
+        Ends behind the last notice of `job`, at once where that job is over and has none; without
+        a job it has no end. A daemon that goes away is waited for; only at the beginning that is
+        an error. Raises UnknownJobError.
+        """
+        async for notice in self._watch(after=after, job=job, site=site):
+            yield notice
+
+    async def _watch(
+        self, *, after: int, job: str = "", site: str = "", is_marked: bool = False
+    ) -> AsyncIterator[Document]:
+        """The same; when marked, an empty document says each time that the watch has begun."""
+
+        async def ask() -> Any:  # noqa: ANN401 - gRPC's call
+            request = pb.WatchRequest(after=after, job=job, site=site, in_lots=True)
+            return (await self._reach()).Watch(request, metadata=self._metadata)
+
+        async with aclosing(self._lasting(ask, key="koala-after")) as stream:
+            async for told in stream:
+                if isinstance(told, Begun):
+                    after = int(told.mark) if after < 0 and told.mark is not None else after
+                    if is_marked:
+                        yield {}
+                    continue
+                for notice in (told, *told.more):
+                    after = notice.number
+                    yield _notice(notice)
+        if not job:  # only the watch of a job is ended in order
+            raise UnreachableError(f"{self.address}: the watch has ended")
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    @property
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return ((PROTOCOL_KEY, str(PROTOCOL)), *self._door.metadata(self._user))
+
+    async def _reach(self) -> KoalaStub:
+        """The connection, waited for a bounded time. Raises UnreachableError, UnauthenticatedError
+        when one side does not believe the other."""
+        return KoalaStub(await self._door.open())
+
+    async def _lasting(
+        self, ask: Callable[[], Awaitable[Any]], *, key: str
+    ) -> AsyncGenerator[Any, None]:
+        """See `lasting`. Raises KoalaError."""
+        try:
+            async with aclosing(lasting(ask, key=key)) as stream:
+                async for message in stream:
+                    yield message
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from error
+
+    async def _parts(self, method: str, request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
+        """What a call answers piece by piece."""
+        stub = await self._reach()
+        call = getattr(stub, method)(request, metadata=self._metadata)
+        try:
+            async for part in call:
+                yield part
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from error
+        finally:
+            call.cancel()
+
+    async def _call(self, method: str, request: Any, _: type[Any]) -> Any:  # noqa: ANN401
+        stub = await self._reach()
+        try:
+            return await getattr(stub, method)(request, metadata=self._metadata, timeout=CALL_S)
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from error
+
+    async def _document(self, method: str, request: Any) -> Document:  # noqa: ANN401
+        document = json.loads((await self._call(method, request, pb.Document)).json)
+        assert isinstance(document, dict)
+        return document
+
+    def _error(self, error: grpc.aio.AioRpcError) -> KoalaError:
+        trailing = [(str(key), value) for key, value in error.trailing_metadata() or ()]
+        found = from_status(error.code(), error.details(), trailing)
+        if isinstance(found, UnreachableError):
+            return UnreachableError(f"{nobody_at(self.address)}: {found}")
+        return found
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return str(os.getuid())
+
+
+def _sendable(user: str) -> str:
+    """Metadata is printable ASCII."""
+    if not user.isascii() or not user.isprintable():
+        raise SpecError(f"user {user!r}: allowed is printable ASCII")
+    return user
+
+
+def _submission(one: Submission | str) -> pb.Submission:
+    if isinstance(one, str):
+        return pb.Submission(rsl=one)
+    return pb.Submission(
+        rsl=one.rsl,
+        definitions=dict(one.definitions),
+        key=one.key,
+        no_wait=one.no_wait,
+        queue=one.queue,
+    )
+
+
+def _submitted(reply: pb.Submitted) -> Submitted | KoalaError:
+    error = from_submitted(reply)
+    if error is not None:
+        return error
+    return Submitted(job=reply.job, warnings=tuple(reply.warnings), is_known=reply.is_known)
+
+
+def _notice(notice: pb.Notice) -> Document:
+    return {
+        "number": notice.number,
+        "at": notice.at,
+        "job": notice.job,
+        "site": notice.site,
+        "phase": notice.phase,
+        "text": notice.text,
+    }

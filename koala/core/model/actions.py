@@ -1,0 +1,217 @@
+"""Actions: what the driver must do next, after the event that caused them is durable. Frozen,
+imperative.
+
+What a site must know (claims, transfers) is also the value of `Scheduler.wanted(site)`, which is
+sent whole at each registration: an action towards a site is only that difference told early, and
+may be dropped while the site is away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from koala.core.model.job import ArmNumber, ComponentSpec, JobType, StartType
+from koala.core.model.values import (
+    ClaimId,
+    FileName,
+    Instant,
+    JobId,
+    Seconds,
+    SiteName,
+    TransferId,
+    UserName,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimProcessors:
+    """Have the site start a placeholder of `processors` for this claim within the site's grace
+    time.
+
+    `ask_number` comes back in the site's reports. The starter gives up at `hold_s` after check-in,
+    unless released.
+    """
+
+    claim: ClaimId
+    site: SiteName
+    ask_number: int
+    is_granted: bool  # known as granted: an agent that does not know it has lost it
+    owner: UserName
+    processors: int
+    hold_s: Seconds
+    start_type: StartType
+    component: ComponentSpec
+    label: str
+    may_kill: bool = False  # local jobs, the youngest first, if it finds no room
+    is_preempting: bool = False  # others are stopped for it, which may take `kill_s`
+    inputs: tuple[TransferId, ...] = ()  # fetched files that the program reads
+    local_input: FileName | None = None  # the replica of the site itself
+    progress_s: Seconds = 0.0  # between two reports of its progress; 0: none are wanted
+    chunk: tuple[int, int] | None = (
+        None  # offset and size in bytes, where the local replica is read in part
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathTarget:
+    """Where a starter is to find another one: it answers with its claim's name."""
+
+    label: str
+    address: str
+    port: int
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryPaths:
+    """Have the starter listen on `listens` until it is armed or ends, and connect to each target
+    within `limit_s`; answered with PathsTried, always in the same way.
+    """
+
+    claim: ClaimId
+    site: SiteName
+    label: str
+    address: str
+    listens: tuple[int, ...]
+    targets: tuple[PathTarget, ...]
+    limit_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One member of the attempt, as all members are told (the rendezvous bundle)."""
+
+    component: int
+    label: str
+    site: SiteName
+    processors: int
+    processes: int
+    address: str
+    claim: ClaimId
+    hosts: tuple[tuple[str, int], ...] = ()  # names and processors, where the site tells
+    job_type: JobType = JobType.MULTIPLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmClaim:
+    """Ask the starter to promise: no abort until `late_s` (D) from receipt. `release_at` is T,
+    daemon's time.
+    """
+
+    claim: ClaimId
+    site: SiteName
+    number: ArmNumber
+    release_at: Instant
+    late_s: Seconds
+    peers: tuple[Peer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseClaim:
+    """The barrier opens at `release_at` for those that armed under this number."""
+
+    claim: ClaimId
+    site: SiteName
+    number: ArmNumber
+    release_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceClaim:
+    """The component may run for this share of the time; the rest of it, its starter holds it."""
+
+    claim: ClaimId
+    site: SiteName
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopClaim:
+    """Before the pass: do not pass; after it: end. Owed until the claim is Gone."""
+
+    claim: ClaimId
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgeClaim:
+    """The end of the claim is durable here; the agent may forget it."""
+
+    claim: ClaimId
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTransfer:
+    """Third-party copy of `size_bytes` of a file from `offset` on, from `source` to `target`."""
+
+    transfer: TransferId
+    file: FileName
+    source: SiteName
+    target: SiteName
+    offset: int
+    size_bytes: int
+    checksum: str  # of the whole file; empty when unknown
+    booked_bps: float = 0.0  # at so many bytes a second, which the link keeps for it; 0: as it can
+    report_s: Seconds = 0.0  # between two reports of how far it is, at least; 0: none are wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTransfer:
+    """The copy is not wanted any more; what is there of it may go."""
+
+    transfer: TransferId
+    source: SiteName
+    target: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishOutputs:
+    """The job Finished in this attempt: its output files become visible in the spool."""
+
+    job: JobId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announce:
+    """A fact for people: the life of a job (`job`) or of a site (`site`), for watchers, bus and
+    log.
+    """
+
+    at: Instant
+    text: str
+    job: JobId | None = None
+    site: SiteName | None = None
+    phase: str = ""  # the job's new phase, when it changed
+
+
+Action: TypeAlias = (
+    ClaimProcessors
+    | TryPaths
+    | ArmClaim
+    | ReleaseClaim
+    | PaceClaim
+    | StopClaim
+    | AcknowledgeClaim
+    | StartTransfer
+    | CancelTransfer
+    | PublishOutputs
+    | Announce
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """All that a site must know: claims held, with paths to try, released, slowed down and to be
+    stopped; copies to fetch and to serve.
+    """
+
+    holds: tuple[ClaimProcessors, ...] = ()
+    paths: tuple[TryPaths, ...] = ()
+    releases: tuple[ReleaseClaim, ...] = ()
+    paces: tuple[PaceClaim, ...] = ()
+    stops: tuple[StopClaim, ...] = ()
+    fetches: tuple[StartTransfer, ...] = ()
+    serves: tuple[StartTransfer, ...] = ()

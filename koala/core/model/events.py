@@ -1,0 +1,298 @@
+"""Events: what happened, told to the core by its driver. Frozen, in the past tense; an event is a
+journal record.
+
+Every event may come late, twice, or about something that is long over: `Scheduler.handle` then
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ArmNumber, ClaimEnd, JobSpec
+from koala.core.model.parameters import Parameters
+from koala.core.model.progress_reports import MemberReport
+from koala.core.model.values import (
+    ClaimId,
+    FileName,
+    Instant,
+    JobId,
+    Seconds,
+    SiteName,
+    TransferId,
+    UserName,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonStarted:
+    """First event of each daemon life; all sites count as disconnected from here on. `after_loss`:
+    events of earlier lives may be missing, and sites know more than the journal.
+    """
+
+    epoch: int
+    after_loss: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParametersChanged:
+    """The daemon runs with these parameters from here on; `links` are (from, to, bytes a second) as
+    configured, `bookable` what of them jobs may book. `policies` names those in force, (slot,
+    name), for who looks back: a replay has their answers and asks none.
+    """
+
+    parameters: Parameters
+    links: tuple[tuple[SiteName, SiteName, float], ...] = ()
+    policies: tuple[tuple[str, str], ...] = ()
+    bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubmitted:
+    """A job was accepted; `key` makes the submission idempotent, `digest` identifies its text."""
+
+    job: JobId
+    spec: JobSpec
+    key: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancelRequested:
+    """The owner or an operator wants the job ended."""
+
+    job: JobId
+    by: UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRegistered:
+    """A site's agent has a session with the daemon; its inventory follows as ordinary events."""
+
+    site: SiteName
+    facts: SiteFacts
+    idle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteDisconnected:
+    """The session with the site's agent was cut."""
+
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteReported:
+    """A site's idle (startable) processors; the report includes all claims up to ask number
+    `through`. `local` are the processors of local jobs that run.
+    """
+
+    site: SiteName
+    idle: int
+    through: int
+    rtt_s: Seconds = 0.0
+    local: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteDrained:
+    """No new claims at this site, by an operator's word."""
+
+    site: SiteName
+    by: UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteResumed:
+    """The site is usable again, by an operator's word; its errors are forgotten."""
+
+    site: SiteName
+    by: UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteDeclaredLost:
+    """An operator vouches that nothing of ours lives at this site any more."""
+
+    site: SiteName
+    by: UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaAdded:
+    """A site holds a copy of a logical file."""
+
+    file: FileName
+    site: SiteName
+    size_bytes: int
+    checksum: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRemoved:
+    """A site holds no copy of a logical file any more."""
+
+    file: FileName
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimGranted:
+    """The agent has durably bound the claim to a starter that checked in. `batch_job` is the number
+    that the site's batch system gave the claim's job, empty where it is not known (yet).
+    """
+
+    claim: ClaimId
+    nonce: str
+    batch_job: str = ""
+    address: str = ""  # where its starter is, as its agent sees it
+    hosts: tuple[tuple[str, int], ...] = ()  # of its allocation: names and processors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathsTried:
+    """The claim's starter listens on its ports and reached all its targets, or says what is in the
+    way (`problem`).
+    """
+
+    claim: ClaimId
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReported:
+    """All components of an attempt that still run have told how far they are at the end of this
+    cycle, counted from their pass.
+    """
+
+    job: JobId
+    attempt: int
+    cycle: int
+    members: tuple[MemberReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimArmed:
+    """The starter promised not to abort until D after its receipt of this Arm."""
+
+    claim: ClaimId
+    number: ArmNumber
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPassed:
+    """The starter passed the barrier at `passed_at`, in the daemon's time by the agent's offset."""
+
+    claim: ClaimId
+    passed_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimGone:
+    """Nothing is left of the claim: no process, no batch job. Refusals and failures are kinds of
+    end.
+    """
+
+    claim: ClaimId
+    end: ClaimEnd
+    batch_job: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimFenced:
+    """The claim was silent since its last answered ping for longer than anything of it can live."""
+
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferProgressed:
+    """So many bytes of the file, or of the chunk of it, are at the execution site; `took_s` since
+    the first of them were asked for. Told at a bounded rate, and not at all of short copies.
+    """
+
+    transfer: TransferId
+    size_bytes: int
+    took_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferFinished:
+    """The file, or the chunk of it, is complete and checked at the execution site."""
+
+    transfer: TransferId
+    size_bytes: int
+    took_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferFailed:
+    """The transfer was given up; `at` is the site at whose end the error was, None when
+    nobody's.
+    """
+
+    transfer: TransferId
+    at: SiteName | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Woken:
+    """The instant `Scheduler.wake_at` has come."""
+
+
+Event: TypeAlias = (
+    DaemonStarted
+    | ParametersChanged
+    | JobSubmitted
+    | JobCancelRequested
+    | SiteRegistered
+    | SiteDisconnected
+    | SiteReported
+    | SiteDrained
+    | SiteResumed
+    | SiteDeclaredLost
+    | ReplicaAdded
+    | ReplicaRemoved
+    | ClaimGranted
+    | PathsTried
+    | ProgressReported
+    | ClaimArmed
+    | ClaimPassed
+    | ClaimGone
+    | ClaimFenced
+    | TransferProgressed
+    | TransferFinished
+    | TransferFailed
+    | Woken
+)
+EVENTS: dict[str, type[Event]] = {
+    "DaemonStarted": DaemonStarted,
+    "ParametersChanged": ParametersChanged,
+    "JobSubmitted": JobSubmitted,
+    "JobCancelRequested": JobCancelRequested,
+    "SiteRegistered": SiteRegistered,
+    "SiteDisconnected": SiteDisconnected,
+    "SiteReported": SiteReported,
+    "SiteDrained": SiteDrained,
+    "SiteResumed": SiteResumed,
+    "SiteDeclaredLost": SiteDeclaredLost,
+    "ReplicaAdded": ReplicaAdded,
+    "ReplicaRemoved": ReplicaRemoved,
+    "ClaimGranted": ClaimGranted,
+    "PathsTried": PathsTried,
+    "ProgressReported": ProgressReported,
+    "ClaimArmed": ClaimArmed,
+    "ClaimPassed": ClaimPassed,
+    "ClaimGone": ClaimGone,
+    "ClaimFenced": ClaimFenced,
+    "TransferProgressed": TransferProgressed,
+    "TransferFinished": TransferFinished,
+    "TransferFailed": TransferFailed,
+    "Woken": Woken,
+}
+"""The journal's kinds of record, by the tags that are written: one that gets another name keeps its
+tag."""
+KINDS: dict[type[Event], str] = {cls: kind for kind, cls in EVENTS.items()}

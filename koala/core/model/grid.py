@@ -1,0 +1,399 @@
+"""The grid as the core knows it: sites, links, replicas; and GridView, the frozen picture that a
+policy sees.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
+
+MIPS_DEFAULT = 1000.0
+"""The speed of a processor of which nobody says how fast it is."""
+
+Link: TypeAlias = tuple[SiteName, SiteName]
+"""From a site, to a site. A site's link to itself is the way from its storage to its processors
+(Hints 3.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteFacts:
+    """What an agent registers its site with. `grace_s`: how long a claim may wait in the local
+    queue.
+
+    `starts_after_stop`: the local manager starts a queued claim as soon as enough processors are
+    given back, so that preemption makes sense. `address`: where programs of this site are reached
+    from other sites. `serves`: where its file server is reached, empty when files go through the
+    relay. `owner`: only this user's jobs see the site. `users`: only theirs do, where it names any,
+    in alphabetical order. `honours`: which attributes of a component that are for the local manager
+    it acts on, by their names in RSL. `may_kill_local`: its administrator allows that local jobs
+    are killed for a job that must start now. `mips`: how fast one of its processors is; `slots`:
+    how many claims it takes at a time, None for no limit (Hints 3.2).
+    """
+
+    processors: int
+    grace_s: Seconds = 5.0
+    starts_after_stop: bool = False
+    address: str = "127.0.0.1"
+    serves: str = ""
+    owner: UserName | None = None
+    honours: tuple[str, ...] = ()
+    may_kill_local: bool = False
+    mips: float = MIPS_DEFAULT
+    slots: int | None = None
+    users: tuple[UserName, ...] = ()
+
+    def admits(self, user: UserName | None) -> bool:
+        """Whether this user's jobs may see the site; None is somebody of whom nothing is known."""
+        return admits(user, owner=self.owner, users=self.users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """A logical file: its size, checksum (empty: unknown) and the sites that hold a copy, in order
+    of site name.
+    """
+
+    size_bytes: int
+    checksum: str = ""
+    sites: tuple[SiteName, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Site:
+    """A site's state in the core."""
+
+    name: SiteName
+    facts: SiteFacts
+    is_connected: bool = False
+    disconnected_at: Instant = 0.0
+    renewed_at: Instant = 0.0  # registered or resumed: what it refused before it may take now
+    is_drained: bool = False
+    drained_at: Instant = 0.0  # 0: nobody knows
+    reported_idle: int = 0
+    reported_local: int = 0  # processors of local jobs that run
+    rtt_s: Seconds = 0.0
+    asks: int = 0  # how many claims were ever asked here; the number of the last
+    unreported: dict[ClaimId, tuple[int, int]] = field(
+        default_factory=dict
+    )  # ask number, processors
+    errors: int = 0  # consecutive
+    erring: dict[JobId, int] = field(default_factory=dict)  # how many each live job has of these
+    unusable_until: Instant | None = None  # None: usable
+    unusable_since: Instant = 0.0  # 0: nobody knows
+    is_probing: bool = False
+    no_preempt_until: Instant = 0.0
+    window: float = 8.0  # unanswered claims with which it takes another job (facts)
+    narrowed_at_ask: int = 0  # the last ask number when a refusal narrowed the window
+
+    def idle(self) -> int:
+        """The last report's idle processors less the claims asked or granted since (design:
+        GridView.idle).
+        """
+        if not self.unreported:
+            return self.reported_idle
+        return self.reported_idle - sum([processors for _, processors in self.unreported.values()])
+
+
+class SiteView(NamedTuple):
+    """A site as a policy sees it: usable, with `idle` processors of `processors`. `mips`: what a
+    part gets here now, live the speed of its processors, simulated the largest slice that is left;
+    `slots`: how many more parts it takes, None for no limit.
+
+    Every claiming try sees all sites, of which there may be a thousand: a frozen dataclass takes
+    twice as long to make.
+    """
+
+    name: SiteName
+    processors: int
+    idle: int
+    owner: UserName | None = None
+    is_probing: bool = False
+    mips: float = MIPS_DEFAULT
+    slots: int | None = None
+    users: tuple[UserName, ...] = ()
+
+    def admits(self, user: UserName | None) -> bool:
+        """Whether this user's jobs may see the site; None is somebody of whom nothing is known."""
+        return admits(user, owner=self.owner, users=self.users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A component to be placed: `site` fixes it; `size_bytes` of the input file must be there."""
+
+    component: int
+    processors: int
+    site: SiteName | None = None
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a job asks of processors and links (Hints 3.3, 3.4): `length_mi` million instructions
+    for each of its processors (0: nobody says), at `preferred_mips` or more. `hint`: what is
+    critical (`cpu`, `io`, or nothing), and the part of the rate that it may lack.
+    """
+
+    preferred_mips: float
+    length_mi: float = 0.0
+    hint: str = ""
+    deviation: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRequest:
+    """What a placement policy is asked: all parts, or none. `transfer_s_max`: no longer transfer is
+    allowed. `beside`: where other components of the same job are, which are not asked about.
+    `home`: the site at whose queue the job was submitted.
+    """
+
+    parts: tuple[Part, ...]
+    user: UserName = UserName("")
+    file: FileName | None = None
+    transfer_s_max: Seconds = float("inf")
+    beside: tuple[SiteName, ...] = ()
+    demand: Demand | None = None
+    home: SiteName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A part's execution site and file site; without `source` there is nothing to move. `mips`: the
+    rate that it is to have (0: nobody says); `booked_bps`: bytes a second of the link from its file
+    to it, which nobody else gets then.
+    """
+
+    component: int
+    site: SiteName
+    source: SiteName | None = None
+    transfer_s: Seconds = 0.0
+    mips: float = 0.0
+    booked_bps: float = 0.0
+
+    @property
+    def link(self) -> Link:
+        """The way of its file."""
+        return (self.site if self.source is None else self.source, self.site)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """An answer of a placement policy: every part has its sites."""
+
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaceable:
+    """An answer of a placement policy: `component` is the first that fits nowhere, and why."""
+
+    component: int
+    reason: str
+
+
+class GridView:
+    """The frozen picture that a policy sees: usable sites in order, links, replicas.
+
+    Only the core calls `take`, `give` and `book`, and a claiming policy on the view made for its
+    one question.
+    """
+
+    __slots__ = (
+        "_bandwidth",
+        "_bandwidth_default",
+        "_free",
+        "_guarded",
+        "_idle",
+        "_idle_max",
+        "_idle_sum",
+        "_mute",
+        "_near",
+        "_probing",
+        "_refused",
+        "_replicas",
+        "_slots",
+        "sites",
+    )
+
+    def __init__(
+        self,
+        sites: Iterable[SiteView],
+        *,
+        replicas: Mapping[FileName, Replica],
+        bandwidth: Mapping[Link, float],
+        bandwidth_default: float,
+        free: Mapping[Link, float] | None = None,
+    ) -> None:
+        self.sites: tuple[SiteView, ...] = tuple(sites)
+        self._idle = {site.name: site.idle for site in self.sites}
+        self._slots = {site.name: site.slots for site in self.sites if site.slots is not None}
+        self._free = dict(free or {})
+        self._idle_max: int | None = None  # worked out when asked
+        self._idle_sum: int | None = None
+        self._guarded = {s.name: s for s in self.sites if s.owner is not None or s.users}
+        self._refused: set[Hashable] = set()
+        self._mute: frozenset[SiteName] = frozenset()
+        self._probing = {site.name: True for site in self.sites if site.is_probing}
+        self._replicas = replicas
+        self._bandwidth = bandwidth
+        self._bandwidth_default = bandwidth_default
+        self._near: dict[
+            tuple[FileName, UserName | None], tuple[tuple[float, SiteName | None, SiteName], ...]
+        ] = {}
+
+    def idle(self, user: UserName | None = None) -> dict[SiteName, int]:
+        """Idle processors of the sites that `user` may use, in site order; a copy to count down."""
+        if not self._guarded:
+            return dict(self._idle)
+        shut = {name for name, site in self._guarded.items() if not site.admits(user)}
+        return {site: n for site, n in self._idle.items() if site not in shut}
+
+    @property
+    def idle_max(self) -> int:
+        """Idle processors of the site with most of them."""
+        if self._idle_max is None:
+            self._idle_max = max(self._idle.values(), default=0)
+        return self._idle_max
+
+    @property
+    def idle_sum(self) -> int:
+        """Idle processors of all sites together."""
+        if self._idle_sum is None:
+            self._idle_sum = sum(self._idle.values())
+        return self._idle_sum
+
+    def idle_at(self, site: SiteName) -> int:
+        """Idle processors of one site; 0 when it is not usable."""
+        return self._idle.get(site, 0)
+
+    def slots(self) -> dict[SiteName, int]:
+        """How many more parts the sites with a limit take; a copy to count down."""
+        return dict(self._slots)
+
+    def free(self) -> dict[Link, float]:
+        """Bytes a second that can be booked on the links where that is possible; a copy."""
+        return dict(self._free)
+
+    def holders(self, file: FileName | None) -> tuple[SiteName, ...]:
+        """The sites with a replica of a file, usable ones or not."""
+        replica = None if file is None else self._replicas.get(file)
+        return () if replica is None else replica.sites
+
+    def gives(self, source: SiteName) -> bool:
+        """Others may copy files from this site."""
+        return source in self._idle and source not in self._mute
+
+    def bandwidth(self, link: Link) -> float:
+        """The estimate of a link between two sites, in bytes a second."""
+        return self._bandwidth.get(link, self._bandwidth_default)
+
+    def copy(self) -> GridView:
+        """The same as it is now, for a placement that may come to nothing."""
+        other = object.__new__(GridView)
+        for name in GridView.__slots__:
+            value = getattr(self, name)
+            is_counted = name in ("_idle", "_slots", "_free")
+            setattr(other, name, dict(value) if is_counted else value)
+        other._refused = set()
+        return other
+
+    def has_refused(self, shape: Hashable) -> bool:
+        """A policy has found no place for a request of this shape, and nothing was counted since:
+        it would find none for another one."""
+        return shape in self._refused
+
+    def refuse(self, shape: Hashable) -> None:
+        """A policy has found no place for a request of this shape."""
+        self._refused.add(shape)
+
+    def _change(self) -> None:
+        """Something is counted: what was worked out does not hold any more."""
+        self._idle_max = self._idle_sum = None
+        self._refused.clear()
+
+    def take(self, site: SiteName, processors: int) -> None:
+        """Count a component placed in this scan, or claimed in this try."""
+        self._idle[site] -= processors
+        if site in self._slots:
+            self._slots[site] -= 1
+            if self._slots[site] <= 0:
+                self._idle[site] = 0
+        self._change()
+
+    def book(self, assignment: Assignment) -> None:
+        """Count the bandwidth of a component placed in this scan, or moved in this try."""
+        if assignment.link in self._free:
+            self._free[assignment.link] -= assignment.booked_bps
+            self._change()
+
+    def close(self, sites: Iterable[SiteName]) -> None:
+        """These take nothing more in this scan."""
+        for site in sites:
+            if self._idle.get(site, 0) > 0:
+                self._idle[site] = 0
+                self._change()
+
+    def mute(self, sites: Iterable[SiteName]) -> None:
+        """Nothing is copied from these; what is placed there reads its own files."""
+        self._mute |= frozenset(sites)
+        self._near = {}
+        self._change()
+
+    def close_probed(self, sites: Iterable[SiteName]) -> None:
+        """A job was placed on these: where it is a probe, no other job may join it."""
+        for site in sites:
+            if site in self._probing:
+                self._idle[site] = 0
+                self._change()
+
+    def give(self, site: SiteName, processors: int) -> None:
+        """Count processors that a preempted job will give back."""
+        if site in self._idle:
+            self._idle[site] += processors
+            self._change()
+
+    def near(
+        self, file: FileName, user: UserName | None = None
+    ) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
+        """(seconds a byte, file site, execution site) among the sites that `user` may use, the
+        quickest first, ties in site order (KOALA 2.6).
+
+        The file site is None where the execution site holds a replica itself; sites that no usable
+        replica can reach are left out.
+        """
+        key = (file, user if self._guarded else None)
+        if key not in self._near:
+            sites = self.idle(user)
+            costs = [(*self._nearest(file, site, sites), site) for site in sites]
+            reachable = [entry for entry in costs if entry[0] < float("inf")]
+            self._near[key] = tuple(sorted(reachable, key=lambda entry: entry[0]))
+        return self._near[key]
+
+    def _nearest(
+        self, file: FileName, target: SiteName, sites: Mapping[SiteName, int]
+    ) -> tuple[float, SiteName | None]:
+        replica = self._replicas.get(file)
+        if replica is None:
+            return float("inf"), None
+        if target in replica.sites:
+            return 0.0, None
+        best: tuple[float, SiteName | None] = (float("inf"), None)
+        for source in replica.sites:
+            cost = 1.0 / self._bandwidth.get((source, target), self._bandwidth_default)
+            if source in sites and source not in self._mute and cost < best[0]:
+                best = (cost, source)
+        return best
+
+
+def admits(user: UserName | None, *, owner: UserName | None, users: tuple[UserName, ...]) -> bool:
+    """Whether a site with this owner and these users is shown to this user's jobs."""
+    if owner not in (None, user):
+        return False
+    if not users:
+        return True
+    place = bisect_left(users, user or "")
+    return place < len(users) and users[place] == user

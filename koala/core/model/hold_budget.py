@@ -1,0 +1,60 @@
+"""The hold budget: processor-seconds that claims may hold before their barrier, over a rolling day.
+
+Charged in full when a claim is made, given back in part at the pass or the end: so a budget bounds
+what can be lost, not only what was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from koala.core.model.values import ClaimId, Instant
+
+WINDOW_S = 86_400.0
+
+
+@dataclass(slots=True)
+class BudgetCharge:
+    at: Instant
+    processor_s: float
+
+
+class Budget:
+    """The charges of one payer (a user or a site)."""
+
+    __slots__ = ("_charges", "_order", "spent_s")
+
+    def __init__(self) -> None:
+        self._charges: dict[ClaimId, BudgetCharge] = {}
+        self._order: deque[tuple[Instant, float]] = deque()
+        self.spent_s = 0.0
+
+    def __contains__(self, claim: ClaimId) -> bool:
+        """The claim's charge is not settled yet."""
+        return claim in self._charges
+
+    def allows(self, processor_s: float, *, limit_s: float, now: Instant) -> bool:
+        """Whether a charge would stay within the limit now."""
+        self._forget(now)
+        return self.spent_s + processor_s <= limit_s
+
+    def charge(self, claim: ClaimId, processor_s: float, now: Instant) -> None:
+        """A claim is made: all that it may hold is charged."""
+        self._forget(now)
+        self._charges[claim] = BudgetCharge(now, processor_s)
+        self.spent_s += processor_s
+
+    def settle(self, claim: ClaimId, used_s: float) -> None:
+        """The hold is over: only what was used stays charged, for a day from the charge."""
+        charge = self._charges.pop(claim, None)
+        if charge is None:
+            return
+        kept_s = min(used_s, charge.processor_s)
+        self.spent_s += kept_s - charge.processor_s
+        if kept_s > 0:
+            self._order.append((charge.at, kept_s))
+
+    def _forget(self, now: Instant) -> None:
+        while self._order and self._order[0][0] <= now - WINDOW_S:
+            self.spent_s -= self._order.popleft()[1]

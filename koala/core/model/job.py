@@ -1,0 +1,556 @@
+"""Jobs: what was asked (JobSpec), what has become of it (Job, Attempt, Member, Claim), and the
+phases of both.
+
+A *job* has *components*; an *attempt* is one placement of the job and all that follows from it; a
+*member* is a component in an attempt; a *claim* is one try to start a member at its site. Claims
+live in the scheduler's ledger, apart from the job, because a job may be placed again while claims
+of an unreleased attempt are still owed a stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from koala.core.model.charges import Charge, Refusal, Setback
+from koala.core.model.progress_reports import ProgressHistory
+from koala.core.model.replicas import Transfer
+from koala.core.model.values import (
+    ClaimId,
+    FileName,
+    Instant,
+    JobId,
+    Priority,
+    QueueName,
+    Seconds,
+    SiteName,
+    TcpPath,
+    TransferId,
+    UserName,
+)
+
+# --- what was asked ---
+
+
+class JobType(StrEnum):
+    """How a component's program is started: one process, or one for each processor; with `mpi` as
+    ranks of one world, which those of all its components share."""
+
+    SINGLE = "single"
+    MULTIPLE = "multiple"
+    MPI = "mpi"
+
+
+class StartType(StrEnum):
+    """How a component takes part in the start barrier (DUROC's subjobStartType)."""
+
+    STRICT = "strict-barrier"
+    LOOSE = "loose-barrier"
+    NONE = "no-barrier"
+
+
+class InputMode(StrEnum):
+    """Whether each component gets the whole input file or its chunk of it (KOALA 2.3)."""
+
+    WHOLE = "whole"
+    CHUNK = "chunk"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """The one input file of a job (KOALA 2.3); the size counts where the catalogue does not know
+    the file.
+    """
+
+    name: FileName
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """A required start: an instant (epoch seconds), or seconds from submission; exactly one is
+    given.
+    """
+
+    at: Instant | None = None
+    after_s: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """Which resource matters (`cpu` or `io`) and the acceptable deviation of its rate, 0 to 1
+    (Hints 3.4).
+    """
+
+    kind: str
+    deviation: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentSpec:
+    """One component: processors, and the program to start on them. Times in seconds, memory in
+    MB.
+    """
+
+    executable: str
+    arguments: tuple[str, ...] = ()
+    directory: str | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    stdin: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    processors: int = 1
+    hosts: int | None = None
+    job_type: JobType = JobType.MULTIPLE
+    site: SiteName | None = None
+    label: str | None = None
+    start_type: StartType = StartType.STRICT
+    wall_time_s: Seconds | None = None
+    cpu_time_s: Seconds | None = None
+    memory_min_mb: int | None = None
+    memory_max_mb: int | None = None
+    queue: str | None = None
+    project: str | None = None
+    output_files: tuple[str, ...] = ()
+    rate: float | None = None  # work a second that was agreed, for progress control
+
+    @property
+    def processes(self) -> int:
+        """How many processes the component's program has."""
+        return 1 if self.job_type is JobType.SINGLE else self.processors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A request as submitted; never changed afterwards."""
+
+    components: tuple[ComponentSpec, ...]
+    owner: UserName = UserName("")
+    priority: Priority = Priority.LOW
+    queue: SiteName | None = None  # at whose local queue it was submitted
+    input_file: InputFile | None = None
+    input_mode: InputMode = InputMode.WHOLE
+    deadline: Deadline | None = None
+    hint: Hint | None = None
+    length_mi: float | None = None  # million instructions, for each processor
+    preferred_mips: float | None = None
+    max_hold_s: Seconds | None = None
+    quorum: int | None = None
+    retries: int = 0
+    rerun: bool = True
+    progress: str | None = None
+    asynchrony_s: Seconds | None = None
+    deviation_s: Seconds | None = None
+    connect: tuple[TcpPath, ...] = ()
+
+    @property
+    def is_controlled(self) -> bool:
+        """Its components are kept together while they run."""
+        return self.progress not in (None, "free")
+
+    def deadline_at(self, submitted_at: Instant) -> Instant | None:
+        """D of a job submitted then."""
+        if self.deadline is None or self.deadline.after_s is None:
+            return None if self.deadline is None else self.deadline.at
+        return submitted_at + self.deadline.after_s
+
+    @property
+    def processors(self) -> int:
+        """Processors of all components together."""
+        return sum(component.processors for component in self.components)
+
+    @property
+    def largest(self) -> int:
+        """Processors of the largest component."""
+        return max(component.processors for component in self.components)
+
+    @property
+    def needed(self) -> int:
+        """How many components it can start with: those of the quorum, or all but the loose ones."""
+        if self.quorum is not None:
+            return min(self.quorum, len(self.components))
+        optional = sum(c.start_type is not StartType.STRICT for c in self.components)
+        return max(1, len(self.components) - optional)
+
+    def in_queue_of(self, site: SiteName) -> JobSpec:
+        """The same, submitted at a site's local queue: a job of one component runs there and
+        nowhere else."""
+        components = self.components
+        if len(components) == 1:
+            components = (replace(components[0], site=site),)
+        return replace(self, queue=site, components=components)
+
+    def label(self, component: int) -> str:
+        """The component's label, or its index when it has none."""
+        return self.components[component].label or str(component)
+
+
+# --- phases of a job ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delayed:
+    """Accepted and kept in order outside the placement queues, which are full (KOALA 4.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placing:
+    """In the placement queue of its priority (KOALA 3.1)."""
+
+    queued_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claiming:
+    """Placed; in the claiming queue until the try at `claim_at` (JCT); None once the try at the JST
+    was made.
+    """
+
+    claim_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starting:
+    """All members are granted; waits for files, the JST, and the arming of the barrier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releasing:
+    """Released is committed; waits for every member to pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """All members have passed."""
+
+    since: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """A setback after which the job will be placed again, once the fence allows it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """Every member ended well."""
+
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Ended for good without success; the reason is for a person."""
+
+    at: Instant
+    reason: str
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """Ended by the owner's or an operator's word."""
+
+    at: Instant
+    reason: str
+
+
+Phase: TypeAlias = (
+    Delayed
+    | Placing
+    | Claiming
+    | Starting
+    | Releasing
+    | Running
+    | Stopping
+    | Finished
+    | Failed
+    | Cancelled
+)
+TERMINAL = (Finished, Failed, Cancelled)
+HOLDING = (Claiming, Starting, Releasing, Running)
+
+_ENDS = ("Failed", "Cancelled")
+TRANSITIONS: dict[str, tuple[str, ...]] = {
+    "Delayed": ("Placing", *_ENDS),
+    "Placing": ("Claiming", *_ENDS),
+    "Claiming": ("Claiming", "Starting", "Running", "Stopping", *_ENDS),
+    "Starting": ("Releasing", "Running", "Stopping", *_ENDS),
+    "Releasing": ("Running", "Stopping", "Finished", *_ENDS),
+    "Running": ("Finished", "Stopping", *_ENDS),
+    "Stopping": ("Placing", "Finished", *_ENDS),
+    "Finished": (),
+    "Failed": (),
+    "Cancelled": (),
+}
+"""Which phase may follow which. (Claiming follows itself at each claiming try. Running follows
+Claiming or Starting directly only in a job whose components all have no barrier; Finished follows
+Releasing when programs are over before the last pass is told, and Stopping when they were over
+before they were stopped.)"""
+
+
+# --- claims ---
+
+
+class ClaimPhase(StrEnum):
+    """The way of a claim (design: the ledger)."""
+
+    ASKED = "asked"
+    GRANTED = "granted"
+    ARMED = "armed"
+    RELEASED = "released"
+    PASSED = "passed"
+    STOPPING = "stopping"
+    GONE = "gone"
+
+
+class EndKind(StrEnum):
+    """How a claim came to its end, as its agent tells it."""
+
+    EXITED = "exited"  # the program ended by itself: statuses say how
+    UNEXECUTABLE = "unexecutable"  # the program could not be started
+    WALL_TIME = "wall-time"  # the job's own limit
+    OUTPUT = "output"  # a named output file could not be brought back
+    REFUSED = "refused"  # not started within the grace time, withdrawn
+    FAILED = "failed"  # the local manager erred
+    STOPPED = "stopped"  # by our Stop
+    HOLD = "hold"  # its hold deadline came before the barrier
+    LEASE = "lease"  # its lease ran out
+    LATE = "late"  # armed, and no Release came before D
+    SITE = "site"  # the site's rule or people: drain, longest hold, a foreign cancel
+    VANISHED = "vanished"  # the starter or its processor was lost
+    FENCED = "fenced"  # concluded by the daemon from silence past the lease
+    UNKNOWN = "unknown"  # the agent knows the attempt, not the claim
+
+
+PROGRAM_ENDS = (EndKind.EXITED, EndKind.UNEXECUTABLE, EndKind.WALL_TIME, EndKind.OUTPUT)
+SITE_FAULTS = (EndKind.FAILED, EndKind.VANISHED, EndKind.FENCED, EndKind.LEASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimEnd:
+    """The end of a claim. `statuses` per process: exit status, or minus the signal. Times in
+    seconds.
+    """
+
+    kind: EndKind
+    reason: str = ""
+    statuses: tuple[int, ...] = ()
+    ended_at: Instant | None = None
+    cpu_s: Seconds | None = None
+    memory_bytes: int | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """The program ran and every process exited with status 0."""
+        return self.kind is EndKind.EXITED and all(status == 0 for status in self.statuses)
+
+    @property
+    def is_program(self) -> bool:
+        """The end is the program's own, no error of the site."""
+        return self.kind in PROGRAM_ENDS
+
+    @property
+    def status(self) -> int | None:
+        """The first status that is not 0; 0 when all are; None when there is none."""
+        return next((s for s in self.statuses if s != 0), 0 if self.statuses else None)
+
+    def describe(self) -> str:
+        """The end in the words of a person."""
+        if self.kind is EndKind.EXITED and not self.is_well:
+            status = self.status or 0
+            said = f"exit status {status}" if status > 0 else f"signal {-status}"
+            return f"{said}{': ' + self.reason if self.reason else ''}"
+        words = "ended well" if self.is_well else self.kind.value
+        return f"{words}: {self.reason}" if self.reason else words
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Claim:
+    """One entry of the ledger; deleted when it is Gone and nobody owes anything."""
+
+    id: ClaimId
+    job: JobId
+    attempt: int
+    component: int
+    site: SiteName
+    processors: int
+    start_type: StartType
+    asked_at: Instant
+    ask_number: int  # the site's asks in order; a report says which it includes
+    hold_s: Seconds
+    grace_until: Instant
+    fence_s: Seconds = 0.0  # by the longest lease that its starter was ever told
+    phase: ClaimPhase = ClaimPhase.ASKED
+    nonce: str = ""
+    batch_job: str = ""  # the number that the site's batch system gave it
+    address: str = ""
+    hosts: tuple[tuple[str, int], ...] = ()
+    granted_at: Instant | None = None
+    is_preempting: bool = False  # low-priority jobs are stopped for it
+    may_kill: bool = False  # local jobs may be killed for it
+    released: bool = False  # may have passed, or may pass yet: the fence counts
+    is_silent: bool = False  # past its fence at a site that is there: an error, counted already
+    passed_at: Instant | None = None
+
+
+# --- attempts ---
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Member:
+    """A component in an attempt. Without a site it was left out of the placement, which a quorum
+    allows.
+    """
+
+    component: int
+    site: SiteName | None
+    source: SiteName | None = None  # the file site; None: nothing to move
+    mips: float = 0.0  # the rate that placement promised; 0: none
+    booked_bps: float = 0.0  # of its site's own link, for as long as the attempt lasts
+    transfer: TransferId | None = None
+    is_fetched: bool = True
+    claim: ClaimId | None = None
+    claims: int = 0
+    is_dropped: bool = False
+    claimed_at: Instant | None = None
+    passed_at: Instant | None = None
+    end: ClaimEnd | None = None
+    refusal: str = ""  # the last answer that was no grant, for `why`
+
+    @property
+    def lacks_file(self) -> bool:
+        """Its input file is on its way, and there is a program that may read it. (One without a
+        barrier may be over before; its copy then ends with its claim.)"""
+        return not self.is_fetched and self.end is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmNumber:
+    """Which arming: daemon epoch and counter; later ones are greater."""
+
+    epoch: int
+    counter: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Arming:
+    """One round of Arm messages, sent at `asked_at`: released at `release_at` (T), or a little
+    later when the answers took long, if all of `waiting` answer before."""
+
+    number: ArmNumber
+    asked_at: Instant
+    release_at: Instant
+    waiting: list[ClaimId]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Attempt:
+    """One placement of a job and all that follows from it; `number` is a fencing number."""
+
+    number: int
+    placed_at: Instant
+    transfer_s: Seconds
+    start_at: Instant
+    members: list[Member]
+    tries: int = 0
+    transfers: int = 0
+    arms: int = 0
+    arming: Arming | None = None
+    released: ArmNumber | None = None
+    release_at: Instant | None = None
+    may_run: bool = (
+        False  # released, or a component without barrier was asked for: the fence counts
+    )
+    untried: list[ClaimId] | None = None  # whose TCP paths are not tried; None: not begun
+    tried_by: Instant = 0.0  # when that must be over
+    granted_at: Instant | None = None
+    fetched_at: Instant | None = None
+    fetch_s: Seconds = 0.0
+    fetch_bytes: int = 0
+    copied: list[Transfer] = field(default_factory=list)  # for people; their files may be gone
+    is_stopped: bool = False
+
+    @property
+    def present(self) -> list[Member]:
+        """Members that still take part."""
+        return [member for member in self.members if not member.is_dropped]
+
+
+# --- jobs ---
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Job:
+    """A job's whole state. Figure 1 of the paper: submitted (A), placed (B), claimed (C), started
+    (D), ended (E).
+    """
+
+    id: JobId
+    spec: JobSpec
+    submitted_at: Instant
+    phase: Phase
+    claim_fraction: float  # L of its next placement
+    queue: QueueName | None = None  # where it stands, or stood last
+    attempt: Attempt | None = None
+    attempts: int = 0
+    attempt_min: int = 0  # lower numbers may have been given in a lost part of the journal
+    placement_tries: int = 0
+    claiming_tries: int = 0
+    retries: int = 0
+    failures: int = 0  # attempts that a site's fault ended (KOALA 5.2)
+    blocked: int = 0  # attempts that ended because a TCP path was not open
+    preemptions: int = 0  # attempts that were given up for a job of high priority
+    tried_at: Instant | None = None  # its newest claiming try
+    awaits_files: bool = False  # its hold once ran out before they came: claimed no earlier for
+    # what is heard of copies under way
+    not_before: Instant = 0.0  # no placement try before: a setback is no reason for one
+    first_start_at: Instant | None = None  # the first JST
+    gained_s: Seconds = 0.0  # PGT, processor-seconds
+    wasted_s: Seconds = 0.0  # PWT, processor-seconds held before the start, in all attempts
+    ran_s: Seconds = 0.0  # processor-seconds from pass to end
+    story: list[tuple[Instant, str]] = field(default_factory=list)
+    charges: list[Charge] = field(default_factory=list)  # of claims that are over
+    setbacks: list[Setback] = field(default_factory=list)
+    refusals: dict[SiteName, Refusal] = field(default_factory=dict)  # the newest of each site
+    course: ProgressHistory | None = None  # of the newest attempt whose progress was controlled
+    largest: int = field(init=False)  # of the spec, kept because scans of long queues ask for them
+    processors: int = field(init=False)
+    needed: int = field(init=False)
+    deadline_at: Instant | None = field(init=False)  # D
+
+    def __post_init__(self) -> None:
+        self.deadline_at = self.spec.deadline_at(self.submitted_at)
+        self.largest = self.spec.largest
+        self.processors = self.spec.processors
+        self.needed = self.spec.needed
+
+    @property
+    def is_over(self) -> bool:
+        """In a terminal phase."""
+        return isinstance(self.phase, TERMINAL)
+
+    @property
+    def phase_name(self) -> str:
+        """The phase's name as users see it."""
+        return type(self.phase).__name__
+
+
+def claim_charge(claim: Claim, end: ClaimEnd | None, now: Instant) -> Charge:
+    """Account for a claim: when it was asked, granted and passed, and how it ended (None: it
+    lives)."""
+    return Charge(
+        claim=claim.id,
+        attempt=claim.attempt,
+        site=claim.site,
+        processors=claim.processors,
+        batch_job=claim.batch_job,
+        asked_at=claim.asked_at,
+        granted_at=claim.granted_at,
+        passed_at=claim.passed_at,
+        ended_at=None if end is None else end.ended_at or now,
+        end=None if end is None else end.kind.value,
+    )

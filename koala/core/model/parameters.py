@@ -1,0 +1,194 @@
+"""Parameters: those of the papers and ours, each with its symbol, default and bounds, in one place.
+
+The defaults are those of the live daemon; `PAPER` holds what KOALA's experiment changes (KOALA 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from koala.core.model.values import FOREVER, Seconds
+from koala.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """What can be set. A value out of bounds raises ConfigError that names it and what is
+    allowed.
+    """
+
+    # queue (KOALA 3.1)
+    scan: str = "change"  # or "interval", the paper's
+    scan_interval_s: Seconds = 240.0
+    high_scans_per_low: int = 2  # S
+    placement_tries_max: int = 0  # 0: no limit
+    queue_jobs_max: int = 10_000  # both placement queues together
+    ageing_s: Seconds = 3600.0  # from then on a job is visited first and holds the door
+    # place (KOALA 2.6)
+    count_placed: bool = False  # subtract jobs placed earlier and not yet claimed
+    bandwidth_default_bps: float = 12_500_000.0  # bytes a second on a link never observed
+    transfer_report_s: Seconds = 1.0  # between two reports of a copy under way, at least
+    # place (Hints 3.4)
+    preferred_mips: float = 0.0  # of jobs that do not say theirs; 0: any rate will do
+    hint_deviation: float = 0.5  # of hints that do not say theirs
+    # claim (KOALA 3.2, 3.3)
+    claim_fraction: float = 0.75  # L
+    claim_fraction_step: float = 0.125
+    claim_fraction_min: float = 0.25
+    claim_threshold: float = 0.0  # T; 1 is atomic claiming
+    claiming_step_min_s: Seconds = 1.0
+    claiming_tries_max: int = 100  # 0: no limit
+    at_deadline: str = "fail"  # or "kill": local jobs may go, where their site allows it
+    deadline_fraction: float = 0.7  # Lp
+    deadline_tries_max: int = 10  # Mp
+    wait_s: Seconds = 0.0  # X is the longer of this ...
+    wait_graces: float = 3.0  # ... and of so many of the largest grace of the sites
+    claims_open_max: int = 64  # unanswered at a site that takes another job; 0: no limit
+    hold_s: Seconds = 900.0  # maxHold
+    preempt: str = "complete"  # or "component", the paper's, or "none"
+    preempt_rest_s: Seconds = 600.0
+    hold_budget_user_s: float = FOREVER  # processor-seconds in 24 h
+    hold_budget_site_s: float = FOREVER
+    # barrier
+    start: str = "early"  # once all files and claims are there; or "jst", the paper's
+    paths_limit_s: Seconds = 5.0  # for a component to try the TCP paths it needs
+    blocked_max: int = 3  # attempts that end because a path was not open
+    late_max_s: Seconds = 2.0
+    lead_min_s: Seconds = 0.05
+    lead_max_s: Seconds = 2.0
+    arms_max: int = 20
+    hold_lease_s: Seconds = 60.0
+    run_lease_s: Seconds = 600.0
+    kill_s: Seconds = 5.0
+    pause_max_s: Seconds = 5.0
+    clock_rate_error: float = 0.001  # rho
+    # run (SQ 4)
+    progress_cycle_s: Seconds = 0.25  # between two reports of a component's progress
+    # faults (KOALA 3.4)
+    consecutive_errors_max: int = 3
+    errors_counted: str = "jobs"  # of distinct jobs; or "all", the paper's: whatever their job
+    probe_after_s: Seconds = 600.0  # inf: only by an administrator's word
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _BOUNDS.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"{name} = {value}: allowed are values from {low} to {high}")
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)!r}: allowed are {', '.join(words)}"
+                )
+        if self.claim_fraction_min > self.claim_fraction:
+            raise ConfigError(
+                f"claim_fraction_min = {self.claim_fraction_min}: allowed is at most"
+                f" claim_fraction = {self.claim_fraction}"
+            )
+        promise_s = self.late_max_s + self.lead_min_s
+        lease_s = self.hold_lease_s * 5 / 6  # what is left of one just before the next ping
+        if promise_s >= lease_s:
+            raise ConfigError(
+                f"late_max_s + lead_min_s = {promise_s:g}: no starter could promise that;"
+                f" allowed is less than {lease_s:g}, five sixths of hold_lease_s"
+            )
+        if promise_s >= self.hold_s:
+            raise ConfigError(
+                f"hold_s = {self.hold_s:g}: no start could be agreed on in it; allowed is more than"
+                f" late_max_s + lead_min_s = {promise_s:g}"
+            )
+        if self.run_lease_s < self.hold_lease_s:
+            raise ConfigError(
+                f"run_lease_s = {self.run_lease_s:g}: allowed is at least"
+                f" hold_lease_s = {self.hold_lease_s:g}"
+            )
+
+    @property
+    def fence_s(self) -> Seconds:
+        """How long after the last answered ping a released claim is certainly dead (design:
+        fence).
+        """
+        return self.run_lease_s * (1 + self.clock_rate_error) + self.kill_s + self.pause_max_s
+
+    @property
+    def hold_fence_s(self) -> Seconds:
+        """The same for a claim that was not released: its processors are free."""
+        return self.hold_lease_s * (1 + self.clock_rate_error) + self.kill_s + self.pause_max_s
+
+
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "scan_interval_s": (0.001, 86_400.0),
+    "high_scans_per_low": (1, 1000),
+    "placement_tries_max": (0, 1_000_000_000),
+    "queue_jobs_max": (1, 10_000_000),
+    "ageing_s": (0.0, FOREVER),
+    "bandwidth_default_bps": (1.0, 1e15),
+    "transfer_report_s": (0.1, 3600.0),
+    "preferred_mips": (0.0, 1e15),
+    "hint_deviation": (0.0, 1.0),
+    "claim_fraction": (0.0, 1.0),
+    "claim_fraction_step": (0.0, 1.0),
+    "claim_fraction_min": (0.0, 1.0),
+    "claim_threshold": (0.0, 1.0),
+    "claiming_step_min_s": (0.001, 86_400.0),
+    "claiming_tries_max": (0, 1_000_000_000),
+    "deadline_fraction": (0.001, 1.0),
+    "deadline_tries_max": (0, 1000),
+    "wait_s": (0.0, FOREVER),
+    "wait_graces": (0.0, 1e6),
+    "claims_open_max": (0, 1_000_000_000),
+    "hold_s": (0.1, 604_800.0),
+    "preempt_rest_s": (0.0, FOREVER),
+    "hold_budget_user_s": (0.0, FOREVER),
+    "hold_budget_site_s": (0.0, FOREVER),
+    "paths_limit_s": (0.1, 600.0),
+    "blocked_max": (1, 1_000_000),
+    "late_max_s": (0.05, 600.0),
+    "lead_min_s": (0.0, 60.0),
+    "lead_max_s": (0.001, 60.0),
+    "arms_max": (1, 1000),
+    "hold_lease_s": (0.2, FOREVER),
+    "run_lease_s": (0.2, FOREVER),
+    "kill_s": (0.0, 3600.0),
+    "pause_max_s": (0.0, 3600.0),
+    "clock_rate_error": (0.0, 0.1),
+    "progress_cycle_s": (0.05, 3600.0),
+    "consecutive_errors_max": (1, 1_000_000),
+    "probe_after_s": (0.0, FOREVER),
+}
+_WORDS: dict[str, tuple[str, ...]] = {
+    "scan": ("change", "interval"),
+    "preempt": ("complete", "component", "none"),
+    "start": ("early", "jst"),
+    "at_deadline": ("fail", "kill"),
+    "errors_counted": ("jobs", "all"),
+}
+NAMES = tuple(f.name for f in fields(Parameters))
+BEFORE: dict[str, str] = {"errors_counted": "all", "start": "jst"}
+"""What was in force where a parameter was not known yet: in journals and saved states without it,
+a replay of which gives the same state as it did then."""
+SYMBOLS: dict[str, str] = {
+    "queueing.S": "high_scans_per_low",
+    "claiming.L": "claim_fraction",
+    "claiming.T": "claim_threshold",
+    "claiming.maxHold": "hold_s",
+    "claiming.Lp": "deadline_fraction",
+    "claiming.Mp": "deadline_tries_max",
+    "claiming.X": "wait_s",
+    "barrier.rho": "clock_rate_error",
+}
+"""The parameters that have a symbol, by slot and symbol, as in `claiming.L = 0.5`."""
+
+PAPER = Parameters(
+    scan="interval",
+    queue_jobs_max=100,
+    ageing_s=FOREVER,
+    claiming_tries_max=0,
+    claims_open_max=0,
+    preempt="component",
+    errors_counted="all",
+    start="jst",
+    probe_after_s=FOREVER,
+)
+"""KOALA's experiment (KOALA 4): fixed scan interval, 100 queued jobs, no limits of tries, no
+probes, no ageing, each error of a site counted; a job starts at its JST and not before.
+"""

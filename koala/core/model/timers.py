@@ -1,0 +1,65 @@
+"""The core's timers: one heap, of which the driver sees only the earliest instant.
+
+A timer is never taken back: whoever set it looks, when it rings, whether it still means anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import heappop, heappush
+
+from koala.core.model.values import Instant
+
+
+class TimerKind(StrEnum):
+    """What a timer is for."""
+
+    SCAN = "scan"  # the placement queues
+    CLAIM = "claim"  # a job's next claiming try
+    JUDGE = "judge"  # the try at the JST, if answers are still out
+    AGAIN = "again"  # a site that refused a job
+    TRY = "try"  # a job with a deadline that is not placed yet
+    MISS = "miss"  # such a job's deadline and the time by which it may be missed
+    ARM = "arm"  # a job whose JST is near
+    PATHS = "paths"  # the time by which a job's TCP paths must have been tried
+    RELEASE = "release"  # T of an arming: released by then, or armed anew
+    SILENT = "silent"  # a site that may have come back
+    PROBE = "probe"  # a site that has rested
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timer:
+    """A bell that rings for a job or site (`key`) at an instant; at equal instants in the order of
+    setting.
+    """
+
+    at: Instant
+    number: int
+    bell: TimerKind
+    key: str
+
+
+class Timers:
+    """A heap of timers."""
+
+    __slots__ = ("_heap", "_number")
+
+    def __init__(self) -> None:
+        self._heap: list[Timer] = []
+        self._number = 0
+
+    def set(self, at: Instant, bell: TimerKind, key: str = "") -> None:
+        """Ring at `at`; never, when that is infinite."""
+        if at < float("inf"):
+            self._number += 1
+            heappush(self._heap, Timer(at, self._number, bell, key))
+
+    @property
+    def next_at(self) -> Instant | None:
+        """The earliest instant, or None."""
+        return self._heap[0].at if self._heap else None
+
+    def due(self, now: Instant) -> Timer | None:
+        """Take the earliest timer that is due, or None."""
+        return heappop(self._heap) if self._heap and self._heap[0].at <= now else None

@@ -1,0 +1,178 @@
+"""Visiting several queues in rounds (Multiple queues 2.5): the machine that the live scheduler and
+the simulator share.
+
+There is a global queue, or a local one for each site, or both; each is first come, first served. A
+queue whose head does not fit is *disabled* until the next departure, which enables all queues in an
+order that the discipline gives. They are then visited in rounds, one job of each a round, until a
+round starts nothing.
+
+The machine holds no jobs. It looks at the queues, which belong to its caller, and says whose head
+to try; the caller tries it, and takes it out of its queue or disables the queue. All that lasts
+from one departure to the next is which queues are disabled, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from koala.core.model.ageing import aged_first
+from koala.core.model.values import FOREVER, Seconds
+
+Key = TypeVar("Key", bound=Hashable)
+"""Names a queue: a number, or the name of a site."""
+_Key_contra = TypeVar("_Key_contra", bound=Hashable, contravariant=True)
+
+
+class LocalJobs(StrEnum):
+    """Which jobs stand in local queues; the others are in the global one."""
+
+    NONE = "none"
+    SINGLE = "single-component jobs"
+    ALL = "all jobs"
+
+
+Keys: TypeAlias = tuple[Any, ...]
+Order: TypeAlias = Callable[[Keys, Keys, Sequence[Any], Keys, float], Iterable[Any]]
+"""In which order queues are enabled at a departure, from: the local queues by index; the global
+queue, if there is one; the sites that the departing job releases, in the order in which they were
+allocated; the queues in the order in which they were disabled since the last departure; and a
+random number in [0, 1)."""
+
+Permits: TypeAlias = Callable[[Sized, Sized, Collection[Sized]], bool]
+"""Whether the head of a queue may start now, from: the queue, the global and the local ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discipline:
+    """A way to share processors among several queues, as pure functions."""
+
+    name: str
+    local_jobs: LocalJobs
+    order: Order
+    permits: Permits | None = None  # None: always
+    rule: str = ""  # what it permits, for people
+
+    def is_local(self, components: int) -> bool:
+        """Whether a job of so many components goes to a local queue."""
+        single = self.local_jobs is LocalJobs.SINGLE and components == 1
+        return single or self.local_jobs is LocalJobs.ALL
+
+    @property
+    def has_local(self) -> bool:
+        """There is a queue for each site."""
+        return self.local_jobs is not LocalJobs.NONE
+
+    @property
+    def has_global(self) -> bool:
+        """There is a global queue."""
+        return self.local_jobs is not LocalJobs.ALL
+
+
+class QueuesByKey(Protocol[_Key_contra]):
+    """The queues: a list when they are numbered, a dict when they are named."""
+
+    def __getitem__(self, key: _Key_contra, /) -> Sized:
+        """The queue with this key."""
+
+
+class Visiting(Generic[Key]):
+    """Queues under a discipline. `disabled` is in the order of disabling."""
+
+    __slots__ = (
+        "_ageing_s",
+        "_common",
+        "_discipline",
+        "_local",
+        "_queues",
+        "_waited_s",
+        "disabled",
+    )
+
+    def __init__(
+        self,
+        discipline: Discipline,
+        queues: QueuesByKey[Key],
+        *,
+        local: tuple[Key, ...],
+        common: tuple[Key, ...],
+        disabled: dict[Key, None],
+        waited_s: Callable[[Key], Seconds] | None = None,
+        ageing_s: Seconds = FOREVER,
+    ) -> None:
+        self._discipline = discipline
+        self._queues = queues
+        self._local = local
+        self._common = common  # one, or none
+        self.disabled = disabled  # shared with the caller
+        self._waited_s = waited_s if ageing_s < FOREVER else None  # by the head of a queue
+        self._ageing_s = ageing_s
+
+    def arrived(self, key: Key) -> bool:
+        """A job was queued there: whether it is tried at once, because it is alone, and its queue
+        is enabled and permitted."""
+        return len(self._queues[key]) == 1 and key not in self.disabled and self.permits(key)
+
+    def permits(self, key: Key) -> bool:
+        """Whether the head of this queue may start now."""
+        rule = self._rule()
+        return rule is None or rule(key)
+
+    def departed(self, released: Sequence[Key], draw: float) -> Iterator[Key]:
+        """A job has left: all queues are enabled, and visited in rounds."""
+        before = tuple(self.disabled)
+        self.disabled.clear()
+        return self.rounds(before, released, draw)
+
+    def rounds(
+        self, before: tuple[Key, ...], released: Sequence[Key], draw: float
+    ) -> Iterator[Key]:
+        """Whose head to try next, when those of `before` were disabled and none is now; what became
+        of each is seen before the next is asked for."""
+        queues, disabled = self._queues, self.disabled
+        order = self._discipline.order(self._local, self._common, released, before, draw)
+        if self._waited_s is not None:
+            order = aged_first(
+                [key for key in order if queues[key]], self._waited_s, self._ageing_s
+            )
+        rule = self._rule()
+        is_new = True
+        while is_new:
+            is_new = False
+            enabled = []
+            for key in order:
+                if not queues[key]:
+                    continue  # nothing arrives at this instant
+                if rule is None or rule(key):
+                    yield key
+                    if key in disabled:
+                        continue
+                    is_new = True
+                enabled.append(key)  # also when what starts in this round may permit it
+            order = enabled
+
+    def _rule(self) -> Callable[[Key], bool] | None:
+        """Who may start now, by the discipline or by its age; None: everybody."""
+        permits = self._discipline.permits
+        if permits is None:
+            return None
+        queues, waited_s, ageing_s = self._queues, self._waited_s, self._ageing_s
+        common = queues[self._common[0]] if self._common else ()
+        local = [queues[key] for key in self._local]
+        if waited_s is None:
+            return lambda key: permits(queues[key], common, local)
+        return lambda key: permits(queues[key], common, local) or waited_s(key) >= ageing_s
+
+
+def draw_of(number: int) -> float:
+    """A number in [0, 1) that looks random and depends on `number` alone (splitmix64), for drivers
+    whose draws must be the same in every replay."""
+    z = (number * 0x9E3779B97F4A7C15) & _WORD
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _WORD
+    return ((z ^ (z >> 31)) >> 11) / (1 << 53)
+
+
+_WORD = (1 << 64) - 1

@@ -1,0 +1,214 @@
+"""The end of claims: what it means for their site and for their job (KOALA 3.4; design:
+Failure).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from koala.core.model import events as ev
+from koala.core.model.actions import AcknowledgeClaim
+from koala.core.model.grid import Site
+from koala.core.model.job import (
+    SITE_FAULTS,
+    Claim,
+    ClaimEnd,
+    Claiming,
+    ClaimPhase,
+    EndKind,
+    Job,
+    Member,
+    Releasing,
+    Running,
+    Starting,
+    Stopping,
+    claim_charge,
+)
+from koala.core.model.values import Instant
+from koala.core.pipeline.claiming import after_answer
+from koala.core.pipeline.ending import (
+    count_error,
+    drop_member,
+    fail,
+    finish_if_over,
+    requeue_if_fenced,
+    set_back,
+    settle_hold,
+    stop_member,
+)
+from koala.core.pipeline.progress_control import let_go
+from koala.core.pipeline.refusals import is_for_good, note_error, note_refusal
+from koala.core.pipeline.starting import advance_start, run_if_passed
+from koala.core.queries import describe, is_optional_member, member_of
+from koala.core.site_health import ended_well
+from koala.core.site_views import narrow
+from koala.core.state import State
+
+
+def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
+    """Silence has made it certainly dead, as far as durations say it. A site that is there has the
+    last word: it is told to stop what it may still have of the claim, and waited for."""
+    end = ClaimEnd(kind=EndKind.FENCED, reason="silent past its lease", ended_at=now)
+    claim = state.ledger.get(event.claim)
+    if claim is None:
+        return
+    site = state.sites[claim.site]
+    is_asked = claim.phase is ClaimPhase.STOPPING or member_of(state, claim) is None
+    if site.is_connected and not is_asked:
+        claim.is_silent = True
+        judge_site(state, site, claim, end, now)
+        lose_sight(state, claim, end, now)
+        return
+    on_gone(state, ev.ClaimGone(claim=event.claim, end=end), now)
+
+
+def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
+    """Nothing is left of a claim: it leaves the ledger, and its job hears how it ended."""
+    identity, end = event.claim, event.end
+    claim = state.ledger.get(identity)
+    if claim is None:
+        return
+    if end.kind is EndKind.EXITED and not claim.released:  # whatever its agent says, nothing ran
+        end = replace(end, kind=EndKind.VANISHED, reason="said to have run without a Release")
+    if end.kind is EndKind.UNKNOWN and claim.released and claim.granted_at is not None:
+        lose_sight(state, claim, end, now)
+        return
+    del state.ledger[identity]
+    claim.batch_job = event.batch_job or claim.batch_job
+    settle_hold(state, claim, now)
+    if claim.granted_at is not None or end.kind in SITE_FAULTS:
+        state.jobs[claim.job].charges.append(claim_charge(claim, end, now))
+    if claim.passed_at is not None:
+        job = state.jobs[claim.job]
+        job.ran_s += claim.processors * max(0.0, (end.ended_at or now) - claim.passed_at)
+    site = state.sites[claim.site]
+    site.unreported.pop(identity, None)
+    if end.kind is not EndKind.FENCED:
+        state.actions.append(AcknowledgeClaim(claim=identity, site=claim.site))
+    if not claim.is_silent:
+        judge_site(state, site, claim, end, now)
+    is_slow = is_refusal(claim, end, now) and not is_for_good(claim, end, now)
+    if claim.granted_at is None and is_slow:
+        narrow(site, claim.ask_number)
+    state.ask_scan()
+    found = member_of(state, claim)
+    if found is not None:
+        member_gone(state, *found, claim, end, now)
+
+
+def lose_sight(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
+    """The agent has lost all it knew of a claim that may have passed, or nothing is heard of it.
+    Its starter may live: that is silence, not the end, which only the agent's word or the fence
+    brings (or an operator)."""
+    found = member_of(state, claim)
+    if found is None or claim.phase is ClaimPhase.STOPPING:
+        return
+    stop_member(state, found[1])
+    lose_member(state, *found, end, now)
+
+
+def judge_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:
+    """Count the end for or against its site (design: Failure)."""
+    if end.is_well:
+        if ended_well(site):
+            state.tell_site(site, "usable again: a component ended well", now)
+        return
+    # A lease ends for the daemon's own absence too, which is no error of a site.
+    is_ours = end.kind is EndKind.LEASE and now - state.started_at < state.parameters.run_lease_s
+    if end.kind in SITE_FAULTS and not is_ours:
+        reason = end.describe()
+        note_error(state, state.jobs[claim.job], site.name, reason, now, since=claim.asked_at)
+        count_error(state, site, claim.job, reason, now)
+    elif claim.is_preempting and claim.granted_at is None and is_refusal(claim, end, now):
+        site.no_preempt_until = now + state.parameters.preempt_rest_s
+
+
+def is_refusal(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
+    """It did not start within its grace time, whoever saw that first: the site, or we, whose Stop
+    then overtakes the refusal."""
+    is_overdue = end.kind is EndKind.STOPPED and now >= claim.grace_until
+    return end.kind is EndKind.REFUSED or is_overdue
+
+
+def member_gone(
+    state: State, job: Job, member: Member, claim: Claim, end: ClaimEnd, now: Instant
+) -> None:
+    attempt = job.attempt
+    assert attempt is not None
+    member.claim = None
+    if isinstance(job.phase, Stopping):
+        member.end = end
+        requeue_if_fenced(state, job, now)
+    elif member.is_dropped:
+        finish_if_over(state, job, now)
+    elif end.kind is EndKind.REFUSED and isinstance(job.phase, Claiming):
+        member.refusal = end.reason or "refused: not started within the grace time"
+        note_refusal(state, job, claim, end, now)
+        after_answer(state, job, now)
+    elif end.is_well or attempt.is_stopped:  # the barrier's members all ended well before
+        lacked_file = member.lacks_file
+        member.end = end
+        let_go(state, job)
+        after_answer(state, job, now)
+        if lacked_file and isinstance(job.phase, Starting):
+            advance_start(state, job, now)
+        finish_if_over(state, job, now)
+    elif end.is_program and job.spec.quorum is None:
+        member.end = end
+        program_failed(state, job, member, end, now)
+    else:
+        lose_member(state, job, member, end, now)
+
+
+def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Instant) -> None:
+    """A component is lost by its site's fault, or one of a quorum by its own: go on without it,
+    or not.
+    """
+    attempt = job.attempt
+    assert attempt is not None
+    member.end = end
+    text = f"{describe(job, member)}: {end.describe()}"
+    left = len(attempt.present) - 1
+    is_optional = is_optional_member(job, member.component) and attempt.released is None
+    if (is_optional or job.spec.quorum is not None) and left >= job.needed:
+        drop_member(state, job, member, end.describe(), now)
+        attempt.arming = None
+        let_go(state, job)
+        go_on(state, job, now)
+    elif end.is_program:
+        program_failed(state, job, member, end, now)
+    else:
+        job.failures += end.kind in SITE_FAULTS
+        if end.kind is EndKind.HOLD and not all(one.is_fetched for one in attempt.present):
+            job.awaits_files = True
+        passed = [m.passed_at is not None for m in attempt.members]
+        is_partial = isinstance(job.phase, Releasing) and any(passed) and not all(passed)
+        set_back(state, job, f"partial start: {text}" if is_partial else text, now)
+
+
+def go_on(state: State, job: Job, now: Instant) -> None:
+    """A member was dropped: what the others waited for may be there."""
+    match job.phase:
+        case Claiming():
+            after_answer(state, job, now)
+        case Starting():
+            advance_start(state, job, now)
+        case Releasing():
+            run_if_passed(state, job, now)
+            finish_if_over(state, job, now)
+        case Running():
+            finish_if_over(state, job, now)
+        case _:
+            pass
+
+
+def program_failed(state: State, job: Job, member: Member, end: ClaimEnd, now: Instant) -> None:
+    """The program's own end: no error of the site; `retry` sends the job back, else it has
+    Failed. A job with a deadline has none left for another start.
+    """
+    text = f"component {describe(job, member)}: {end.describe()}"
+    if job.retries < job.spec.retries and job.deadline_at is None:
+        job.retries += 1
+        set_back(state, job, f"{text}; retry {job.retries} of {job.spec.retries}", now)
+    else:
+        fail(state, job, text, now, status=end.status)

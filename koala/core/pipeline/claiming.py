@@ -1,0 +1,482 @@
+"""Claiming tries (KOALA 3.2, 3.3): ask the policy, claim, hear the answers, judge at the JST."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koala.core.model import events as ev
+from koala.core.model.charges import Trouble
+from koala.core.model.grid import Assignment, GridView, Site
+from koala.core.model.hold_budget import Budget
+from koala.core.model.job import (
+    Claim,
+    Claiming,
+    ClaimPhase,
+    Job,
+    Member,
+    Running,
+    Starting,
+    StartType,
+)
+from koala.core.model.replicas import Transfer
+from koala.core.model.timers import TimerKind
+from koala.core.model.values import ClaimId, Instant, Priority, SiteName, claim_id, transfer_id
+from koala.core.pipeline.claiming_schedule import last_claim_at, missed_at, moved_claim, next_claim
+from koala.core.pipeline.ending import drop_member, drop_transfer, fail, on_missed, set_back
+from koala.core.pipeline.refusals import forgive, has_refused
+from koala.core.pipeline.starting import advance_start
+from koala.core.pipeline.wanted import hold, start_transfer
+from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
+from koala.core.queries import (
+    demand_of,
+    describe,
+    fixed_site,
+    hold_before_start_s,
+    hold_max_s,
+    is_held,
+    is_optional_member,
+    member_of,
+    part_of_file,
+    picture_of,
+    sites_asked_enough,
+    starts_early,
+    unanswered,
+)
+from koala.core.site_views import is_usable, note_ask, widen
+from koala.core.state import State
+
+TOLD = {
+    Trouble.REFUSED: "refused it",
+    Trouble.ERRED: "erred with it",
+    Trouble.UNSENT: "did not send its input file",
+}
+"""What a site did to a job that was not claimed."""
+
+
+def claim_when_answered(state: State, job: Job, now: Instant) -> None:
+    """A claiming try is due when the answers of the last are in; the one at the JST does not
+    wait for them.
+    """
+    assert job.attempt is not None
+    last_at = last_claim_at(state, job)
+    if not unanswered(state, job) or now >= last_at:
+        try_to_claim(state, job, now)
+    else:
+        state.timers.set(last_at, TimerKind.CLAIM, job.id)
+
+
+def try_to_claim(state: State, job: Job, now: Instant) -> None:
+    """A claiming try (KOALA 3.2, 3.3): ask the policy, do as it says, set the next JCT."""
+    attempt = job.attempt
+    assert attempt is not None
+    if job.deadline_at is not None and now >= missed_at(state, job):
+        on_missed(state, job, now)  # nobody is killed for a job that is too late
+        return
+    limit = state.parameters.claiming_tries_max
+    if limit and job.claiming_tries >= limit:
+        refusals = [
+            f"; {site} {TOLD[one.trouble]}: {one.reason}" for site, one in job.refusals.items()
+        ]
+        fail(state, job, f"not claimed in {limit} claiming tries{''.join(refusals)}", now)
+        return
+    job.claiming_tries += 1
+    job.tried_at = now
+    attempt.tries += 1
+    policies = state.policies
+    claim = policies.claim if job.deadline_at is None else policies.claim_timed
+    picture = picture_of(state, job)
+    question = claim_question(state, job, picture, now)
+    plan = state.recorder.ask(lambda: claim(question, picture, policies.place))
+    assert isinstance(plan, ClaimPlan), plan
+    carry_out(state, job, plan, now)
+    if not isinstance(job.phase, Claiming) or job.attempt is not attempt:
+        return
+    claim_at = next_claim(state, job, now)
+    if claim_at is not None:
+        state.timers.set(claim_at, TimerKind.CLAIM, job.id)
+    state.enter(job, Claiming(claim_at=claim_at), "", now)
+    if claim_at is None:
+        judge_when_due(state, job, now)
+    else:
+        start_if_held(state, job, now)
+
+
+def move_claim(state: State, job: Job, now: Instant) -> None:
+    """Move the next claiming try to where the series has it now that more is known of the files: so
+    that claims are there when the files are, and not much before. Small moves are not worth one.
+    """
+    if not starts_early(state, job) or not isinstance(job.phase, Claiming):
+        return
+    before = job.phase.claim_at
+    if before is None:  # the last one was made
+        return
+    claim_at = max(now, moved_claim(state, job))
+    if claim_at > now and abs(claim_at - before) < state.parameters.claiming_step_min_s:
+        return
+    state.enter(job, Claiming(claim_at=claim_at), "", now)
+    if claim_at > now:
+        state.timers.set(claim_at, TimerKind.CLAIM, job.id)
+    else:
+        claim_when_answered(state, job, now)
+
+
+def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> ClaimQuestion:
+    attempt = job.attempt
+    assert attempt is not None
+    present = attempt.present
+    pending = tuple(
+        PendingPart(
+            component=m.component,
+            processors=job.spec.components[m.component].processors,
+            site=m.site,
+            fixed=fixed_site(job, m.component),
+            size_bytes=part_of_file(state, job, m.component)[1],
+            is_optional=is_optional_member(job, m.component),
+        )
+        for m in present
+        if m.claim is None and m.end is None
+    )
+    is_high = job.spec.priority is Priority.HIGH and state.parameters.preempt != "none"
+    return ClaimQuestion(
+        components=min(len(present), job.needed),  # F is of what the job needs
+        held=len(present) - len(pending),
+        held_at=tuple(m.site for m in present if m.claim is not None and m.site is not None),
+        pending=pending,
+        user=job.spec.owner,
+        priority=job.spec.priority,
+        file=job.spec.input_file.name if job.spec.input_file else None,
+        demand=demand_of(state, job),
+        home=job.spec.queue,
+        remaining_s=max(0.0, attempt.start_at - now),
+        threshold=state.parameters.claim_threshold,
+        preempt=state.parameters.preempt,
+        victims=victims(state) if is_high else (),
+        preemptible=tuple(
+            site.name
+            for site in state.sites.values()
+            if is_high
+            and site.facts.starts_after_stop
+            and is_usable(site)
+            and now >= site.no_preempt_until
+            and not has_refused(state, job, site.name)  # nobody is stopped for another refusal
+        ),
+        grounds=grounds(state, job, picture, now),
+    )
+
+
+def grounds(state: State, job: Job, picture: GridView, now: Instant) -> tuple[ReclaimableSite, ...]:
+    """At the last try before its deadline a job may have local jobs killed, where sites allow it.
+    What no local job and no claim of ours holds is idle there, whoever waits for it.
+    """
+    is_last = job.deadline_at is not None and next_claim(state, job, now) is None
+    if state.parameters.at_deadline != "kill" or not is_last:
+        return ()
+    ours: dict[SiteName, int] = {}
+    for claim in state.ledger.values():
+        ours[claim.site] = ours.get(claim.site, 0) + claim.processors
+    found = []
+    for view in picture.sites:
+        site = state.sites[view.name]
+        if not view.admits(job.spec.owner):
+            continue
+        idle, local = view.idle, 0
+        if site.facts.may_kill_local and not site.is_probing:
+            local = site.reported_local
+            idle = max(idle, site.facts.processors - local - ours.get(site.name, 0))
+        found.append(ReclaimableSite(site=site.name, idle=idle, local=local))
+    return tuple(found)
+
+
+def victims(state: State) -> tuple[Victim, ...]:
+    """Low-priority jobs that hold processors and are not in Releasing, latest JST first."""
+    victims = []
+    for job in state.placed.values():
+        is_open = isinstance(job.phase, Claiming | Starting | Running)
+        if job.spec.priority is not Priority.LOW or not is_open or job.attempt is None:
+            continue
+        held: dict[SiteName, int] = {}
+        for member in job.attempt.present:
+            claim = state.ledger.get(member.claim) if member.claim else None
+            if claim is not None and claim.phase is not ClaimPhase.ASKED:
+                held[claim.site] = held.get(claim.site, 0) + claim.processors
+        if held:
+            victims.append(
+                Victim(job=job.id, start_at=job.attempt.start_at, held=tuple(held.items()))
+            )
+    return tuple(sorted(victims, key=lambda victim: -victim.start_at))
+
+
+def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
+    """Claim where the components are, move and claim the others, queue a claim before its
+    victims are stopped.
+    """
+    attempt = job.attempt
+    assert attempt is not None
+    members = {member.component: member for member in attempt.members}
+    for component in plan.claims:
+        claim(state, job, members[component], now)
+    for move in plan.moves:
+        member = members[move.component]
+        label = job.spec.label(move.component)
+        way = f"moves from {member.site}" if member.site is not None else "goes"
+        state.tell(job, f"component {label} {way} to {move.site}", now)
+        settle_member(state, job, member, move, now)
+        claim(state, job, member, now)
+    force(state, job, plan.forced, now)
+    others = (*plan.claims, *(move.component for move in plan.moves))
+    is_whole = all(members[component].claim for component in others)
+    if state.parameters.preempt == "complete" and not is_whole:
+        return  # the job cannot start: another claim is over the hold budget
+    if not is_affordable(state, job, [members[n] for n in plan.preempting], now):
+        # Nobody is stopped for nothing, and no site is asked for what would not start there.
+        for component in plan.preempting:
+            put_off(state, job, members[component], now)
+        return
+    for component in plan.preempting:
+        claim(state, job, members[component], now, is_preempting=True)
+    for victim in plan.victims:
+        other = state.placed.get(victim)
+        if other is not None:
+            other.preemptions += 1
+            set_back(state, other, f"preempted by {job.id}", now)
+
+
+def force(state: State, job: Job, forced: tuple[Assignment, ...], now: Instant) -> None:
+    """Claim where there is room only once local jobs are killed, unless that is over the hold
+    budgets.
+    """
+    if job.attempt is None or not is_affordable(state, job, forced, now):
+        return
+    members = {member.component: member for member in job.attempt.members}
+    for assignment in forced:
+        member = members[assignment.component]
+        if member.site != assignment.site:
+            settle_member(state, job, member, assignment, now)
+        if state.sites[assignment.site].facts.may_kill_local:
+            label = job.spec.label(assignment.component)
+            text = f"component {label} may have local jobs of {assignment.site} killed"
+            state.tell(job, text, now)
+        claim(state, job, member, now, may_kill=True)
+
+
+def settle_member(
+    state: State, job: Job, member: Member, assignment: Assignment, now: Instant
+) -> None:
+    """Give a member its execution site and file site; its transfer starts at once, at the rate that
+    was booked for it.
+    """
+    attempt = job.attempt
+    assert attempt is not None
+    drop_transfer(state, attempt, member, now)
+    member.site = assignment.site
+    member.source = assignment.source
+    member.is_fetched = assignment.source is None
+    member.mips = assignment.mips
+    member.booked_bps = assignment.booked_bps if assignment.source is None else 0.0
+    if assignment.source is None or job.spec.input_file is None:
+        member.is_fetched = True
+        return
+    offset, size_bytes = part_of_file(state, job, member.component)
+    for other in attempt.present:  # the whole file is fetched once a site
+        shared = state.files.transfers.get(other.transfer) if other.transfer else None
+        if shared and (shared.target, shared.offset, shared.size_bytes) == (
+            assignment.site,
+            offset,
+            size_bytes,
+        ):
+            member.transfer = shared.id
+            member.is_fetched = shared.is_done
+            return
+    attempt.transfers += 1
+    file = job.spec.input_file.name
+    replica = state.files.replicas[file]
+    is_whole = (offset, size_bytes) == (0, replica.size_bytes)
+    transfer = Transfer(
+        id=transfer_id(job.id, attempt=attempt.number, n=attempt.transfers),
+        job=job.id,
+        attempt=attempt.number,
+        file=file,
+        source=assignment.source,
+        target=assignment.site,
+        offset=offset,
+        size_bytes=size_bytes,
+        checksum=replica.checksum if is_whole else "",
+        started_at=now,
+        expected_at=now + assignment.transfer_s,
+        booked_bps=assignment.booked_bps,
+    )
+    state.files.transfers[transfer.id] = transfer
+    member.transfer = transfer.id
+    state.actions.append(start_transfer(state, transfer))
+
+
+def claim(
+    state: State,
+    job: Job,
+    member: Member,
+    now: Instant,
+    *,
+    is_preempting: bool = False,
+    may_kill: bool = False,
+) -> None:
+    """Make one claim, unless it is over the hold budget."""
+    attempt = job.attempt
+    assert attempt is not None
+    assert member.site is not None
+    site = state.sites[member.site]
+    component = job.spec.components[member.component]
+    identity = claim_id(
+        job.id, attempt=attempt.number, component=member.component, n=member.claims + 1
+    )
+    hold_s = hold_max_s(state, job)
+    if not charge(state, job, site, identity, component.processors * hold_s, now):
+        put_off(state, job, member, now)
+        return
+    member.claims += 1
+    member.claim = identity
+    member.claimed_at = None
+    if starts_early(state, job):  # else a claim that came early would run out before the last try
+        attempt.start_at = min(attempt.start_at, now + hold_before_start_s(state, job))
+    claim = Claim(
+        id=identity,
+        job=job.id,
+        attempt=attempt.number,
+        component=member.component,
+        site=site.name,
+        processors=component.processors,
+        start_type=component.start_type,
+        asked_at=now,
+        ask_number=note_ask(site, identity, component.processors),
+        hold_s=hold_s,
+        grace_until=now + site.facts.grace_s + (state.parameters.kill_s if is_preempting else 0.0),
+        fence_s=state.parameters.fence_s,
+        is_preempting=is_preempting,
+        may_kill=may_kill and site.facts.may_kill_local,
+    )
+    if component.start_type is StartType.NONE:
+        claim.released = True  # it runs from check-in on, without a Release
+        attempt.may_run = True
+    state.ledger[identity] = claim
+    state.actions.append(hold(state, claim))
+
+
+def put_off(state: State, job: Job, member: Member, now: Instant) -> None:
+    """No claim is made for a member, because it would be over a hold budget."""
+    member.refusal = "the hold budget is used up"
+    job.not_before = now + state.parameters.scan_interval_s  # a budget comes back slowly
+
+
+def is_affordable(
+    state: State, job: Job, wanted: Sequence[Assignment | Member], now: Instant
+) -> bool:
+    """Whether the hold budgets allow all of these claims: others die for all of them or for
+    none."""
+    hold_s = hold_max_s(state, job)
+    sums: dict[SiteName, float] = {}
+    for one in wanted:
+        assert one.site is not None
+        processors = job.spec.components[one.component].processors
+        sums[one.site] = sums.get(one.site, 0.0) + processors * hold_s
+    limits = state.parameters
+    user = state.user_budgets.setdefault(job.spec.owner, Budget())
+    sites = {site: state.site_budgets.setdefault(site, Budget()) for site in sums}
+    return user.allows(sum(sums.values()), limit_s=limits.hold_budget_user_s, now=now) and all(
+        budget.allows(sums[site], limit_s=limits.hold_budget_site_s, now=now)
+        for site, budget in sites.items()
+    )
+
+
+def charge(
+    state: State, job: Job, site: Site, claim: ClaimId, processor_s: float, now: Instant
+) -> bool:
+    user = state.user_budgets.setdefault(job.spec.owner, Budget())
+    place = state.site_budgets.setdefault(site.name, Budget())
+    limits = state.parameters
+    if not user.allows(processor_s, limit_s=limits.hold_budget_user_s, now=now):
+        return False
+    if not place.allows(processor_s, limit_s=limits.hold_budget_site_s, now=now):
+        return False
+    user.charge(claim, processor_s, now)
+    place.charge(claim, processor_s, now)
+    return True
+
+
+def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
+    claim = state.ledger.get(event.claim)
+    if claim is None or claim.phase is not ClaimPhase.ASKED:
+        return
+    if len(state.queues) and claim.site in sites_asked_enough(state):
+        state.ask_scan()
+    widen(state.sites[claim.site], limit=state.parameters.claims_open_max)
+    claim.phase = ClaimPhase.GRANTED
+    claim.nonce = event.nonce
+    claim.batch_job = event.batch_job
+    claim.address, claim.hosts = event.address, event.hosts
+    claim.granted_at = now
+    found = member_of(state, claim)
+    if found is None:
+        return
+    job, member = found
+    member.claimed_at = now
+    assert job.attempt is not None
+    job.gained_s += claim.processors * (now - job.attempt.placed_at)
+    after_answer(state, job, now)
+
+
+def after_answer(state: State, job: Job, now: Instant) -> None:
+    """An answer to a claim came: everything may be held, or the next try may be due, or the
+    last one decided.
+    """
+    if not isinstance(job.phase, Claiming):
+        return
+    if job.phase.claim_at is None:
+        judge_when_due(state, job, now)
+    elif not start_if_held(state, job, now) and job.phase.claim_at <= now:
+        claim_when_answered(state, job, now)
+
+
+def start_if_held(state: State, job: Job, now: Instant) -> bool:
+    """Every component is claimed: the job leaves the claiming queue."""
+    assert job.attempt is not None
+    if not all(is_held(state, member) for member in job.attempt.present):
+        return False
+    job.attempt.granted_at = now
+    forgive(job)
+    state.enter(job, Starting(), "all components claimed", now)
+    advance_start(state, job, now)
+    return True
+
+
+def judge_when_due(state: State, job: Job, now: Instant) -> None:
+    """The try at the JST is judged when answered, at JST + grace at the latest."""
+    assert job.attempt is not None
+    if start_if_held(state, job, now):
+        return
+    waiting = unanswered(state, job)
+    due_at = max((claim.grace_until for claim in waiting), default=now)
+    if due_at > now:
+        state.timers.set(due_at, TimerKind.JUDGE, job.id)
+    else:
+        judge(state, job, now)
+
+
+def judge(state: State, job: Job, now: Instant) -> None:
+    """The end of the claiming tries: start with those that are held if the job can, else give
+    all back.
+    """
+    attempt = job.attempt
+    assert attempt is not None
+    missing = [member for member in attempt.present if not is_held(state, member)]
+    held = len(attempt.present) - len(missing)
+    strict = [m for m in missing if not is_optional_member(job, m.component)]
+    if strict or held < job.needed or held == 0:
+        names = ", ".join(describe(job, member) for member in strict or missing)
+        if job.deadline_at is not None:
+            text = f"not claimed in {job.claiming_tries} tries before its deadline: {names}"
+            fail(state, job, text, now)
+            return
+        set_back(state, job, f"not claimed by its start time: {names}", now)
+        return
+    for member in missing:
+        drop_member(state, job, member, "not claimed by the start time", now)
+    start_if_held(state, job, now)

@@ -1,0 +1,115 @@
+"""When a job's claiming tries come: the series of ICP, or that of RPP for a job with a deadline
+(KOALA 3.2, Deadlines 2.2). Nothing here changes anything.
+
+Live, a try takes time: to be heard, and to arm. So the try at the deadline is asked `lead_max_s`
+before it, which is where the series of a job with a deadline ends.
+"""
+
+from __future__ import annotations
+
+from koala.core.model.job import Job
+from koala.core.model.timeline import considered_at, first_claim_at, next_claim_at, tries
+from koala.core.model.values import Instant, Seconds
+from koala.core.queries import files_at, hold_before_start_s, starts_early
+from koala.core.state import State
+
+
+def first_claim(state: State, job: Job) -> Instant:
+    """Of a job that was placed just now."""
+    attempt = job.attempt
+    assert attempt is not None
+    if job.deadline_at is not None:
+        left = tries_left(state, job)
+        return min(attempt.start_at, left[0]) if left else attempt.placed_at
+    return first_claim_at(
+        attempt.placed_at,
+        attempt.transfer_s,
+        fraction=job.claim_fraction,
+        hold_max_s=hold_before_start_s(state, job),
+    )
+
+
+def next_claim(state: State, job: Job, now: Instant) -> Instant | None:
+    """After the try that was made just now; None: it was the last one."""
+    attempt = job.attempt
+    assert attempt is not None
+    if job.deadline_at is not None:
+        return next((at for at in tries_left(state, job) if at > now), None)
+    if now >= attempt.start_at:
+        return None
+    target_at = attempt.start_at
+    if starts_early(state, job) and (there_at := files_at(state, job)) > now:
+        target_at = there_at
+    return next_claim_at(
+        now, target_at, fraction=job.claim_fraction, step_min_s=_step_min_s(state, job)
+    )
+
+
+def moved_claim(state: State, job: Job) -> Instant:
+    """The next try of a job that waits for one, as its files are expected now. The series leads to
+    their arrival as it would lead to a JST; once they are there, to the JST, as all tries do."""
+    attempt = job.attempt
+    assert attempt is not None
+    there_at = files_at(state, job)
+    if not attempt.tries or job.tried_at is None:
+        return first_claim_at(
+            attempt.placed_at,
+            there_at - attempt.placed_at,
+            fraction=job.claim_fraction,
+            hold_max_s=hold_before_start_s(state, job),
+        )
+    return next_claim_at(
+        job.tried_at,
+        there_at if there_at > job.tried_at else attempt.start_at,
+        fraction=job.claim_fraction,
+        step_min_s=_step_min_s(state, job),
+    )
+
+
+def _step_min_s(state: State, job: Job) -> Seconds:
+    """The shortest step between two tries: less is as good as none."""
+    assert job.attempt is not None
+    sites = [state.sites[m.site] for m in job.attempt.present if m.site is not None]
+    return max(state.parameters.claiming_step_min_s, *(site.facts.grace_s for site in sites), 0.0)
+
+
+def last_claim_at(state: State, job: Job) -> Instant:
+    """The last try, which waits for no answers of the one before."""
+    assert job.attempt is not None
+    return job.attempt.start_at if job.deadline_at is None else _series(state, job)[-1]
+
+
+def tries_left(state: State, job: Job) -> tuple[Instant, ...]:
+    """The tries of a job with a deadline that come after its newest one."""
+    if job.deadline_at is None:
+        return ()
+    return tuple(at for at in _series(state, job) if job.tried_at is None or at > job.tried_at)
+
+
+def missed_at(state: State, job: Job) -> Instant:
+    """When a job with a deadline cannot meet it any more."""
+    assert job.deadline_at is not None
+    return job.deadline_at + state.parameters.late_max_s
+
+
+def _series(state: State, job: Job) -> tuple[Instant, ...]:
+    assert job.deadline_at is not None
+    limits = state.parameters
+    grace_s = _grace_s(state, job)
+    # Waiting longer than a claim may be held would only let it run out before the deadline.
+    wait_s = min(max(limits.wait_s, limits.wait_graces * grace_s), hold_before_start_s(state, job))
+    begin = considered_at(job.submitted_at, job.deadline_at, wait_s=wait_s)
+    return tries(
+        begin,
+        max(begin, job.deadline_at - limits.lead_max_s),
+        fraction=limits.deadline_fraction,
+        tries_max=limits.deadline_tries_max,
+        step_min_s=max(limits.claiming_step_min_s, grace_s),
+        ends_at_deadline=limits.at_deadline == "kill",
+    )
+
+
+def _grace_s(state: State, job: Job) -> Seconds:
+    """The largest of the sites that the job may use."""
+    facts = [site.facts for site in state.sites.values()]
+    return max((f.grace_s for f in facts if f.admits(job.spec.owner)), default=0.0)

@@ -1,0 +1,355 @@
+"""Ends and setbacks: finished, failed, cancelled, and back to the placement queue behind the fence.
+
+Every way out of an attempt goes through `stop_attempt`, so nothing is ever left without a Stop.
+"""
+
+from __future__ import annotations
+
+from koala.core.model import events as ev
+from koala.core.model.actions import CancelTransfer, PublishOutputs, StopClaim
+from koala.core.model.charges import Setback
+from koala.core.model.grid import Site
+from koala.core.model.job import (
+    TERMINAL,
+    Attempt,
+    Cancelled,
+    Claim,
+    Claiming,
+    ClaimPhase,
+    Delayed,
+    EndKind,
+    Failed,
+    Finished,
+    Job,
+    Member,
+    Phase,
+    Placing,
+    Releasing,
+    Running,
+    Starting,
+    StartType,
+    Stopping,
+)
+from koala.core.model.replicas import Transfer
+from koala.core.model.timeline import lowered_fraction
+from koala.core.model.timers import TimerKind
+from koala.core.model.values import Instant, JobId, SiteName, TransferId
+from koala.core.pipeline.claiming_schedule import missed_at, tries_left
+from koala.core.queries import describe, is_held
+from koala.core.site_health import erred
+from koala.core.state import State
+
+TIMER_S_MAX = 3_600.0
+"""A timer for an instant that may be years away rings earlier, and is set anew: none is taken back,
+and jobs with such deadlines may be over and forgotten by the thousand before."""
+LOST_ATTEMPTS_MAX = 1_000
+"""More attempts than a lost part of a journal can have made of one job."""
+
+
+def enqueue(state: State, job: Job, text: str, now: Instant) -> None:
+    state.enter(job, Placing(queued_at=now), text, now)
+    line_up(state, job)
+    if job.deadline_at is None:
+        state.ask_scan_for(job)
+    else:
+        await_try(state, job, now)
+
+
+def line_up(state: State, job: Job) -> None:
+    """To the tail of the queue where it belongs. One with a deadline belongs to none that a
+    discipline visits."""
+    if job.deadline_at is None:
+        state.queues.append(job, state.turns.queue_for(state, job))
+    else:
+        state.queues.timed[job.id] = job
+
+
+def await_try(state: State, job: Job, now: Instant) -> None:
+    """A job with a deadline is tried at instants of its own (Deadlines 2.2). One with a file is
+    also placed by scans, so that its file can travel before.
+    """
+    left = tries_left(state, job)
+    if left:
+        set_timer(state, job, TimerKind.TRY, left[0], now)
+    if job.spec.input_file is not None:
+        state.ask_scan()
+
+
+def set_timer(state: State, job: Job, bell: TimerKind, at: Instant, now: Instant) -> None:
+    """Rings at this instant or before; whoever hears it looks."""
+    state.timers.set(min(max(now, at), now + TIMER_S_MAX), bell, job.id)
+
+
+def admit(state: State, now: Instant) -> None:
+    """Let delayed submissions in, in order, while there is room."""
+    delayed = state.queues.delayed
+    while delayed and len(state.queues) < state.parameters.queue_jobs_max:
+        job = delayed.pop(next(iter(delayed)))
+        enqueue(state, job, "admitted to its placement queue", now)
+
+
+def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
+    """A terminal phase: the job is over; what its claims still hold is owed a Stop in the
+    ledger. `text` says what the phase's name does not.
+    """
+    assert isinstance(phase, TERMINAL)
+    state.queues.remove(job)
+    state.fresh.pop(job.id, None)
+    stop_attempt(state, job, now)
+    state.placed.pop(job.id, None)
+    state.enter(job, phase, text, now)
+    admit(state, now)
+    state.ask_scan(*allocated(job))
+
+
+def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | None = None) -> None:
+    end(state, job, Failed(at=now, reason=reason, status=status), reason, now)
+
+
+def on_missed(state: State, job: Job, now: Instant) -> None:
+    """The deadline and what it may be missed by may be over."""
+    if job.is_over:
+        return
+    if now < missed_at(state, job):
+        set_timer(state, job, TimerKind.MISS, missed_at(state, job), now)
+        return
+    if not isinstance(job.phase, Delayed | Placing | Claiming | Starting):
+        return
+    late_s = state.parameters.late_max_s
+    fail(state, job, f"deadline missed by more than {late_s:g} s: {obstacle(state, job)}", now)
+
+
+def obstacle(state: State, job: Job) -> str:
+    """What a job with a deadline lacked."""
+    attempt = job.attempt
+    if attempt is None:
+        return "it was delayed" if isinstance(job.phase, Delayed) else "it was not placed"
+    missing = [m for m in attempt.present if not is_held(state, m)]
+    if missing:
+        return "not claimed: " + ", ".join(describe(job, member) for member in missing)
+    fetching = [m for m in attempt.present if m.lacks_file]
+    if fetching:
+        return "no input file yet: " + ", ".join(describe(job, member) for member in fetching)
+    return f"not armed in {attempt.arms} rounds"
+
+
+def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.is_over:
+        return
+    reason = f"by {event.by or 'somebody without a name'}"
+    end(state, job, Cancelled(at=now, reason=reason), reason, now)
+
+
+def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
+    """Give everything back and place the job again: at once if nothing was released, else after
+    the fence. A job with a deadline has failed if no try is left, and behind the fence.
+    """
+    assert job.attempt is not None
+    if job.deadline_at is not None and not job.attempt.may_run and not tries_left(state, job):
+        fail(state, job, f"{reason}; no try is left for its deadline", now)
+        return
+    state.enter(job, Stopping(reason=reason), reason, now)
+    note_setback(job, now)
+    stop_attempt(state, job, now)
+    job.claim_fraction = lowered_fraction(
+        job.claim_fraction,
+        step=state.parameters.claim_fraction_step,
+        fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
+    )
+    job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
+    state.ask_scan(*allocated(job))  # what was placed and not claimed is free (count_placed)
+    requeue_if_fenced(state, job, now)
+
+
+def distrust(state: State, now: Instant) -> None:
+    """Events may be lost, so that jobs may have gone further than is known here: attempts that
+    were not known as released may have been, and more attempts may have been made. What is under
+    way is given up unless it was known as released, and nothing is placed again before whatever
+    lives of an unknown attempt has been stopped or has come to the end of its lease.
+    """
+    again_at = now + state.parameters.fence_s
+    for job in tuple(state.jobs.values()):
+        if job.is_over:
+            continue
+        job.attempt_min = max(job.attempts, job.attempt_min) + LOST_ATTEMPTS_MAX
+        job.not_before = max(job.not_before, again_at)
+        if isinstance(job.phase, Placing) and job.deadline_at is None:
+            state.fresh[job.id] = job  # to be tried then, whatever else changes
+        attempt = job.attempt
+        if attempt is None or not isinstance(job.phase, Claiming | Starting):
+            continue
+        attempt.may_run = True
+        for member in attempt.members:
+            claim = state.ledger.get(member.claim) if member.claim is not None else None
+            if claim is not None:
+                claim.released = True
+        set_back(state, job, "a part of the journal is lost", now)
+    state.timers.set(again_at, TimerKind.SCAN)
+
+
+def note_setback(job: Job, now: Instant) -> None:
+    """For the accounts."""
+    assert job.attempt is not None
+    sites = dict.fromkeys(m.site for m in job.attempt.members if m.site is not None)
+    job.setbacks.append(Setback(attempt=job.attempt.number, at=now, sites=tuple(sites)))
+
+
+def allocated(job: Job) -> list[SiteName]:
+    """The sites of a job's attempt in the order in which they were allocated, that of the largest
+    component first (Multiple queues 2.5)."""
+    members = [] if job.attempt is None else job.attempt.members
+    components = job.spec.components
+    members = sorted(members, key=lambda m: (-components[m.component].processors, m.component))
+    return [member.site for member in members if member.site is not None]
+
+
+def stop_attempt(state: State, job: Job, now: Instant) -> None:
+    attempt = job.attempt
+    if attempt is None or job.id not in state.placed:
+        return
+    attempt.arming = None
+    for member in attempt.members:
+        stop_member(state, member)
+        if member.transfer is not None:
+            cancel_transfer(state, member.transfer, now)
+
+
+def stop_member(state: State, member: Member) -> None:
+    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    if claim is not None and claim.phase is not ClaimPhase.STOPPING:
+        claim.phase = ClaimPhase.STOPPING
+        state.actions.append(StopClaim(claim=claim.id, site=claim.site))
+
+
+def drop_member(state: State, job: Job, member: Member, reason: str, now: Instant) -> None:
+    assert job.attempt is not None
+    member.is_dropped = True
+    stop_member(state, member)
+    drop_transfer(state, job.attempt, member, now)
+    state.tell(job, f"goes on without {describe(job, member)}: {reason}", now)
+
+
+def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
+    """The fence (design, 8): a released attempt must be wholly gone before the next. If all its
+    programs had ended well before their Stop came to them, there is no next one: the job is done,
+    and a job that is done is not started again (promise 3).
+    """
+    attempt = job.attempt
+    assert attempt is not None
+    alive = any(member.claim in state.ledger for member in attempt.members if member.claim)
+    if attempt.may_run and alive:
+        return
+    assert isinstance(job.phase, Stopping)
+    reason = job.phase.reason
+    if attempt.may_run and all(m.end is not None and m.end.is_well for m in _leading(job, attempt)):
+        job.setbacks.pop()
+        finish(state, job, attempt, f"all had ended well before they were stopped: {reason}", now)
+        return
+    if attempt.may_run and job.deadline_at is not None:  # a later start is not what was asked for
+        fail(state, job, f"{reason}; no try is left for its deadline", now)
+        return
+    del state.placed[job.id]
+    job.attempt = None
+    if not job.spec.rerun and any(_may_have_run(attempt, m) for m in attempt.members):
+        fail(state, job, f"rerun=no, and it had started: {reason}", now)
+    else:
+        enqueue(state, job, f"back in its placement queue: {reason}", now)
+        if not state.is_paced and job.not_before > now:
+            state.timers.set(job.not_before, TimerKind.SCAN)
+
+
+def finish_if_over(state: State, job: Job, now: Instant) -> None:
+    """All with a barrier ended well: those without end now, too; then the job is Finished."""
+    attempt = job.attempt
+    if attempt is None or not isinstance(job.phase, Releasing | Running):
+        return
+    if any(member.end is None for member in _leading(job, attempt)):
+        return
+    running = [member for member in attempt.present if member.end is None]
+    if running:
+        attempt.is_stopped = True
+        for member in running:
+            stop_member(state, member)
+        return
+    finish(state, job, attempt, "", now)
+
+
+def finish(state: State, job: Job, attempt: Attempt, text: str, now: Instant) -> None:
+    end(state, job, Finished(at=now), text, now)
+    state.actions.append(PublishOutputs(job=job.id, attempt=attempt.number))
+
+
+def _leading(job: Job, attempt: Attempt) -> list[Member]:
+    """Those whose end is the job's: with a barrier, where there are any."""
+    components = job.spec.components
+    with_barrier = [
+        m for m in attempt.present if components[m.component].start_type is not StartType.NONE
+    ]
+    return with_barrier or list(attempt.present)
+
+
+def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:
+    transfer = state.files.transfers.pop(wanted, None)
+    if transfer is not None:
+        default_bps = state.parameters.bandwidth_default_bps
+        # While the daemon was away nobody saw whether it went on, and its clock may have been set.
+        seen_from = max(transfer.started_at, state.started_at)
+        if _both_ends_were_here(state, transfer, seen_from):
+            state.files.learn_slow(transfer, ran_s=now - seen_from, default_bps=default_bps)
+        state.actions.append(
+            CancelTransfer(transfer=transfer.id, source=transfer.source, target=transfer.target)
+        )
+
+
+def _both_ends_were_here(state: State, transfer: Transfer, since: Instant) -> bool:
+    """Whether nothing but the link can have held a copy up."""
+    ends = (state.sites[transfer.source], state.sites[transfer.target])
+    return all(site.is_connected and site.disconnected_at <= since for site in ends)
+
+
+def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) -> None:
+    """The member does not want its file here any more; the copy stops when nobody else does."""
+    wanted, member.transfer = member.transfer, None
+    if wanted is None or any(other.transfer == wanted for other in attempt.present):
+        return
+    cancel_transfer(state, wanted, now)
+
+
+def settle_hold(state: State, claim: Claim, now: Instant) -> None:
+    """The hold ends with the pass, or with the claim: what was not used goes back to the
+    budgets.
+    """
+    job = state.jobs[claim.job]
+    if claim.id not in state.user_budgets[job.spec.owner]:
+        return
+    until = claim.passed_at if claim.passed_at is not None else now
+    held_s = 0.0
+    if claim.granted_at is not None:
+        held_s = claim.processors * max(0.0, until - claim.granted_at)
+        job.wasted_s += held_s
+    state.user_budgets[job.spec.owner].settle(claim.id, held_s)
+    state.site_budgets[claim.site].settle(claim.id, held_s)
+
+
+def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant) -> None:
+    """An error that a site made with a job."""
+    if site.erring:  # those that are over and gone cannot err again
+        owing = {claim.job for claim in state.ledger.values()} | {job}
+        site.erring = {
+            one: times
+            for one, times in site.erring.items()
+            if one in owing or (one in state.jobs and not state.jobs[one].is_over)
+        }
+    if erred(site, job, state.parameters, now):
+        text = f"unusable after {site.errors} consecutive errors; the last: {reason}"
+        state.tell_site(site, text, now)
+        assert site.unusable_until is not None
+        state.timers.set(site.unusable_until, TimerKind.PROBE, site.name)
+
+
+def _may_have_run(attempt: Attempt, member: Member) -> bool:
+    """It passed the barrier, or nobody will ever know: whoever could tell was lost."""
+    lost = (EndKind.FENCED, EndKind.VANISHED)
+    is_unknown = attempt.may_run and member.end is not None and member.end.kind in lost
+    return member.passed_at is not None or is_unknown

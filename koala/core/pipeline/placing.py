@@ -1,0 +1,259 @@
+"""Placement tries (KOALA 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from dataclasses import replace
+
+from koala.core.feasibility import empty_view
+from koala.core.model.ageing import is_door_held
+from koala.core.model.grid import Assignment, GridView, Part, Placement, PlacementRequest
+from koala.core.model.job import Attempt, Claiming, Job, Member, Placing
+from koala.core.model.placement_queues import queued_at
+from koala.core.model.timers import TimerKind
+from koala.core.model.values import FOREVER, Instant, SiteName, UserName
+from koala.core.pipeline.claiming import settle_member, try_to_claim
+from koala.core.pipeline.claiming_schedule import first_claim, tries_left
+from koala.core.pipeline.ending import admit, fail, set_timer
+from koala.core.pipeline.refusals import closed_to, open_to
+from koala.core.queries import (
+    demand_of,
+    fixed_site,
+    is_optional_member,
+    part_of_file,
+    picture_of,
+    sites_asked_enough,
+)
+from koala.core.site_views import is_usable
+from koala.core.state import State
+
+
+def place_timed(state: State, now: Instant) -> None:
+    """Jobs with a deadline and a file are placed as soon as they can be, so that the file travels;
+    what they are given is claimed no earlier for that.
+    """
+    waiting = [job for job in state.queues.timed.values() if job.spec.input_file is not None]
+    if waiting:
+        picture = picture_of(state)
+        for job in waiting:
+            try_to_place(state, job, picture, now)
+        admit(state, now)
+
+
+def on_try_due(state: State, job: Job, now: Instant) -> None:
+    """A try of a job with a deadline that is placed nowhere: its components are placed and claimed
+    together, in this try or in those that follow (Deadlines 2.2).
+    """
+    left = tries_left(state, job)
+    if not isinstance(job.phase, Placing) or not left:
+        return
+    due_at = left[0]  # graces or parameters may be others than when the timer was set
+    if job.attempts < job.attempt_min:  # an attempt in a lost part of the journal may live
+        due_at = max(due_at, job.not_before)
+    if due_at > now:
+        set_timer(state, job, TimerKind.TRY, due_at, now)
+        return
+    place(state, job, Placement(assignments=()), picture_of(state), now)
+    admit(state, now)
+
+
+class CapacityCheck:
+    """What the usable sites could take, were all of them idle."""
+
+    def __init__(self, state: State) -> None:
+        self._sites = {site.name: site.facts for site in state.sites.values() if is_usable(site)}
+        self._largest: dict[tuple[UserName, tuple[SiteName, ...]], int] = {}
+
+    def can_take(self, job: Job, closed: tuple[SiteName, ...] = ()) -> bool:
+        """Whether every component that the job needs fits some site that is not closed to it. Who
+        waits for a site that is away is not to keep others from those that are there."""
+        fitting = 0
+        for index, component in enumerate(job.spec.components):
+            fixed = fixed_site(job, index)
+            owner = job.spec.owner
+            most = self._most(owner, closed) if fixed is None else self._at(fixed, owner, closed)
+            if most >= component.processors:
+                fitting += 1
+            elif not is_optional_member(job, index):
+                return False
+        return fitting >= job.needed
+
+    def _at(self, name: SiteName, owner: UserName, closed: tuple[SiteName, ...]) -> int:
+        facts = None if name in closed else self._sites.get(name)
+        return facts.processors if facts is not None and facts.admits(owner) else 0
+
+    def _most(self, owner: UserName, closed: tuple[SiteName, ...]) -> int:
+        key = (owner, closed)
+        if key not in self._largest:
+            sizes = (self._at(name, owner, closed) for name in self._sites)
+            self._largest[key] = max(sizes, default=0)
+        return self._largest[key]
+
+
+def holds_the_door(state: State, job: Job, now: Instant) -> bool:
+    """An aged job that the empty grid could take lets nobody pass, every second half of an
+    ageing period: processors gather for it, and if other users take them all, the others are
+    not starved in turn."""
+    if not is_door_held(now - queued_at(job), state.parameters.ageing_s):
+        return False
+    closed = closed_to(state, job, now)
+    empty = empty_picture(state, job, closed)
+    return ask_placement(state, whole_request(state, job, now), empty) is not None
+
+
+def empty_picture(state: State, job: Job, closed: Collection[SiteName] = ()) -> GridView:
+    """The usable sites that the job may see, as if nothing ran there."""
+    sites = [s for s in state.sites.values() if is_usable(s) and s.facts.admits(job.spec.owner)]
+    default = state.parameters.bandwidth_default_bps
+    return empty_view(sites, files=state.files, bandwidth_default=default, closed=closed)
+
+
+def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> bool:
+    """A placement try (KOALA 3.1)."""
+    if now < job.not_before:
+        return False
+    state.fresh.pop(job.id, None)
+    job.placement_tries += 1
+    seen = open_to(state, job, picture, now)
+    needed = job.needed
+    is_whole = needed == len(job.spec.components)
+    if is_whole and (job.largest > seen.idle_max or job.processors > seen.idle_sum):
+        placement = None  # needs no policy: long queues are scanned often
+    else:
+        placement = find_placement(state, job, seen, needed, now)
+    if placement is not None:
+        place(state, job, placement, picture, now)
+        return True
+    limit = state.parameters.placement_tries_max
+    if limit and job.placement_tries >= limit:
+        fail(state, job, f"not placed in {limit} placement tries", now)
+    return False
+
+
+def find_placement(
+    state: State, job: Job, picture: GridView, needed: int, now: Instant
+) -> Placement | None:
+    """All components if possible, else as many as the job can start with, left out from the
+    largest on.
+    """
+    if needed == len(job.spec.components):
+        return find_whole_placement(state, job, picture, now)
+    request = whole_request(state, job, now)
+    answer = ask_placement(state, request, picture)
+    if answer is not None:
+        return answer
+    found: list[Assignment] = []
+    trial = picture.copy()
+    for part in sorted(
+        request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
+    ):
+        beside = tuple(assignment.site for assignment in found)
+        one = ask_placement(state, replace(request, parts=(part,), beside=beside), trial)
+        if one is not None:
+            found.append(one.assignments[0])
+            trial.take(one.assignments[0].site, part.processors)
+            trial.book(one.assignments[0])
+        elif not is_optional_member(job, part.component):
+            break
+    is_enough = len(found) >= needed and all(
+        is_optional_member(job, index) or any(a.component == index for a in found)
+        for index in range(len(job.spec.components))
+    )
+    return Placement(assignments=tuple(found)) if is_enough else None
+
+
+def find_whole_placement(
+    state: State, job: Job, picture: GridView, now: Instant
+) -> Placement | None:
+    """Sites for all components. Most jobs of a long queue are alike, and where one found no place
+    the next one needs no look; the answer is recorded all the same."""
+    shape = _shape(job)
+    if picture.has_refused(shape):
+        answer = state.recorder.ask(lambda: None)
+        assert answer is None or isinstance(answer, Placement), answer
+    else:
+        answer = ask_placement(state, whole_request(state, job, now), picture)
+    if answer is None and job.deadline_at is None:
+        picture.refuse(shape)
+    return answer
+
+
+def _shape(job: Job) -> Hashable:
+    """All of a job without a deadline that its request for placement depends on, in one scan."""
+    spec = job.spec
+    return (
+        spec.owner,
+        spec.queue,
+        job.queue,
+        spec.input_file,
+        spec.input_mode,
+        spec.hint,
+        spec.length_mi,
+        spec.preferred_mips,
+        tuple([(component.processors, component.site) for component in spec.components]),
+    )
+
+
+def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
+    """All components; a job with a deadline goes only where its file can be by then."""
+    return PlacementRequest(
+        parts=tuple(
+            Part(
+                component=index,
+                processors=component.processors,
+                site=fixed_site(job, index),
+                size_bytes=part_of_file(state, job, index)[1],
+            )
+            for index, component in enumerate(job.spec.components)
+        ),
+        user=job.spec.owner,
+        file=job.spec.input_file.name if job.spec.input_file else None,
+        transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
+        demand=demand_of(state, job),
+        home=job.spec.queue,
+    )
+
+
+def ask_placement(state: State, request: PlacementRequest, picture: GridView) -> Placement | None:
+    def ask() -> Placement | None:
+        answer = state.policies.place(request, picture)
+        return answer if isinstance(answer, Placement) else None
+
+    answer = state.recorder.ask(ask)
+    assert answer is None or isinstance(answer, Placement), answer
+    return answer
+
+
+def place(state: State, job: Job, placement: Placement, picture: GridView, now: Instant) -> None:
+    """The job leaves its queue: transfers start, and it is to be claimed (KOALA 3.2)."""
+    by_component = {assignment.component: assignment for assignment in placement.assignments}
+    transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
+    job.attempts = max(job.attempts + 1, job.attempt_min)
+    attempt = Attempt(
+        number=job.attempts,
+        placed_at=now,
+        transfer_s=transfer_s,
+        start_at=now + transfer_s if job.deadline_at is None else job.deadline_at,
+        members=[Member(component=index, site=None) for index in range(len(job.spec.components))],
+    )
+    job.attempt = attempt
+    if job.first_start_at is None:
+        job.first_start_at = attempt.start_at
+    state.placed[job.id] = job
+    state.queues.remove(job)
+    for member in attempt.members:
+        assignment = by_component.get(member.component)
+        if assignment is not None:
+            picture.take(assignment.site, job.spec.components[member.component].processors)
+            picture.book(assignment)
+            settle_member(state, job, member, assignment, now)
+    picture.close_probed(a.site for a in placement.assignments)
+    claim_at = first_claim(state, job)
+    sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
+    text = f"placed on {sites}" if by_component else "its deadline is near"
+    state.enter(job, Claiming(claim_at=claim_at), text, now)
+    if claim_at <= now:
+        try_to_claim(state, job, now)
+        picture.close(sites_asked_enough(state))
+    else:
+        state.timers.set(claim_at, TimerKind.CLAIM, job.id)

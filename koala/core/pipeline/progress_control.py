@@ -1,0 +1,167 @@
+"""The progress of running jobs: reports in, a policy's corrections out (SQ 4).
+
+Live, a component's weight is the share of its time that it may run, admitted as 1, and what is left
+of that is its dummy: its starter holds the program for the rest of the time. A report that makes
+neither a correction nor a point of the skew over time changes nothing, and is not journaled.
+"""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+
+from koala.core.model import events as ev
+from koala.core.model.actions import PaceClaim
+from koala.core.model.job import Job, Member, Running, StartType
+from koala.core.model.progress_reports import (
+    SHARE_CHANGE_LEAST,
+    SHARE_LEAST,
+    Correction,
+    MemberProgress,
+    MemberReport,
+    ProgressHistory,
+    ProgressQuestion,
+)
+from koala.core.model.values import Instant, Seconds
+from koala.core.state import State
+
+ASYNCHRONY_S = 1.0
+"""What a job allows that does not say."""
+QUANTA_A_CYCLE = 4.0
+"""A whole weight moves at a deviation of so many cycles. The paper's 100 s are ten of its cycles,
+for tasks of half an hour; a job of a minute would be over before that has settled."""
+
+
+STEADY_CYCLES = 1200
+REST_MAX = 8
+"""The policy is asked in every cycle at first, later in every second, fourth and eighth: a job of
+days must not write a correction every quarter of a second, and what drifts then drifts slowly."""
+
+
+def rest(cycle: int) -> int:
+    """In which of the cycles the policy is asked, when the job is so old."""
+    cycles, every = STEADY_CYCLES, 1
+    while cycle >= cycles and every < REST_MAX:
+        cycles, every = 4 * cycles, 2 * every
+    return every
+
+
+def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
+    """All components have told how far they are: correct those that drift apart."""
+    state.is_changed = False
+    job = state.placed.get(event.job)
+    if job is None or job.attempt is None or job.attempt.number != event.attempt:
+        return
+    policy = state.policies.progress.get(job.spec.progress or "")
+    running = {member.component: member for member in watched(job)}
+    reports = [report for report in event.members if report.component in running]
+    if not reports or not isinstance(job.phase, Running):
+        return
+    course = job.course
+    if course is None or course.attempt != event.attempt:
+        course = ProgressHistory(attempt=event.attempt, policy=job.spec.progress or "")
+    question = asked(state, job, course, event.cycle, reports)
+    shares: dict[int, float] = {}
+    if event.cycle % rest(event.cycle) == 0:
+        recorded = state.recorder.ask(lambda: () if policy is None else policy(question))
+        assert isinstance(recorded, tuple), recorded
+        able = {report.component for report in reports if report.can_pace}
+        shares = changed(course, [one for one in recorded if one.component in able])
+    if not shares and not course.is_due(event.cycle):
+        return
+    state.is_changed = True
+    job.course = course
+    virtual_s = [member.virtual_s for member in question.members]
+    course.add(event.cycle, question.real_s, max(virtual_s) - min(virtual_s))
+    for component, share in shares.items():
+        course.corrections += 1
+        pace(state, job, running[component], course, share)
+
+
+def watched(job: Job) -> list[Member]:
+    """The members whose progress counts: those that passed the barrier together and still run."""
+    assert job.attempt is not None
+    components = job.spec.components
+    return [
+        member
+        for member in job.attempt.present
+        if member.passed_at is not None
+        and member.end is None
+        and components[member.component].start_type is not StartType.NONE
+    ]
+
+
+def asked(
+    state: State, job: Job, course: ProgressHistory, cycle: int, reports: list[MemberReport]
+) -> ProgressQuestion:
+    cycle_s = state.parameters.progress_cycle_s
+    spec = job.spec
+    members = []
+    for report in reports:
+        share = course.shares.get(report.component, 1.0)
+        members.append(
+            MemberProgress(
+                component=report.component,
+                virtual_s=virtual_s(job, report),
+                weight=share,
+                admitted=1.0,
+                spare=1.0 - share,
+            )
+        )
+    return ProgressQuestion(
+        real_s=cycle * cycle_s,
+        members=tuple(members),
+        asynchrony_s=ASYNCHRONY_S if spec.asynchrony_s is None else spec.asynchrony_s,
+        deviation_s=inf if spec.deviation_s is None else spec.deviation_s,
+        quanta=QUANTA_A_CYCLE * cycle_s * rest(cycle),
+    )
+
+
+def virtual_s(job: Job, report: MemberReport) -> Seconds:
+    """The work done, in seconds of what was agreed: so much a second, or what all processors of the
+    component can do. Work that a program tells is taken for seconds where nothing was agreed.
+    """
+    component = job.spec.components[report.component]
+    unsaid = 1.0 if report.is_told else float(component.processors)
+    return report.work / (component.rate or unsaid)
+
+
+def changed(course: ProgressHistory, corrections: list[Correction]) -> dict[int, float]:
+    """The new shares of those that are worth telling."""
+    shares: dict[int, float] = {}
+    for one in corrections:
+        if not isfinite(one.weight):
+            continue
+        before = course.shares.get(one.component, 1.0)
+        after = round(min(1.0, max(SHARE_LEAST, before + one.weight)), 6)
+        if abs(after - before) >= SHARE_CHANGE_LEAST * before or (after == 1.0 != before):
+            shares[one.component] = after
+    return shares
+
+
+def pace(state: State, job: Job, member: Member, course: ProgressHistory, share: float) -> None:
+    if share < 1.0:
+        course.shares[member.component] = share
+    else:
+        course.shares.pop(member.component, None)
+    if member.claim is not None:
+        claim = state.ledger[member.claim]
+        state.actions.append(PaceClaim(claim=claim.id, site=claim.site, share=share))
+
+
+def let_go(state: State, job: Job) -> None:
+    """One of the components is over. The others may have been slowed down for it alone, and nothing
+    would ever speed up again what advances evenly: they run freely, and are corrected anew."""
+    course = job.course
+    if course is None or job.attempt is None or course.attempt != job.attempt.number:
+        return
+    for member in watched(job):
+        if member.component in course.shares:
+            pace(state, job, member, course, 1.0)
+
+
+def paces(job: Job) -> dict[int, float]:
+    """The share of each component of a controlled job, by component; none before it is told of."""
+    course = job.course
+    if course is None or job.attempt is None or course.attempt != job.attempt.number:
+        return {}
+    return {member.component: course.shares.get(member.component, 1.0) for member in watched(job)}

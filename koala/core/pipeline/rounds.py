@@ -1,0 +1,192 @@
+"""Several queues that are visited in rounds, head by head, at work on the live state (Multiple
+queues 2.5).
+
+What is a departure in the paper is here any change that may let a job be placed: more idle
+processors anywhere, a site back, a job that comes back. "Starts" in the paper is "is placed". A
+head that pauses after a setback, or that the usable sites could not take if they were idle, is
+passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from koala.core.model.grid import GridView, Unplaceable
+from koala.core.model.job import Job
+from koala.core.model.placement_queues import GLOBAL, Line, queued_at, spoken
+from koala.core.model.values import Instant, QueueName, Seconds
+from koala.core.model.visiting import Discipline, LocalJobs, Visiting, draw_of
+from koala.core.pipeline.ending import admit
+from koala.core.pipeline.placing import CapacityCheck, holds_the_door, try_to_place, whole_request
+from koala.core.pipeline.refusals import closed_to
+from koala.core.queries import picture_of
+from koala.core.state import State
+
+NOBODY: Line = {}
+
+
+class Rounds:
+    """A global queue and one for each site, as the discipline has them."""
+
+    def queues(self, state: State) -> tuple[QueueName, ...]:
+        """The global one, and those of the sites that are known."""
+        return (GLOBAL, *(QueueName(site) for site in state.sites))
+
+    def queue_for(self, state: State, job: Job) -> QueueName:
+        """As the policy says."""
+        queue = state.recorder.ask(lambda: choose_queue(state, job))
+        assert isinstance(queue, str), queue
+        return QueueName(queue)
+
+    def try_arrived(self, state: State, job: Job, now: Instant) -> None:
+        """Tried if it is the head of an enabled and permitted queue."""
+        state.fresh.pop(job.id, None)
+        queue, room = state.queues.of(job), CapacityCheck(state)
+        if head_of(state, queue, room, now) is not job or queue in state.queues.disabled:
+            return
+
+        def ask() -> QueueName | None:
+            return queue if visiting(state, room, now).permits(queue) else None
+
+        if state.recorder.ask(ask) is not None:
+            try_head(state, queue, room, picture_of(state), now)
+            admit(state, now)
+
+    def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
+        """At a change all queues in rounds, else those that jobs have arrived in."""
+        fresh = [job for job in state.fresh.values() if job.not_before <= now]
+        has_aged = state.queues.has_aged(now, state.parameters.ageing_s)
+        if is_whole or has_aged or any(job.attempts for job in fresh):
+            for job in fresh:
+                del state.fresh[job.id]
+            visit(state, now)
+        else:
+            for job in fresh:
+                self.try_arrived(state, job, now)
+        admit(state, now)
+
+    def explain(self, state: State, job: Job, now: Instant) -> list[str]:
+        """Its number in its queue, what the queue waits for, and why it may not start jobs."""
+        queue, room = state.queues.of(job), CapacityCheck(state)
+        jobs = state.queues.jobs(queue)
+        number = jobs.index(job)
+        lines = [
+            f"number {number + 1} of {len(jobs)} in {spoken(queue)} ({state.queues.discipline})"
+        ]
+        head = head_of(state, queue, room, now)
+        if not room.can_take(job):
+            lines.append("passed over: no usable site could take it, were all of it idle")
+        elif head is not None and head is not job:
+            why_not = (
+                describe_head(state, head, now)
+                if head.spec.owner == job.spec.owner
+                else "the head of the queue is another user's"  # whose sites may be hidden from it
+            )
+            lines.append(f"{number} jobs before it; {why_not}")
+        policy = state.policies.queueing
+        if isinstance(policy, Discipline) and not visiting(state, room, now).permits(queue):
+            lines.append(f"no turn now: {policy.rule}")
+        return lines
+
+
+def choose_queue(state: State, job: Job) -> QueueName:
+    """Local queues get the jobs that are submitted there or can only run there. With local queues
+    alone, who does not say where joins the shortest one of a site that is large enough."""
+    policy = state.policies.queueing
+    if not isinstance(policy, Discipline):
+        return GLOBAL  # another discipline has the next word, and sorts all anew
+    spec = job.spec
+    is_single = len(spec.components) == 1
+    asked = spec.queue or (spec.components[0].site if is_single else None)
+    if not policy.is_local(len(spec.components)):
+        return GLOBAL
+    if asked is not None:
+        return QueueName(asked)
+    if policy.local_jobs is LocalJobs.SINGLE:
+        return GLOBAL
+    lengths = {
+        site.name: len(state.queues.jobs(QueueName(site.name)))
+        for site in state.sites.values()
+        if site.facts.admits(spec.owner)
+        and (not is_single or site.facts.processors >= spec.largest)
+    }
+    return QueueName(min(lengths, key=lengths.__getitem__)) if lengths else GLOBAL
+
+
+def visit(state: State, now: Instant) -> None:
+    """A departure: all queues are enabled, and visited in rounds."""
+    queues = state.queues
+    before, released = tuple(queues.disabled), tuple(queues.freed)
+    queues.disabled.clear()
+    queues.freed.clear()
+    queues.departures += 1
+    draw = draw_of(queues.departures)
+    rounds: list[Iterator[QueueName]] = []  # begun when the policy is asked: not in a replay
+
+    def ask() -> QueueName | None:
+        if not rounds:
+            sites = [QueueName(site) for site in released]
+            rounds.append(visiting(state, room, now).rounds(before, sites, draw))
+        return next(rounds[0], None)
+
+    room, picture = CapacityCheck(state), picture_of(state)
+    while (queue := state.recorder.ask(ask)) is not None:
+        assert isinstance(queue, str), queue
+        stuck = try_head(state, QueueName(queue), room, picture, now)
+        if stuck is not None and holds_the_door(state, stuck, now):
+            return
+
+
+def try_head(
+    state: State, queue: QueueName, room: CapacityCheck, picture: GridView, now: Instant
+) -> Job | None:
+    """Place the head of a queue; or disable the queue: then the head that does not fit."""
+    head = head_of(state, queue, room, now)
+    if head is not None and (try_to_place(state, head, picture, now) or head.is_over):
+        return None
+    state.queues.disabled[queue] = None
+    return head
+
+
+def head_of(state: State, queue: QueueName, room: CapacityCheck, now: Instant) -> Job | None:
+    """The first job of a queue whose turn it can be."""
+    for job in state.queues.lines.get(queue, NOBODY).values():
+        if job.not_before <= now and room.can_take(job, tuple(closed_to(state, job, now))):
+            return job
+    return None
+
+
+def visiting(state: State, room: CapacityCheck, now: Instant) -> Visiting[QueueName]:
+    """The queues as the discipline sees them: one in which nobody's turn can be is empty."""
+    names = [name for name in state.queues.lines if name != GLOBAL]
+    local = sorted({*names, *(QueueName(site) for site in state.sites)})
+    lines = state.queues.lines
+    seen = {
+        name: lines[name] if head_of(state, name, room, now) is not None else NOBODY
+        for name in (*local, GLOBAL)
+    }
+
+    def waited_s(queue: QueueName) -> Seconds:
+        head = head_of(state, queue, room, now)
+        return 0.0 if head is None else now - queued_at(head)
+
+    policy = state.policies.queueing
+    assert isinstance(policy, Discipline), policy
+    return Visiting(
+        policy,
+        seen,
+        local=tuple(local),
+        common=(GLOBAL,),
+        disabled=state.queues.disabled,
+        waited_s=waited_s,
+        ageing_s=state.parameters.ageing_s,
+    )
+
+
+def describe_head(state: State, head: Job, now: Instant) -> str:
+    """Why the head of a queue has not been placed yet."""
+    answer = state.policies.place(whole_request(state, head, now), picture_of(state))
+    if not isinstance(answer, Unplaceable):
+        return f"its head {head.id} has not been tried since something changed"
+    size = head.spec.components[answer.component].processors
+    return f"its head {head.id} does not fit: {size} processors, and {answer.reason}"

@@ -1,0 +1,173 @@
+"""What happens to sites and transfers, apart from claims."""
+
+from __future__ import annotations
+
+from koala.core.model import events as ev
+from koala.core.model.actions import CancelTransfer
+from koala.core.model.charges import Trouble
+from koala.core.model.grid import Site
+from koala.core.model.job import ClaimEnd, Claiming, EndKind, Starting
+from koala.core.model.timers import TimerKind
+from koala.core.model.values import Instant, SiteName
+from koala.core.pipeline.claim_end import on_gone
+from koala.core.pipeline.claiming import move_claim
+from koala.core.pipeline.ending import count_error, set_back
+from koala.core.pipeline.refusals import note_error
+from koala.core.pipeline.starting import advance_start
+from koala.core.site_health import ended_well
+from koala.core.site_views import note_report
+from koala.core.state import State
+
+
+def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant) -> None:
+    transfer = state.files.transfers.get(event.transfer)
+    if transfer is None or transfer.is_done:
+        return
+    transfer = state.files.finish(
+        transfer, size_bytes=event.size_bytes, took_s=event.took_s, now=now
+    )
+    if transfer.booked_bps:
+        state.ask_scan()  # the link is somebody else's now
+    job = state.placed.get(transfer.job)
+    if job is None or job.attempt is None or job.attempt.number != transfer.attempt:
+        return
+    attempt = job.attempt
+    attempt.copied.append(transfer)
+    attempt.fetch_bytes += event.size_bytes
+    attempt.fetch_s = max(attempt.fetch_s, now - transfer.started_at)
+    for member in attempt.members:
+        if member.transfer == event.transfer:
+            member.is_fetched = True
+    if not any(member.lacks_file for member in attempt.present):
+        attempt.fetched_at = now
+        state.tell(job, "input files are there", now)
+    if isinstance(job.phase, Starting):
+        advance_start(state, job, now)
+    else:
+        move_claim(state, job, now)
+
+
+def on_transfer_progressed(state: State, event: ev.TransferProgressed, now: Instant) -> None:
+    """Take in how far a copy is: its job is claimed for when its file will be there."""
+    transfer = state.files.transfers.get(event.transfer)
+    if transfer is None or transfer.is_done:
+        return
+    state.files.advance(transfer, size_bytes=event.size_bytes, took_s=event.took_s, now=now)
+    job = state.placed.get(transfer.job)
+    if job is not None and job.attempt is not None and job.attempt.number == transfer.attempt:
+        move_claim(state, job, now)
+
+
+def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> None:
+    transfer = state.files.transfers.get(event.transfer)
+    if transfer is None or transfer.is_done:
+        return
+    del state.files.transfers[event.transfer]
+    # Known here: both ends may forget it, the source its order and the target its record.
+    state.actions.append(
+        CancelTransfer(transfer=transfer.id, source=transfer.source, target=transfer.target)
+    )
+    route = f"from {transfer.source} to {transfer.target}"
+    text = f"transfer of {transfer.file} {route} failed: {event.reason}"
+    site = state.sites.get(event.at) if event.at is not None else None
+    if site is not None:
+        trouble = Trouble.UNSENT if site.name == transfer.source else Trouble.ERRED
+        note_error(
+            state, state.jobs[transfer.job], site.name, text, now,
+            since=transfer.started_at, trouble=trouble,
+        )  # fmt: skip
+        count_error(state, site, transfer.job, text, now)
+    job = state.placed.get(transfer.job)
+    if job is not None and isinstance(job.phase, Claiming | Starting):
+        set_back(state, job, text, now)
+
+
+def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
+    site = state.sites.get(event.site)
+    if site is None:
+        site = Site(name=event.site, facts=event.facts)
+        state.sites[event.site] = site
+        state.sites = dict(sorted(state.sites.items()))
+    site.facts = event.facts
+    site.is_connected = True
+    site.renewed_at = now
+    site.reported_idle = event.idle
+    state.tell_site(site, f"connected with {event.facts.processors} processors", now)
+    state.ask_scan(site.name)
+
+
+def on_disconnected(state: State, name: SiteName, now: Instant) -> None:
+    site = state.sites.get(name)
+    if site is None or not site.is_connected:
+        return
+    site.is_connected = False
+    site.disconnected_at = now
+    state.tell_site(site, "disconnected", now)
+    state.timers.set(now + state.parameters.hold_fence_s, TimerKind.SILENT, name)
+
+
+def on_silent(state: State, name: SiteName, now: Instant) -> None:
+    """The site has been away for longer than a hold lease: what was not released there is
+    certainly dead.
+    """
+    site = state.sites[name]
+    if site.is_connected:
+        return
+    silent_at = site.disconnected_at + state.parameters.hold_fence_s
+    if silent_at > now:  # it was cut again since, or leases are longer now
+        state.timers.set(silent_at, TimerKind.SILENT, name)
+        return
+    for job in tuple(state.placed.values()):
+        if not isinstance(job.phase, Claiming | Starting) or job.attempt is None:
+            continue
+        claims = [state.ledger.get(m.claim) for m in job.attempt.present if m.claim]
+        if any(claim is not None and claim.site == name for claim in claims):
+            set_back(state, job, f"{name} has been silent past the hold lease", now)
+
+
+def on_reported(state: State, event: ev.SiteReported) -> None:
+    site = state.sites.get(event.site)
+    if site is None or not site.is_connected:
+        return
+    site.rtt_s = event.rtt_s
+    site.reported_local = event.local
+    if note_report(site, idle=event.idle, through=event.through):
+        state.ask_scan(site.name)
+
+
+def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:
+    site = state.sites.get(event.site)
+    if site is not None and not site.is_drained:
+        site.is_drained = True
+        site.drained_at = now
+        state.tell_site(site, f"drained by {event.by or 'an operator'}", now)
+
+
+def on_resumed(state: State, event: ev.SiteResumed, now: Instant) -> None:
+    site = state.sites.get(event.site)
+    if site is None:
+        return
+    site.is_drained = False
+    site.renewed_at = now
+    ended_well(site)
+    state.tell_site(site, f"resumed by {event.by or 'an operator'}", now)
+    state.ask_scan()
+
+
+def on_declared_lost(state: State, event: ev.SiteDeclaredLost, now: Instant) -> None:
+    site = state.sites.get(event.site)
+    if site is None:
+        return
+    state.tell_site(site, f"declared lost by {event.by or 'an operator'}", now)
+    end = ClaimEnd(kind=EndKind.FENCED, reason="its site was declared lost", ended_at=now)
+    for claim in [c.id for c in state.ledger.values() if c.site == event.site]:
+        on_gone(state, ev.ClaimGone(claim=claim, end=end), now)
+
+
+def on_rested(state: State, name: SiteName, now: Instant) -> None:
+    site = state.sites[name]
+    is_due = site.unusable_until is not None and site.unusable_until <= now
+    if is_due and not site.is_probing:
+        site.is_probing = True
+        state.tell_site(site, "rested; the next claim is a probe", now)
+        state.ask_scan()

@@ -1,0 +1,160 @@
+"""What a site must know, as a function of the state (design: wanted)."""
+
+from __future__ import annotations
+
+from koala.core.model.actions import (
+    ClaimProcessors,
+    PaceClaim,
+    PathTarget,
+    ReleaseClaim,
+    StartTransfer,
+    StopClaim,
+    TryPaths,
+    Wanted,
+)
+from koala.core.model.job import ArmNumber, Claim, ClaimPhase, InputMode, Job, JobType, StartType
+from koala.core.model.replicas import Transfer
+from koala.core.model.tcp_paths import paths_of, world_port
+from koala.core.model.values import Instant, SiteName
+from koala.core.pipeline.progress_control import paces
+from koala.core.queries import address_of, barrier_members, part_of_file
+from koala.core.state import State
+
+
+def wanted(state: State, site: SiteName) -> Wanted:
+    """All claims and transfers that the site must know of, as a function of the state (design:
+    wanted).
+    """
+    holds: list[ClaimProcessors] = []
+    paths: list[TryPaths] = []
+    releases: list[ReleaseClaim] = []
+    paced: list[PaceClaim] = []
+    stops: list[StopClaim] = []
+    for claim in state.ledger.values():
+        if claim.site != site:
+            continue
+        if claim.phase is ClaimPhase.STOPPING:
+            stops.append(StopClaim(claim=claim.id, site=site))
+            continue
+        holds.append(hold(state, claim))
+        share = paces(state.jobs[claim.job]).get(claim.component)
+        if share is not None:
+            paced.append(PaceClaim(claim=claim.id, site=site, share=share))
+        attempt = state.jobs[claim.job].attempt
+        if claim.start_type is StartType.NONE or attempt is None:
+            continue
+        if attempt.released is not None and attempt.release_at is not None:
+            releases.append(release_claim(claim, attempt.released, attempt.release_at))
+        elif claim.id in (attempt.untried or ()):
+            paths.append(try_paths(state, claim))
+    transfers = state.files.transfers.values()
+    return Wanted(
+        holds=tuple(holds),
+        paths=tuple(paths),
+        releases=tuple(releases),
+        paces=tuple(paced),
+        stops=tuple(stops),
+        fetches=tuple(start_transfer(state, t) for t in transfers if t.target == site),
+        serves=tuple(
+            start_transfer(state, t) for t in transfers if t.source == site and not t.is_done
+        ),
+    )
+
+
+def hold(state: State, claim: Claim) -> ClaimProcessors:
+    job = state.jobs[claim.job]
+    assert job.attempt is not None
+    member = job.attempt.members[claim.component]
+    file = job.spec.input_file
+    is_local = file is not None and member.source is None
+    return ClaimProcessors(
+        claim=claim.id,
+        site=claim.site,
+        ask_number=claim.ask_number,
+        is_granted=claim.phase is not ClaimPhase.ASKED,
+        is_preempting=claim.is_preempting,
+        may_kill=claim.may_kill,
+        owner=job.spec.owner,
+        processors=claim.processors,
+        hold_s=claim.hold_s,
+        start_type=claim.start_type,
+        component=job.spec.components[claim.component],
+        label=job.spec.label(claim.component),
+        progress_s=state.parameters.progress_cycle_s
+        if job.spec.is_controlled and claim.start_type is not StartType.NONE
+        else 0.0,
+        inputs=(member.transfer,) if member.transfer is not None else (),
+        local_input=file.name if file is not None and is_local else None,
+        chunk=part_of_file(state, job, claim.component)
+        if is_local and job.spec.input_mode is InputMode.CHUNK
+        else None,
+    )
+
+
+def try_paths(state: State, claim: Claim) -> TryPaths:
+    """Which ports the claim's component listens on, and whom it connects to."""
+    job = state.jobs[claim.job]
+    reached = paths_of(job.spec)
+    listens = reached.listens(claim.component)
+    world = _world_port(state, job, claim)
+    if world is not None and world[0] == claim.component:
+        listens = tuple(dict.fromkeys((*listens, world[1])))
+    targets = []
+    for member in barrier_members(state, job):
+        if member.site is None or member.claim is None:
+            continue
+        ports = reached.targets(claim.component, member.component)
+        if world is not None and world[0] == member.component != claim.component:
+            ports = tuple(dict.fromkeys((*ports, world[1])))
+        targets += [
+            PathTarget(
+                label=job.spec.label(member.component),
+                address=address_of(state, state.ledger[member.claim]),
+                port=port,
+                claim=member.claim,
+            )
+            for port in ports
+        ]
+    return TryPaths(
+        claim=claim.id,
+        site=claim.site,
+        label=job.spec.label(claim.component),
+        address=address_of(state, claim),
+        listens=listens,
+        targets=tuple(targets),
+        limit_s=state.parameters.paths_limit_s,
+    )
+
+
+def _world_port(state: State, job: Job, claim: Claim) -> tuple[int, int] | None:
+    """Who has the launcher of the MPI world that this component is part of, and where it listens;
+    None when it is part of none."""
+    components = job.spec.components
+    world = [
+        member.component
+        for member in barrier_members(state, job)
+        if components[member.component].job_type is JobType.MPI
+    ]
+    if claim.component not in world or len(world) < 2:
+        return None
+    return world[0], world_port(job.id, claim.attempt)
+
+
+def start_transfer(state: State, transfer: Transfer) -> StartTransfer:
+    """The order for a copy under way."""
+    return StartTransfer(
+        transfer=transfer.id,
+        file=transfer.file,
+        source=transfer.source,
+        target=transfer.target,
+        offset=transfer.offset,
+        size_bytes=transfer.size_bytes,
+        checksum=transfer.checksum,
+        booked_bps=transfer.booked_bps,
+        report_s=state.parameters.transfer_report_s,
+    )
+
+
+def release_claim(claim: Claim, number: ArmNumber, release_at: Instant) -> ReleaseClaim:
+    """The Release of a claim; always the same for one attempt."""
+    return ReleaseClaim(claim=claim.id, site=claim.site, number=number, release_at=release_at)

@@ -1,0 +1,265 @@
+"""The policy slots of the pipeline: what each policy is asked and what it answers, and the
+recording of answers.
+
+A policy is a function from values to a value. The scheduler alone applies what it answers, and
+records the answer with the event, so that a replay gives the same state whatever has become of the
+policy since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, NoReturn, TypeAlias
+
+from koala.core.model.grid import (
+    Assignment,
+    Demand,
+    GridView,
+    Placement,
+    PlacementRequest,
+    Unplaceable,
+)
+from koala.core.model.progress_reports import Correction, ProgressQuestion
+from koala.core.model.values import FileName, Instant, JobId, Priority, Seconds, SiteName, UserName
+from koala.core.model.visiting import Discipline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingPart:
+    """A member without a claim: where it was placed (None: nowhere yet), and the site its job
+    fixes. The job can start without an optional one.
+    """
+
+    component: int
+    processors: int
+    site: SiteName | None
+    fixed: SiteName | None
+    size_bytes: int
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReclaimableSite:
+    """A site where room can be made: its idle processors, whoever waits for them, and those of
+    local jobs that may be killed.
+    """
+
+    site: SiteName
+    idle: int
+    local: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """A low-priority job that may be preempted, and the processors it holds at each site."""
+
+    job: JobId
+    start_at: Instant
+    held: tuple[tuple[SiteName, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimQuestion:
+    """A claiming try (KOALA 3.3): `held` of `components` are claimed already, at `held_at`;
+    `pending` are to be claimed now.
+
+    `remaining_s` is the time to the JST; `victims` come in descending order of their JST and only
+    from sites (`preemptible`) where a queued claim starts once they are stopped. `grounds` is empty
+    unless local jobs may be killed for this try.
+    """
+
+    components: int
+    held: int
+    pending: tuple[PendingPart, ...]
+    user: UserName
+    priority: Priority
+    file: FileName | None
+    remaining_s: Seconds
+    threshold: float
+    preempt: str
+    held_at: tuple[SiteName, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    preemptible: tuple[SiteName, ...] = ()
+    grounds: tuple[ReclaimableSite, ...] = ()
+    demand: Demand | None = None
+    home: SiteName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPlan:
+    """What to do in a claiming try: `claims` are made where the components are, `moves` at new
+    sites, `preempting` ones where they are after `victims` have been stopped; `forced` ones may
+    kill local jobs. `startable` of all components counts for F."""
+
+    fraction: float
+    claims: tuple[int, ...] = ()
+    moves: tuple[Assignment, ...] = ()
+    preempting: tuple[int, ...] = ()
+    victims: tuple[JobId, ...] = ()
+    forced: tuple[Assignment, ...] = ()
+
+
+PlacementPolicy: TypeAlias = Callable[[PlacementRequest, GridView], Placement | Unplaceable]
+ClaimingPolicy: TypeAlias = Callable[[ClaimQuestion, GridView, PlacementPolicy], ClaimPlan]
+ProgressPolicy: TypeAlias = Callable[[ProgressQuestion], tuple[Correction, ...]]
+TurnPolicy: TypeAlias = Callable[[int, int], Priority]
+"""Which queue the n-th scan (from 0) visits, given S."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scans:
+    """A queue discipline that scans a high and a low queue in turn (KOALA 3.1)."""
+
+    name: str
+    turn: TurnPolicy
+
+
+QueueingPolicy: TypeAlias = Scans | Discipline
+"""Whose turn it is: a scan of a whole queue, or the heads of several queues in rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """The policies in force."""
+
+    place: PlacementPolicy
+    claim: ClaimingPolicy
+    claim_timed: ClaimingPolicy  # of jobs with a deadline
+    queueing: QueueingPolicy
+    progress: Mapping[str, ProgressPolicy] = field(default_factory=dict)
+    """By the name, in lower case, that a job gives; others' components run freely."""
+    progress_default: str = "free"  # of jobs that give none
+
+
+# --- recorded answers ---
+
+
+def _unasked(*_: object) -> NoReturn:
+    message = "a replay asked a policy"
+    raise AssertionError(message)
+
+
+NO_POLICIES = Policies(
+    place=_unasked,
+    claim=_unasked,
+    claim_timed=_unasked,
+    queueing=Scans(name="none", turn=_unasked),
+)
+"""Those of a replay, which has all answers."""
+
+Answer: TypeAlias = Placement | ClaimPlan | tuple[Correction, ...] | str | None
+"""None stands for Unplaceable: the reason is for people and is worked out anew when they ask. A
+word is the name of a queue, whose turn it is, or of a discipline."""
+
+
+_MISSING: Any = object()
+
+
+class Recorder:
+    """Asks policies and keeps their answers; in a replay it gives the recorded answers instead."""
+
+    __slots__ = ("_replay", "answers")
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+        self._replay: Iterator[Any] | None = None
+
+    def begin(self, replay: list[Any] | None) -> None:
+        """A new event is handled; `replay` holds its recorded answers when it is not the first
+        time.
+        """
+        self.answers = []
+        self._replay = None if replay is None else _unpacked(replay)
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """The policy's answer, or the recorded one."""
+        if self._replay is not None:
+            plain = next(self._replay, _MISSING)
+            if plain is _MISSING:
+                raise LookupError("an answer of a policy is missing")
+            answer = _from_plain(plain)
+        else:
+            answer = question()
+            plain = _to_plain(answer)
+        if plain is None and self.answers and isinstance(self.answers[-1], int):
+            self.answers[-1] += (
+                1  # a run of Unplaceable is one number: long queues are scanned often
+            )
+        else:
+            self.answers.append(1 if plain is None else plain)
+        return answer
+
+
+def _unpacked(answers: list[Any]) -> Iterator[Any]:
+    for answer in answers:
+        if isinstance(answer, int):
+            yield from repeat(None, answer)
+        else:
+            yield answer
+
+
+def _to_plain(answer: Answer) -> list[Any] | str | None:
+    match answer:
+        case None:
+            return None
+        case str():
+            return str(answer)
+        case Placement():
+            return ["placement", _rows(answer.assignments)]
+        case tuple():
+            return ["progress", [[one.component, one.weight] for one in answer]]
+        case ClaimPlan():
+            return [
+                "plan",
+                answer.fraction,
+                list(answer.claims),
+                _rows(answer.moves),
+                list(answer.preempting),
+                list(answer.victims),
+                _rows(answer.forced),
+            ]
+
+
+def _from_plain(plain: list[Any] | str | None) -> Answer:
+    if plain is None:
+        return None
+    if isinstance(plain, str):
+        return plain
+    if plain[0] == "placement":
+        return Placement(assignments=_assignments(plain[1]))
+    if plain[0] == "progress":
+        return tuple(Correction(component=index, weight=weight) for index, weight in plain[1])
+    _, fraction, claims, moves, preempting, victims, *more = plain
+    return ClaimPlan(
+        fraction=fraction,
+        claims=tuple(claims),
+        moves=_assignments(moves),
+        preempting=tuple(preempting),
+        victims=tuple(victims),
+        forced=_assignments(more[0]) if more else (),  # older journals have none
+    )
+
+
+def _rows(assignments: tuple[Assignment, ...]) -> list[list[Any]]:
+    """Rate and booking follow where there are any, so that other answers are as they ever were."""
+    return [
+        [a.component, a.site, a.source, a.transfer_s]
+        + ([a.mips, a.booked_bps] if a.mips or a.booked_bps else [])
+        for a in assignments
+    ]
+
+
+def _assignments(rows: list[list[Any]]) -> tuple[Assignment, ...]:
+    return tuple(
+        Assignment(
+            component=component,
+            site=site,
+            source=source,
+            transfer_s=transfer_s,
+            mips=more[0] if more else 0.0,
+            booked_bps=more[1] if more else 0.0,
+        )
+        for component, site, source, transfer_s, *more in rows
+    )

@@ -1,0 +1,240 @@
+"""Readings of a job's state that several steps of the pipeline need; nothing here changes
+anything.
+"""
+
+from __future__ import annotations
+
+from koala.core.model.grid import Demand, GridView, Link
+from koala.core.model.job import (
+    Claim,
+    Claiming,
+    ClaimPhase,
+    InputMode,
+    Job,
+    JobSpec,
+    Member,
+    StartType,
+)
+from koala.core.model.parameters import Parameters
+from koala.core.model.placement_queues import local_site
+from koala.core.model.timeline import chunk
+from koala.core.model.values import Instant, JobId, SiteName
+from koala.core.site_views import site_views
+from koala.core.state import State
+
+
+def fixed_site(job: Job, component: int) -> SiteName | None:
+    """The only site where the component may run: one that it asks for, or that of the local queue
+    where a job of one component stands (Multiple queues 2.5)."""
+    asked = job.spec.components[component].site
+    if asked is None and len(job.spec.components) == 1:
+        return local_site(job.queue)
+    return asked
+
+
+def is_optional_member(job: Job, component: int) -> bool:
+    """The job can start without this component."""
+    if job.spec.quorum is not None:
+        return True
+    return job.spec.components[component].start_type is not StartType.STRICT
+
+
+def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
+    """Offset and size of what a component reads of the job's input file."""
+    file = job.spec.input_file
+    if file is None:
+        return 0, 0
+    replica = state.files.replicas.get(file.name)
+    size_bytes = replica.size_bytes if replica is not None else file.size_bytes or 0
+    if job.spec.input_mode is InputMode.WHOLE:
+        return 0, size_bytes
+    return chunk([c.processors for c in job.spec.components], component, size_bytes)
+
+
+def demand_of(state: State, job: Job) -> Demand:
+    """What the job asks of processors and links; what it does not say the parameters do."""
+    return demand_of_spec(job.spec, state.parameters)
+
+
+def demand_of_spec(spec: JobSpec, parameters: Parameters) -> Demand:
+    """The same, of a job that is not submitted yet."""
+    preferred = parameters.preferred_mips if spec.preferred_mips is None else spec.preferred_mips
+    hint = spec.hint
+    said = None if hint is None else hint.deviation
+    return Demand(
+        preferred_mips=preferred,
+        length_mi=spec.length_mi or 0.0,
+        hint="" if hint is None else hint.kind,
+        deviation=parameters.hint_deviation if said is None else said,
+    )
+
+
+def booked(state: State) -> dict[Link, float]:
+    """Bytes a second that are booked on each link: by copies until they are done, and of a site's
+    own link by who reads there, until the attempt is over."""
+    sums: dict[Link, float] = {}
+    for transfer in state.files.transfers.values():
+        if transfer.booked_bps and not transfer.is_done:
+            link = (transfer.source, transfer.target)
+            sums[link] = sums.get(link, 0.0) + transfer.booked_bps
+    for job in state.placed.values():
+        for member in () if job.attempt is None else job.attempt.present:
+            if member.booked_bps and member.site is not None:
+                link = (member.site, member.site)
+                sums[link] = sums.get(link, 0.0) + member.booked_bps
+    return sums
+
+
+def free_bandwidth(state: State) -> dict[Link, float]:
+    """What of the links that can be booked is not."""
+    if not state.files.bookable:
+        return {}
+    sums = booked(state)
+    return {link: max(0.0, bps - sums.get(link, 0.0)) for link, bps in state.files.bookable.items()}
+
+
+def free_slots(state: State) -> dict[SiteName, int]:
+    """How many more claims the sites with a limit take."""
+    left = {s.name: s.facts.slots for s in state.sites.values() if s.facts.slots is not None}
+    for claim in state.ledger.values() if left else ():
+        if claim.site in left:
+            left[claim.site] -= 1
+    return left
+
+
+def hold_max_s(state: State, job: Job) -> float:
+    return state.parameters.hold_s if job.spec.max_hold_s is None else job.spec.max_hold_s
+
+
+def hold_before_start_s(state: State, job: Job) -> float:
+    """How long before its JST a job is claimed at most. A starter promises to wait until D only
+    while its hold lasts, so what remains of the hold at the JST must outlast the arming."""
+    hold_s = hold_max_s(state, job)
+    arming_s = state.parameters.lead_max_s + state.parameters.late_max_s
+    return hold_s - min(arming_s, hold_s / 2)
+
+
+def starts_early(state: State, job: Job) -> bool:
+    """Its JST is only the latest instant: it starts once all its files and claims are there. One
+    with a deadline does not, which is when it is to start."""
+    return state.parameters.start == "early" and job.deadline_at is None
+
+
+def files_at(state: State, job: Job) -> Instant:
+    """When all input files of a job's attempt are where they are wanted, by all that is known now;
+    the JST at the latest."""
+    attempt = job.attempt
+    assert attempt is not None
+    lacking = [member for member in attempt.present if member.lacks_file]
+    if not lacking:
+        there_at = attempt.placed_at if attempt.fetched_at is None else attempt.fetched_at
+        return min(there_at, attempt.start_at)
+    if job.awaits_files:
+        return attempt.start_at
+    transfers = [state.files.transfers.get(m.transfer) for m in lacking if m.transfer is not None]
+    expected = [transfer.expected_at for transfer in transfers if transfer is not None]
+    return min(max(expected, default=attempt.start_at), attempt.start_at)
+
+
+def describe(job: Job, member: Member) -> str:
+    why = f" ({member.refusal})" if member.refusal else ""
+    return f"{job.spec.label(member.component)} at {member.site or 'no site'}{why}"
+
+
+def member_of(state: State, claim: Claim) -> tuple[Job, Member] | None:
+    """The job and member that a claim stands for, unless the attempt or the claim is
+    history.
+    """
+    job = state.placed.get(claim.job)
+    if job is None or job.attempt is None or job.attempt.number != claim.attempt:
+        return None
+    member = job.attempt.members[claim.component]
+    return (job, member) if member.claim == claim.id else None
+
+
+def unanswered(state: State, job: Job) -> list[Claim]:
+    assert job.attempt is not None
+    claims = [state.ledger.get(m.claim) for m in job.attempt.present if m.claim is not None]
+    return [claim for claim in claims if claim is not None and claim.phase is ClaimPhase.ASKED]
+
+
+def is_held(state: State, member: Member) -> bool:
+    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    is_over = member.end is not None
+    return is_over or (claim is not None and claim.phase is not ClaimPhase.ASKED)
+
+
+def address_of(state: State, claim: Claim) -> str:
+    """Where the claim's programs are reached from other sites: where its site says, else where its
+    starter is."""
+    return state.sites[claim.site].facts.address or claim.address
+
+
+def barrier_members(state: State, job: Job) -> list[Member]:
+    assert job.attempt is not None
+    components = job.spec.components
+    return [
+        member
+        for member in job.attempt.present
+        if components[member.component].start_type is not StartType.NONE and member.end is None
+    ]
+
+
+def picture_of(state: State, asking: Job | None = None) -> GridView:
+    """The grid as policies see it; what the job that asks has placed or claimed does not stand in
+    its own way.
+    """
+    own = None if asking is None else asking.id
+    views = site_views(
+        state.sites,
+        placed=placed_processors(state, own) if state.parameters.count_placed else {},
+        busy=[claim for claim in state.ledger.values() if claim.job != own],
+        slots=free_slots(state),
+        closed=sites_asked_enough(state) if asking is None else (),
+    )
+    return GridView(
+        views,
+        replicas=state.files.replicas,
+        bandwidth=state.files.bandwidth,
+        bandwidth_default=state.parameters.bandwidth_default_bps,
+        free=free_bandwidth(state),
+    )
+
+
+def sites_asked_enough(state: State) -> list[SiteName]:
+    """Sites with as many unanswered claims as their window allows: no job is placed there now.
+
+    Whoever asks a site for more than it can begin within its grace time gets refusals, which come
+    back as new claims: a whole grid can live on that and run nothing. So the window grows by one
+    for each windowful of grants, up to `claims_open_max`, and a refusal halves it.
+    """
+    limit = state.parameters.claims_open_max
+    if not limit:
+        return []
+    asked: dict[SiteName, int] = {}
+    for claim in state.ledger.values():
+        is_unanswered = claim.granted_at is None and not claim.released
+        if is_unanswered and claim.phase in (ClaimPhase.ASKED, ClaimPhase.STOPPING):
+            asked[claim.site] = asked.get(claim.site, 0) + 1
+    return [
+        site
+        for site, claims in asked.items()
+        if claims >= min(limit, int(state.sites[site].window))
+    ]
+
+
+def placed_processors(state: State, own: JobId | None) -> dict[SiteName, int]:
+    """Processors that other jobs have placed and not yet claimed, by site (the option
+    `count_placed`).
+    """
+    counts: dict[SiteName, int] = {}
+    for job in state.placed.values():
+        if not isinstance(job.phase, Claiming) or job.attempt is None or job.id == own:
+            continue
+        if job.deadline_at is not None and not job.attempt.tries:
+            continue  # its time has not come
+        for member in job.attempt.present:
+            if member.claim is None and member.site is not None:
+                processors = job.spec.components[member.component].processors
+                counts[member.site] = counts.get(member.site, 0) + processors
+    return counts

@@ -1,0 +1,80 @@
+"""The sites' states in the core, and the picture of them that policies see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koala.core.model.grid import Site, SiteView
+from koala.core.model.job import Claim
+from koala.core.model.values import ClaimId, SiteName
+from koala.core.site_health import is_resting
+
+
+def is_usable(site: Site) -> bool:
+    """New claims may be made here: connected, not drained, not resting after errors."""
+    return site.is_connected and not site.is_drained and not is_resting(site)
+
+
+def site_views(
+    sites: Mapping[SiteName, Site],
+    *,
+    placed: Mapping[SiteName, int],
+    busy: Iterable[Claim],
+    slots: Mapping[SiteName, int],
+    closed: Iterable[SiteName] = (),
+) -> list[SiteView]:
+    """The usable sites; `placed` is subtracted; a site on probation with a claim of ours shows
+    nothing idle, and neither does one that is `closed` or has none of its `slots` left.
+    """
+    shut = frozenset([*closed, *(name for name, left in slots.items() if left <= 0)])
+    claimed: set[SiteName] | None = None  # worked out when a site is on probation
+    views = []
+    for name, site in sites.items():
+        if not is_usable(site):
+            continue
+        if site.is_probing and claimed is None:
+            claimed = {claim.site for claim in busy}
+        is_taken = name in shut or (claimed is not None and site.is_probing and name in claimed)
+        views.append(
+            SiteView(
+                name=name,
+                processors=site.facts.processors,
+                idle=0 if is_taken else max(0, site.idle() - placed.get(name, 0)),
+                owner=site.facts.owner,
+                users=site.facts.users,
+                is_probing=site.is_probing,
+                mips=site.facts.mips,
+                slots=slots.get(name),
+            )
+        )
+    return views
+
+
+def note_ask(site: Site, claim: ClaimId, processors: int) -> int:
+    """Count a claim that the site's next reports may not include yet; its ask number."""
+    site.asks += 1
+    site.unreported[claim] = (site.asks, processors)
+    return site.asks
+
+
+def widen(site: Site, *, limit: int) -> None:
+    """A claim was granted."""
+    site.window = min(float(max(1, limit)), site.window + 1 / site.window)
+
+
+def narrow(site: Site, ask_number: int) -> None:
+    """A claim was refused; once for all that had been asked by then."""
+    if ask_number > site.narrowed_at_ask:
+        site.window = max(1.0, site.window / 2)
+        site.narrowed_at_ask = site.asks
+
+
+def note_report(site: Site, *, idle: int, through: int) -> bool:
+    """Take in a report that includes all claims up to `through`; True when more is idle than was
+    thought.
+    """
+    before = site.idle()
+    site.reported_idle = idle
+    for claim in [c for c, (number, _) in site.unreported.items() if number <= through]:
+        del site.unreported[claim]
+    return site.idle() > before

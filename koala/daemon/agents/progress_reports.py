@@ -1,0 +1,69 @@
+"""Reports of progress, gathered until all components of a job have told of the same cycle. Pure.
+
+A controller decides about a job after all its subtasks have reported (SQ figure 5), so single
+reports are nobody's event. They are not journaled and not said again: what is lost is made up for
+by the next cycle.
+"""
+
+from __future__ import annotations
+
+from koala.core.model.events import ProgressReported
+from koala.core.model.job import Running
+from koala.core.model.progress_reports import MemberReport
+from koala.core.model.values import JobId, SiteName
+from koala.core.pipeline.progress_control import watched
+from koala.core.scheduler import Scheduler
+from koala.protocol.from_agent import ProgressNews
+
+CYCLES_MAX = 8
+"""Cycles of a job that may be incomplete: a site that is further behind is away, or nearly so."""
+
+_Cycles = dict[int, dict[int, MemberReport]]
+
+
+class ProgressGatherer:
+    """What was told and is not complete yet, by job and attempt."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[JobId, int], _Cycles] = {}
+
+    def take(
+        self, news: ProgressNews, site: SiteName, scheduler: Scheduler
+    ) -> ProgressReported | None:
+        """A component's report; the event when it was the last one of its cycle."""
+        claim = scheduler.ledger.get(news.claim)
+        if claim is None or claim.site != site:
+            return None
+        job = scheduler.placed.get(claim.job)
+        attempt = None if job is None else job.attempt
+        if job is None or attempt is None or attempt.number != claim.attempt:
+            return None
+        if not isinstance(job.phase, Running) or not job.spec.is_controlled:
+            return None
+        key = job.id, claim.attempt
+        if key not in self._jobs:
+            self._drop_ended(scheduler)
+        cycles = self._jobs.setdefault(key, {})
+        told = cycles.setdefault(news.cycle, {})
+        told[claim.component] = MemberReport(
+            component=claim.component,
+            work=news.work,
+            is_told=news.is_told,
+            can_pace=news.can_pace,
+        )
+        if any(member.component not in told for member in watched(job)):
+            while len(cycles) > CYCLES_MAX:
+                del cycles[min(cycles)]
+            return None
+        for cycle in [cycle for cycle in cycles if cycle <= news.cycle]:
+            del cycles[cycle]
+        members = tuple(told[component] for component in sorted(told))
+        return ProgressReported(
+            job=job.id, attempt=claim.attempt, cycle=news.cycle, members=members
+        )
+
+    def _drop_ended(self, scheduler: Scheduler) -> None:
+        for job, attempt in tuple(self._jobs):
+            known = scheduler.placed.get(job)
+            if known is None or known.attempt is None or known.attempt.number != attempt:
+                del self._jobs[job, attempt]

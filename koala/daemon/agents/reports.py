@@ -1,0 +1,180 @@
+"""What an agent tells, as events of the core. Pure.
+
+Only what is news becomes an event: agents say everything again at each registration, and a journal
+of repetitions helps nobody. A report about another site's claim is nobody's event, and no site can
+say that another one failed which has no part in it, or that something was long ago or is to come:
+what users are charged is counted from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from koala.core.model import events as ev
+from koala.core.model.job import Claim, ClaimPhase
+from koala.core.model.replicas import Transfer
+from koala.core.model.values import Instant, Seconds, SiteName
+from koala.core.scheduler import Scheduler
+from koala.daemon.agents.replica_reports import ReplicaReports
+from koala.protocol.from_agent import (
+    ClaimNews,
+    CopyNews,
+    FileNews,
+    News,
+    PathsNews,
+    Registration,
+    SiteNews,
+    TransferNews,
+)
+
+CLOCK_ERROR_S = 60.0
+"""How far an instant that a site tells may be from what the daemon knows itself."""
+TOOK_S_MIN = 1e-4
+"""Of a copy; a shorter one would make the link infinitely fast."""
+
+
+def of_registration(
+    registration: Registration,
+    inventory: Sequence[News],
+    scheduler: Scheduler,
+    holdings: ReplicaReports,
+    now: Instant,
+) -> Iterator[ev.Event]:
+    """A registration and its whole inventory; to be handled one by one while they are taken."""
+    name = registration.site
+    site = scheduler.sites.get(name)
+    if site is not None and site.is_connected:
+        yield ev.SiteDisconnected(site=name)  # the newest session wins
+    yield ev.SiteRegistered(
+        site=name,
+        facts=registration.facts,
+        idle=min(registration.idle, registration.facts.processors),
+    )
+    holdings.begin(name)
+    for news in inventory:
+        if isinstance(news, FileNews):
+            yield from holdings.take(news, name, scheduler)
+        else:
+            yield from of_news(news, name, scheduler, rtt_s=0.0, now=now)
+    for file, replica in tuple(scheduler.replicas.items()):
+        if name in replica.sites and not holdings.holds(name, file):
+            removed = FileNews(file=file, size_bytes=0, checksum="", is_removed=True)
+            yield from holdings.take(removed, name, scheduler)
+
+
+def of_news(
+    news: News, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds, now: Instant
+) -> Iterator[ev.Event]:
+    """The events of one report but of a file (`ReplicaReports`); each is to be handled before the
+    next is asked for."""
+    match news:
+        case ClaimNews():
+            claim = scheduler.ledger.get(news.claim)
+            if claim is not None and claim.site == site:
+                yield from _of_claim(_plausible(news, claim, now), claim)
+        case PathsNews():
+            claim = scheduler.ledger.get(news.claim)
+            if claim is not None and claim.site == site:
+                yield ev.PathsTried(claim=claim.id, problem=news.problem)
+        case SiteNews():
+            yield from _of_site(news, site, scheduler, rtt_s)
+        case TransferNews():
+            yield from _of_transfer(news, site, scheduler, now)
+        case CopyNews():
+            yield from _of_copy(news, site, scheduler, now)
+        case _:
+            pass
+
+
+def is_foreign(news: ClaimNews, site: SiteName, scheduler: Scheduler) -> bool:
+    """The claim is another site's."""
+    claim = scheduler.ledger.get(news.claim)
+    return claim is not None and claim.site != site
+
+
+def _plausible(news: ClaimNews, claim: Claim, now: Instant) -> ClaimNews:
+    """With instants between the asking and now, but for what clocks may err, and no more statuses
+    than there can be processes."""
+    end = news.end
+    if end is not None:
+        end = replace(end, statuses=end.statuses[: claim.processors])
+    if end is not None and end.ended_at is not None:
+        end = replace(end, ended_at=_between(claim.asked_at, end.ended_at, now))
+    passed_at = news.passed_at
+    if passed_at is not None:
+        passed_at = _between(claim.asked_at, passed_at, now)
+    return replace(news, passed_at=passed_at, end=end)
+
+
+def _between(asked_at: Instant, at: Instant, now: Instant) -> Instant:
+    return min(max(at, asked_at - CLOCK_ERROR_S), now + CLOCK_ERROR_S)
+
+
+def _of_claim(news: ClaimNews, claim: Claim) -> Iterator[ev.Event]:
+    is_held = news.phase in (ClaimPhase.GRANTED, ClaimPhase.ARMED, ClaimPhase.PASSED)
+    if (is_held or news.passed_at is not None) and claim.phase is ClaimPhase.ASKED:
+        yield ev.ClaimGranted(
+            claim=claim.id,
+            nonce=news.nonce,
+            batch_job=news.batch_job,
+            address=news.address,
+            hosts=news.hosts,
+        )
+    if news.phase is ClaimPhase.ARMED and news.armed is not None:
+        yield ev.ClaimArmed(claim=claim.id, number=news.armed)
+    if news.passed_at is not None and claim.passed_at is None:
+        yield ev.ClaimPassed(claim=claim.id, passed_at=news.passed_at)
+    if news.end is not None:
+        yield ev.ClaimGone(claim=claim.id, end=news.end, batch_job=news.batch_job)
+
+
+def _of_site(
+    news: SiteNews, name: SiteName, scheduler: Scheduler, rtt_s: Seconds
+) -> Iterator[ev.Event]:
+    site = scheduler.sites.get(name)
+    if site is not None and news.processors not in (0, site.facts.processors):
+        facts = replace(site.facts, processors=news.processors)
+        yield ev.SiteRegistered(site=name, facts=facts, idle=news.idle)
+    yield ev.SiteReported(
+        site=name,
+        idle=news.idle,
+        through=news.through,
+        rtt_s=rtt_s,
+        local=news.local_processors,
+    )
+
+
+def _of_transfer(
+    news: TransferNews, site: SiteName, scheduler: Scheduler, now: Instant
+) -> Iterable[ev.Event]:
+    transfer = scheduler.files.transfers.get(news.transfer)
+    if transfer is None or site not in (transfer.source, transfer.target):
+        return ()
+    if not news.is_finished:
+        at = news.at if news.at in (transfer.source, transfer.target) else None
+        return (ev.TransferFailed(transfer=news.transfer, at=at, reason=news.reason),)
+    if site != transfer.target:
+        return ()  # only who fetched it knows that it is whole
+    took_s = _possible(news.took_s, transfer, now)
+    size_bytes = min(news.size_bytes, transfer.size_bytes)
+    return (ev.TransferFinished(transfer=news.transfer, size_bytes=size_bytes, took_s=took_s),)
+
+
+def _of_copy(
+    news: CopyNews, site: SiteName, scheduler: Scheduler, now: Instant
+) -> Iterable[ev.Event]:
+    """How far a copy is; only its target knows, and the same again is no news."""
+    transfer = scheduler.files.transfers.get(news.transfer)
+    if transfer is None or transfer.is_done or site != transfer.target:
+        return ()
+    size_bytes = min(news.size_bytes, transfer.size_bytes)
+    if size_bytes == transfer.moved_bytes:
+        return ()
+    took_s = _possible(news.took_s, transfer, now)
+    return (ev.TransferProgressed(transfer=transfer.id, size_bytes=size_bytes, took_s=took_s),)
+
+
+def _possible(took_s: Seconds, transfer: Transfer, now: Instant) -> Seconds:
+    """No longer than since it was ordered, and no shorter than a clock can tell."""
+    return min(max(took_s, TOOK_S_MIN), max(now - transfer.started_at, TOOK_S_MIN))

@@ -1,0 +1,200 @@
+"""What agents ask for and get without the core's state changing: leases and key-values.
+
+A ping is answered only while its claim is wanted here, at this site, by this starter, and while
+commits work: a daemon that cannot write must let leases run out, because the next one may know of
+nothing that this one promised (design: Fence).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from koala.core.leases import Leases
+from koala.core.model.job import Claim, ClaimPhase
+from koala.core.model.values import ClaimId, SiteName
+from koala.core.scheduler import Scheduler
+from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
+from koala.daemon.agents.session import Tidings
+from koala.daemon.clock import Clock
+from koala.daemon.group_commit import BatchContext, GroupCommit
+from koala.errors import KoalaError, RejectedError, SpecError
+from koala.protocol import to_agent
+from koala.protocol.from_agent import KvGet, KvPut, LogPart, Ping
+from koala.wire.v1 import link_pb2 as pb
+
+ROUND_S = 0.25
+OVERDUE_EVERY = 4  # rounds: leases are long
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Who waits for a value."""
+
+    site: SiteName
+    claim: ClaimId
+    request: int
+
+
+class RequestHandler:
+    """Answers through `send`; `take_log` gets the parts of logs."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        pump: GroupCommit,
+        clock: Clock,
+        *,
+        send: Callable[[SiteName, pb.ToAgent], None],
+        take_log: Callable[[SiteName, LogPart], None],
+    ) -> None:
+        self.lag_s = 0.0
+        self._scheduler = scheduler
+        self._pump = pump
+        self._clock = clock
+        self._send = send
+        self._take_log = take_log
+        self.leases = Leases(clock.now())
+        self._exchange = KeyValueStore()
+        self._rounds = 0
+
+    def answer(self, site: SiteName, news: Tidings) -> bool:
+        """Answer what concerns only the desk; False when it is for the core."""
+        match news:
+            case Ping():
+                self._answer_ping(site, news)
+            case KvPut():
+                self._take_value(site, news)
+            case KvGet():
+                self._give_value(site, news)
+            case LogPart():
+                self._take_log(site, news)
+            case _:
+                return False
+        return True
+
+    async def run(self) -> None:
+        """Fence what is overdue, and end gets that waited long enough; until cancelled."""
+        while True:
+            due_at = self._clock.now() + ROUND_S
+            await asyncio.sleep(ROUND_S)
+            self.lag_s = max(0.0, self._clock.now() - due_at)
+            self.go_round()
+
+    def go_round(self) -> None:
+        """One look at what is overdue."""
+        self._end_gets(self._exchange.expire(self._clock.now()))
+        self._rounds += 1
+        if self._rounds % OVERDUE_EVERY == 0:
+            self._fence()
+            placed = self._scheduler.placed.values()
+            live = {job.id: job.attempt.number for job in placed if job.attempt is not None}
+            self._end_gets(self._exchange.forget(live))
+
+    # --- leases -----------------------------------------------------------------------------------
+
+    def _answer_ping(self, site: SiteName, ping: Ping) -> None:
+        claim = self._scheduler.ledger.get(ping.claim)
+        now = self._clock.now()
+        if claim is None:
+            self._stop_if_unknown(site, ping.claim)
+            return
+        is_wanted = claim.site == site and claim.phase is not ClaimPhase.STOPPING
+        is_bound = claim.nonce in ("", ping.nonce)
+        if is_wanted and is_bound and self._pump.vouches(now):
+            self.leases.answer(claim.id, now)
+            self._send(site, to_agent.pong(ping, now))
+        elif claim.site == site:
+            self.leases.hear(claim.id, now)
+
+    def _stop_if_unknown(self, site: SiteName, claim: ClaimId) -> None:
+        """Through the pump: the claim may have left the ledger by an event not yet durable."""
+
+        def is_known(turn: BatchContext) -> bool:
+            return claim in turn.scheduler.ledger
+
+        def stop(known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - the pump's form
+            if not known:
+                self._send(site, to_agent.stop(claim))
+
+        self._pump.post(is_known, stop)
+
+    def _fence(self) -> None:
+        """In the pump's turn, where the ledger is what the events so far have made it."""
+
+        def fence(turn: BatchContext) -> None:
+            scheduler = turn.scheduler
+            for event in self.leases.overdue(
+                scheduler.ledger,
+                scheduler.sites,
+                fence_s=scheduler.parameters.fence_s,
+                hold_fence_s=scheduler.parameters.hold_fence_s,
+                now=turn.now,
+            ):
+                log.warning("claim.fenced", claim=event.claim)
+                turn.tell(event)
+
+        if self._scheduler.ledger:
+            self._pump.post(fence)
+
+    # --- key-values -------------------------------------------------------------------------------
+
+    def _take_value(self, site: SiteName, put: KvPut) -> None:
+        try:
+            claim = self._live_claim(site, put.claim)
+            answered = self._exchange.put(claim.job, claim.attempt, name=put.name, value=put.value)
+        except KoalaError as error:
+            if put.request:
+                self._send(site, to_agent.kv_answer(put.claim, put.request, error=str(error)))
+            return
+        if put.request:
+            self._send(site, to_agent.kv_answer(put.claim, put.request))
+        for waiting in answered:
+            asker = waiting.asker
+            assert isinstance(asker, _Asker)
+            answer = to_agent.kv_answer(asker.claim, asker.request, value=put.value)
+            self._send(asker.site, answer)
+
+    def _give_value(self, site: SiteName, get: KvGet) -> None:
+        try:
+            claim = self._live_claim(site, get.claim)
+            value = self._exchange.get(
+                claim.job,
+                claim.attempt,
+                asker=_Asker(site, get.claim, get.request),
+                name=get.name,
+                wait_s=get.wait_s,
+                now=self._clock.now(),
+            )
+        except (SpecError, RejectedError) as error:
+            self._send(site, to_agent.kv_answer(get.claim, get.request, error=str(error)))
+            return
+        if value is not None:
+            self._send(site, to_agent.kv_answer(get.claim, get.request, value=value))
+
+    def _end_gets(self, gets: list[PendingGet]) -> None:
+        for waiting in gets:
+            asker = waiting.asker
+            assert isinstance(asker, _Asker)
+            error = f"no value for {waiting.name!r} after {waiting.wait_s:g} s"
+            self._send(asker.site, to_agent.kv_answer(asker.claim, asker.request, error=error))
+
+    def _live_claim(self, site: SiteName, identity: ClaimId) -> Claim:
+        """The claim, if it is of its job's live attempt and wanted. Raises RejectedError."""
+        claim = self._scheduler.ledger.get(identity)
+        job = self._scheduler.placed.get(claim.job) if claim is not None else None
+        attempt = job.attempt if job is not None else None
+        is_live = (
+            claim is not None
+            and claim.site == site
+            and claim.phase is not ClaimPhase.STOPPING
+            and attempt is not None
+            and attempt.number == claim.attempt
+        )
+        if claim is None or not is_live:
+            raise RejectedError(f"{identity} is not of a live attempt")
+        return claim

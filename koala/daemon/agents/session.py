@@ -1,0 +1,370 @@
+"""The daemon's end of a link, as a pure state machine: what to believe of an agent, what to answer.
+
+    opened -> registering -> joining -> live -> over
+              (inventory)    (the pump handles it)      cut, silent, Goodbye: over from anywhere
+
+No I/O and no clock. `receive`, `join` and `wake` answer what the carrier must do, in order.
+`link.proto` has the order of a session. What this machine guarantees:
+
+- Nothing of a session reaches the core before its inventory is complete; then all of it does, at
+  once: a cut in between changes nothing.
+- Nothing is wanted of the agent before Welcome, and all that is wanted comes between Welcome and
+  WantedEnd, taken from one state of the core; what is told before `join` is part of that state.
+- A session that is silent for `silence_s`, or says what cannot be said where it stands, is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from koala.core.model.values import Instant, Seconds, SiteName, UserName
+from koala.daemon.storage.watermark import WatermarkVerdict
+from koala.protocol import to_agent
+from koala.protocol.from_agent import (
+    BeatEcho,
+    ClaimNews,
+    CopyNews,
+    FileNews,
+    Goodbye,
+    InventoryEnd,
+    KvGet,
+    KvPut,
+    LogPart,
+    News,
+    PathsNews,
+    Ping,
+    ProgressNews,
+    Registration,
+    SiteNews,
+    SiteWatermark,
+    TransferNews,
+)
+from koala.wire import PROTOCOL, PROTOCOL_MIN
+from koala.wire.v1 import link_pb2 as pb
+
+INVENTORY_MAX = 100_000
+INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, which are kept until the last of them is there
+BEATS_MAX = 100  # that are remembered of an agent that says all sorts of things, and echoes none
+RTT_WEIGHT = 0.3  # of the newest beat in the estimate
+
+Tidings: TypeAlias = (
+    ClaimNews
+    | PathsNews
+    | ProgressNews
+    | SiteNews
+    | TransferNews
+    | CopyNews
+    | FileNews
+    | KvPut
+    | KvGet
+    | Ping
+    | LogPart
+)
+"""What an agent may say in an inventory and afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Seconds: a beat every `beat_s`; a session silent for `silence_s` is over."""
+
+    beat_s: Seconds = 2.0
+    silence_s: Seconds = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowlist:
+    """Who may register: any site when `is_open`, else those that are listed, with their owners.
+    `verdict` says what follows from the row of the journal that an agent shows."""
+
+    epoch: int
+    sites: Mapping[SiteName, UserName | None]
+    is_open: bool
+    verdict: Callable[[SiteName, SiteWatermark], WatermarkVerdict] = lambda _site, _mark: (
+        WatermarkVerdict.SAME
+    )
+
+
+# Outputs ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put these on the stream, all or none, in order."""
+
+    messages: Sequence[pb.ToAgent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinSession:
+    """The inventory is complete: have the core take it in, then answer by `join`."""
+
+    registration: Registration
+    inventory: Sequence[Tidings]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverMessage:
+    """The agent said this in a live session."""
+
+    news: Tidings
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTripMeasured:
+    """A beat came back: the estimate of the round trip, seconds."""
+
+    rtt_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalForked:
+    """The agent has orders of which our journal knows nothing: this daemon must not go on."""
+
+    site: SiteName
+    mark: SiteWatermark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndSession:
+    """The session is over. What was sent before still goes out."""
+
+    reason: str
+    is_fault: bool
+
+
+Output: TypeAlias = (
+    Send | JoinSession | DeliverMessage | RoundTripMeasured | JournalForked | EndSession
+)
+
+# States -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A stream, and nothing said yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registering:
+    """Registered; the inventory is coming in."""
+
+    registration: Registration
+    inventory: list[Tidings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """The inventory is with the core; `later` came meanwhile."""
+
+    registration: Registration
+    later: list[Tidings]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Both sides know all; differences go both ways."""
+
+    registration: Registration
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """For good."""
+
+
+State: TypeAlias = Opened | Registering | Joining | Live | Over
+
+
+class Session:
+    """The machine of one stream."""
+
+    def __init__(
+        self, guests: Allowlist, timing: Timing, *, now: Instant, bound_to: SiteName | None = None
+    ) -> None:
+        """`bound_to`: the only site that may register; whoever dialled has proved to be it."""
+        self.state: State = Opened()
+        self.bound_to = bound_to
+        self.rtt_s: Seconds | None = None
+        self._guests = guests
+        self._timing = timing
+        self._heard_at = now
+        self._beat_at = now
+        self._beats: dict[int, Instant] = {}  # those that did not come back yet
+        self._number = 0
+        self._kept_bytes = 0
+
+    @property
+    def site(self) -> SiteName | None:
+        """The registered site."""
+        match self.state:
+            case Registering() | Joining() | Live():
+                return self.state.registration.site
+            case Opened() | Over():
+                return None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether differences may be sent."""
+        return isinstance(self.state, Live)
+
+    @property
+    def wake_at(self) -> Instant | None:
+        """When `wake` is wanted next."""
+        match self.state:
+            case Over():
+                return None
+            case Opened():
+                return self._heard_at + self._timing.silence_s
+            case _:
+                return min(self._beat_at, self._heard_at + self._timing.silence_s)
+
+    def receive(self, news: News, now: Instant, size_bytes: int = 0) -> list[Output]:
+        """The agent said this, in a message of so many bytes."""
+        self._heard_at = now
+        self._kept_bytes += size_bytes
+        if isinstance(self.state, Over):
+            return []
+        match news:
+            case Goodbye(reason=reason):
+                self.state = Over()
+                return [EndSession(reason=f"the agent said goodbye: {reason}", is_fault=False)]
+            case Registration():
+                return self._register(news)
+            case BeatEcho(number=number):
+                return self._measure(number, now)
+            case InventoryEnd():
+                return self._complete()
+            case _:
+                return self._hear(news)
+
+    def join(self, messages: Iterable[pb.ToAgent], now: Instant) -> list[Output]:
+        """The core has taken the inventory in; `messages` are Welcome and all that is wanted."""
+        if not isinstance(self.state, Joining):
+            return []
+        later = self.state.later
+        self.state = Live(self.state.registration)
+        self._beat_at = now
+        said: list[Output] = [Send((*messages, to_agent.wanted_end())), *self._beat(now)]
+        return [*said, *(DeliverMessage(news) for news in later)]
+
+    def wake(self, now: Instant) -> list[Output]:
+        """`wake_at` may have come."""
+        if isinstance(self.state, Over):
+            return []
+        if now >= self._heard_at + self._timing.silence_s:
+            self.state = Over()
+            reason = f"silent for {self._timing.silence_s:g} s"
+            return [EndSession(reason=reason, is_fault=True)]
+        if isinstance(self.state, Opened) or now < self._beat_at:
+            return []
+        return self._beat(now)
+
+    def misunderstood(self, reason: str) -> list[Output]:
+        """The agent said what cannot be meant."""
+        return [] if isinstance(self.state, Over) else self._refuse(reason, is_final=False)
+
+    def close(self, reason: str, *, is_rejected: bool = False) -> list[Output]:
+        """End the session in order; jobs run on."""
+        if isinstance(self.state, Over):
+            return []
+        self.state = Over()
+        last = to_agent.reject(reason, is_final=False) if is_rejected else to_agent.goodbye(reason)
+        return [Send((last,)), EndSession(reason=reason, is_fault=is_rejected)]
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _register(self, registration: Registration) -> list[Output]:
+        guests = self._guests
+        if not isinstance(self.state, Opened):
+            return self._refuse("a second Register in one session", is_final=False)
+        if registration.spoken is None:
+            theirs = _versions(registration.protocol, registration.protocol_min)
+            reason = (
+                f"the agent speaks protocol {theirs} (version {registration.version or '?'}),"
+                f" this daemon {_versions(PROTOCOL, PROTOCOL_MIN)}"
+            )
+            return self._refuse(reason, is_final=True)
+        if self.bound_to is not None and registration.site != self.bound_to:
+            proved = f"the certificate shown is of site {self.bound_to}"
+            return self._refuse(
+                f"{proved}: it may not register as {registration.site!r}", is_final=True
+            )
+        if not guests.is_open and registration.site not in guests.sites:
+            known = ", ".join(sorted(guests.sites)) or "none"
+            reason = f"unknown site {registration.site!r}: the configuration lists {known}"
+            return self._refuse(reason, is_final=True)
+        owner = guests.sites.get(registration.site)
+        if owner is not None and not registration.facts.admits(owner):
+            return self._refuse(_not_of(owner, registration), is_final=True)
+        if registration.epoch_seen > guests.epoch:
+            reason = f"the agent has served epoch {registration.epoch_seen}, this is {guests.epoch}"
+            return self._refuse(reason, is_final=False)
+        mark = registration.mark
+        if mark is not None and guests.verdict(registration.site, mark) is WatermarkVerdict.BEHIND:
+            reason = f"the agent's orders rest on event {mark.seq} of another journal than ours"
+            forked = JournalForked(site=registration.site, mark=mark)
+            return [forked, *self._refuse(reason, is_final=False)]
+        self.state = Registering(registration=registration, inventory=[])
+        return []
+
+    def _complete(self) -> list[Output]:
+        state = self.state
+        if not isinstance(state, Registering):
+            return self._refuse("InventoryEnd at a wrong place", is_final=False)
+        self.state = Joining(registration=state.registration, later=[])
+        return [JoinSession(registration=state.registration, inventory=state.inventory)]
+
+    def _hear(self, news: Tidings) -> list[Output]:
+        match self.state:
+            case Registering(inventory=gathered) | Joining(later=gathered):
+                gathered.append(news)
+                if len(gathered) > INVENTORY_MAX:
+                    return self._refuse(f"more than {INVENTORY_MAX} reports", is_final=False)
+                if self._kept_bytes > INVENTORY_BYTES_MAX:
+                    reason = f"an inventory of more than {INVENTORY_BYTES_MAX} bytes"
+                    return self._refuse(reason, is_final=False)
+                return []
+            case Live():
+                return [DeliverMessage(news)]
+            case Opened() | Over():
+                return self._refuse(f"{type(news).__name__} before Register", is_final=False)
+
+    def _refuse(self, reason: str, *, is_final: bool) -> list[Output]:
+        self.state = Over()
+        rejection = to_agent.reject(reason, is_final=is_final)
+        return [Send((rejection,)), EndSession(reason=reason, is_fault=True)]
+
+    def _beat(self, now: Instant) -> list[Output]:
+        self._number += 1
+        self._beat_at = now + self._timing.beat_s
+        self._beats[self._number] = now
+        if len(self._beats) > BEATS_MAX:
+            del self._beats[next(iter(self._beats))]
+        return [Send((to_agent.beat(self._number, now),))]
+
+    def _measure(self, number: int, now: Instant) -> list[Output]:
+        sent_at = self._beats.get(number)
+        if sent_at is None:
+            return []
+        self._beats = {n: at for n, at in self._beats.items() if n > number}
+        newest = max(0.0, now - sent_at)
+        before = newest if self.rtt_s is None else self.rtt_s
+        # A slower link is believed at once: the lead of a release is counted from it.
+        self.rtt_s = max(newest, (1 - RTT_WEIGHT) * before + RTT_WEIGHT * newest)
+        return [RoundTripMeasured(self.rtt_s)]
+
+
+def _versions(newest: int, oldest: int) -> str:
+    return f"{oldest} to {newest}" if 0 < oldest < newest else str(newest)
+
+
+def _not_of(owner: UserName, registration: Registration) -> str:
+    """A site whose two ends name different users could be used by nobody."""
+    facts = registration.facts
+    takes = f"those of {facts.owner}" if facts.owner else f"those of its {len(facts.users)} users"
+    return (
+        f"site {registration.site} belongs to {owner} by this daemon's configuration, and its agent"
+        f" takes only {takes}"
+    )

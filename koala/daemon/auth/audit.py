@@ -1,0 +1,203 @@
+"""Who did what: one JSON line for each call that changes something, and for each that was refused.
+
+    {"at": "2026-11-21T15:00:00Z", "who": "ann", "role": "user", "from": "ipv4:10.0.0.7:50412",
+     "verb": "Cancel", "object": "j17", "outcome": "done"}
+
+What is done with the state directory itself, without a call (a backup, a restore, a start that
+accepts a loss), is in it with the account that did it, the role "account" and no address.
+
+The file is this user's alone and only ever appended to; when it is full it becomes `audit.jsonl.1`,
+and the one before is dropped. Anybody may knock, so what was refused to callers that are not known
+is in a smaller file of its own (`audit.strangers.jsonl`): at most so many lines a second, of which
+the first after a silence says how many calls it stands for. They can push out only each other.
+Lines are handed to the kernel at once, so they survive the daemon but perhaps not the machine: what
+was accepted is in the journal, this says who asked. A line that cannot be written is told in the
+daemon's log, and the call is answered all the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import heapq
+import os
+from collections import deque
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from koala.daemon.auth.enrolments import USER
+from koala.daemon.clock import wall_s
+from koala.identity.private_files import check_private
+
+FILE = "audit.jsonl"
+BYTES_MAX = 64 * 1024 * 1024
+STRANGERS_FILE = "audit.strangers.jsonl"
+STRANGERS_BYTES_MAX = 8 * 1024 * 1024
+STRANGERS_PER_S = 10
+TEXT_MAX = 400
+LAST = 1_000
+LAST_MAX = 100_000
+
+log = structlog.get_logger()
+
+_APPENDING = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def note(state_dir: Path, *, verb: str, subject: str) -> None:
+    """A line about what this process's account has done with a state directory, also while a
+    daemon runs there. As with calls, one that cannot be written is told in the log."""
+    line = _line(who=account(), role="account", peer="", verb=verb, subject=subject, outcome="done")
+    try:
+        # One that somebody else made, as root may, would keep the daemon from starting.
+        is_ours = state_dir.stat().st_uid == os.geteuid()
+        opened = os.open(state_dir / FILE, _APPENDING | (os.O_CREAT if is_ours else 0), 0o600)
+        try:
+            _append(opened, line)
+        finally:
+            os.close(opened)
+    except OSError as error:
+        log.error("audit.not_written", reason=str(error), **line)  # noqa: TRY400 - told whole
+
+
+def account() -> str:
+    """The name of this process's account, its number where that has none that users may have."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        name = ""
+    return name if USER.fullmatch(name) else f"u{os.geteuid()}"
+
+
+class Audit:
+    """The audit log of a state directory."""
+
+    def __init__(self, state_dir: Path, *, bytes_max: int = BYTES_MAX) -> None:
+        """Raises ConfigError when others may read or change it."""
+        self._known = _Lines(state_dir / FILE, bytes_max)
+        self._strange = _Lines(state_dir / STRANGERS_FILE, min(bytes_max, STRANGERS_BYTES_MAX))
+        self._second = 0
+        self._calls = 0  # of strangers in that second
+        self._untold = 0
+
+    def write(
+        self,
+        *,
+        who: str,
+        role: str,
+        peer: str,
+        verb: str,
+        subject: str,
+        outcome: str,
+        is_strange: bool = False,
+    ) -> bool:
+        """Add a line, and answer True; what was refused to callers that are not known may only be
+        counted."""
+        if is_strange:
+            if not self._has_turn():
+                self._untold += 1
+                return False
+            if self._untold:
+                outcome = f"{outcome[: TEXT_MAX // 2]} (and {self._untold} more calls before)"
+                self._untold = 0
+        line = _line(who=who, role=role, peer=peer, verb=verb, subject=subject, outcome=outcome)
+        try:
+            (self._strange if is_strange else self._known).add(line)
+        except OSError as error:
+            log.error("audit.not_written", reason=str(error), **line)  # noqa: TRY400 - told whole
+        return True
+
+    def last(self, count: int) -> list[dict[str, Any]]:
+        """The newest lines, oldest first. Blocks."""
+        most = min(count or LAST, LAST_MAX)
+        both = (self._known.last(most), self._strange.last(most))
+        return list(heapq.merge(*both, key=lambda line: str(line.get("at", ""))))[-most:]
+
+    def close(self) -> None:
+        """No line is written any more."""
+        self._known.close()
+        self._strange.close()
+
+    def _has_turn(self) -> bool:
+        second = int(wall_s())
+        if second != self._second:
+            self._second, self._calls = second, 0
+        self._calls += 1
+        return self._calls <= STRANGERS_PER_S
+
+
+class _Lines:
+    """A file of lines and the one before it, neither much larger than a bound."""
+
+    def __init__(self, path: Path, bytes_max: int) -> None:
+        self._path = path
+        self._older = path.with_name(f"{path.name}.1")
+        self._bytes_max = bytes_max
+        self._file = self._open()
+
+    def add(self, line: dict[str, str]) -> None:
+        """Raises OSError."""
+        _append(self._file, line)
+        if os.fstat(self._file).st_size > self._bytes_max:
+            self._turn_over()
+
+    def last(self, count: int) -> list[dict[str, Any]]:
+        """The newest ones, oldest first."""
+        kept: deque[dict[str, Any]] = deque(maxlen=count)
+        for path in (self._older, self._path):
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                for line in deque(file, maxlen=count):
+                    with suppress(
+                        msgspec.DecodeError, RecursionError
+                    ):  # a torn one, of a disk that was full
+                        kept.append(msgspec.json.decode(line, type=dict[str, Any]))
+        return list(kept)
+
+    def close(self) -> None:
+        """No line is added any more."""
+        os.close(self._file)
+
+    def _open(self) -> int:
+        opened = os.open(self._path, _APPENDING | os.O_CREAT, 0o600)
+        try:
+            check_private(self._path)
+        except BaseException:
+            os.close(opened)
+            raise
+        return opened
+
+    def _turn_over(self) -> None:
+        """The descriptor changes last: lines go on where they went if this fails, and the next
+        tries again."""
+        with suppress(FileNotFoundError):  # somebody has moved it
+            self._path.replace(self._older)
+        opened = self._open()
+        os.close(self._file)
+        self._file = opened
+
+
+def _append(file: int, line: dict[str, str]) -> None:
+    """Add a line, on a line of its own also where the last one is torn. Raises OSError."""
+    size = os.fstat(file).st_size
+    is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+    text = (b"\n" if is_torn else b"") + msgspec.json.encode(line) + b"\n"
+    if os.write(file, text) < len(text):
+        raise OSError(errno.ENOSPC, "written in part: there is no room")
+
+
+def _line(
+    *, who: str, role: str, peer: str, verb: str, subject: str, outcome: str
+) -> dict[str, str]:
+    return {
+        "at": datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="milliseconds"),
+        "who": who[:TEXT_MAX],
+        "role": role,
+        "from": peer,
+        "verb": verb,
+        "object": subject[:TEXT_MAX],
+        "outcome": outcome[:TEXT_MAX],
+    }

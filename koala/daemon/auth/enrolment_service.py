@@ -1,0 +1,204 @@
+"""How sites get certificates and keep them (`Enrolment`), and what operators and administrators say
+about sites and users.
+
+A private key never leaves the machine that made it: what comes in is a request to sign its public
+part. A site that joins shows the secret of its join token, one that renews shows the certificate
+that it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import grpc
+import structlog
+
+from koala.core.model.values import SiteName
+from koala.daemon.auth.access_rules import Role, caller_of_call
+from koala.daemon.auth.audit import Audit
+from koala.daemon.auth.authority import Authority
+from koala.daemon.auth.enrolments import Enrolments, site_picture, user_picture
+from koala.daemon.auth.interceptor import abort
+from koala.daemon.clock import wall_s
+from koala.daemon.quotas import RateLimits
+from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
+from koala.identity.tls import JoinToken
+from koala.wire.v1 import identity_pb2 as pb
+from koala.wire.v1.identity_pb2_grpc import EnrolmentServicer
+from koala.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
+
+USER_CERTIFICATE_S = 365 * 86_400.0
+EXPIRES_S_MAX = 10 * 365 * 86_400.0
+RENEWALS_AT_ONCE = 10
+RENEWALS_PER_S = 0.1
+"""Of one site: each is signed, written and made durable while nobody else is answered."""
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+log = structlog.get_logger()
+
+
+class EnrolmentService(EnrolmentServicer):
+    """The calls of sites. `port` is that for callers with a certificate, once it is open."""
+
+    def __init__(self, authority: Authority, enrolments: Enrolments, *, lifetime_s: float) -> None:
+        self.port = 0
+        self._authority = authority
+        self._enrolments = enrolments
+        self._lifetime_s = lifetime_s
+        self._renewals = RateLimits[str](RENEWALS_PER_S, burst=RENEWALS_AT_ONCE)
+
+    async def Where(self, _: pb.WhereRequest, __: Context) -> pb.WhereReply:  # noqa: N802 - gRPC's
+        """Where callers with a certificate dial."""
+        return pb.WhereReply(port=self.port, now=wall_s())
+
+    async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Issued:  # noqa: N802
+        """A first certificate, for the secret of a join token, once."""
+        try:
+            self._enrolments.check_join(request.site, request.secret)
+            made = self._authority.sign_site(
+                request.site, request.request, lifetime_s=self._lifetime_s
+            )
+            self._enrolments.take_join(request.site, made.serial, made.expires_at)
+        except KoalaError as error:
+            log.debug(  # anybody may try; the audit log has it, and a bound
+                "site.not_joined",
+                site=request.site[:64],
+                peer=context.peer(),
+                reason=str(error),
+            )
+            await abort(context, error)
+            raise AssertionError("abort returned") from error
+        log.info("site.joined", site=request.site, peer=context.peer(), certificate=made.serial)
+        return self._issued(made.pem)
+
+    async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Issued:  # noqa: N802
+        """A further certificate for the site that calls."""
+        site = caller_of_call().name
+        try:
+            self._take_turn(site)
+            made = self._authority.sign_site(site, request.request, lifetime_s=self._lifetime_s)
+            self._enrolments.take_renewal(site, made.serial, made.expires_at)
+        except KoalaError as error:
+            await abort(context, error)
+            raise AssertionError("abort returned") from error
+        log.info("site.renewed", site=site, peer=context.peer(), certificate=made.serial)
+        return self._issued(made.pem)
+
+    def _take_turn(self, site: str) -> None:
+        """Raises ExhaustedError for a site that renews again and again."""
+        now = asyncio.get_running_loop().time()
+        bucket = self._renewals.of(site, now)
+        wait_s = bucket.wait_s(now)
+        if wait_s > 0:
+            raise ExhaustedError(
+                f"{site} renews its certificate again and again: allowed is once in"
+                f" {1 / RENEWALS_PER_S:g} s in the long run; try again in {wait_s:.2g} s",
+                retry_after_s=wait_s,
+            )
+        bucket.take(1)
+
+    def _issued(self, pem: bytes) -> pb.Issued:
+        authority = self._authority.certificate.decode()
+        return pb.Issued(certificate=pem.decode(), authority=authority)
+
+
+class Registrar:
+    """What people say about sites and users. `cut` ends the session of a site, if it has one."""
+
+    def __init__(
+        self,
+        authority: Authority | None,
+        enrolments: Enrolments | None,
+        audit: Audit,
+        *,
+        cut: Callable[[SiteName, str], None],
+    ) -> None:
+        self.address = ""  # of the daemon, as join tokens have it
+        self._authority = authority
+        self._known = enrolments
+        self._audit = audit
+        self._cut = cut
+
+    def add_site(self, request: AddSiteRequest) -> dict[str, Any]:
+        """The join token of a site. Raises SpecError, RejectedError."""
+        secret = self._enrolments.add_site(
+            request.name, owner=request.owner, by=caller_of_call().name, ttl_s=request.ttl_s
+        )
+        assert self._authority is not None
+        token = JoinToken(
+            site=request.name,
+            address=self.address,
+            secret=secret,
+            authority=self._authority.signer,  # who joins hears of both in the answer
+        )
+        return {**site_picture(self._enrolments.sites[request.name]), "token": token.text()}
+
+    def revoke_site(self, name: str) -> dict[str, Any]:
+        """Its certificates are good no more, and its link ends. Raises UnknownNameError."""
+        by = caller_of_call().name
+        record = self._enrolments.revoke_site(name)
+        log.warning("site.revoked", site=name, by=by)
+        self._cut(SiteName(name), f"the certificate of {name} was revoked by {by}")
+        return site_picture(record)
+
+    def sites(self) -> dict[str, Any]:
+        """Every site that was ever added."""
+        known = self._enrolments.sites
+        return {"sites": [site_picture(known[name]) for name in sorted(known)]}
+
+    def add_user(self, request: AddUserRequest) -> dict[str, Any]:
+        """A user's token or certificate, this once. Raises SpecError, RejectedError."""
+        role, by = _role(request.role), caller_of_call().name
+        if not 0 <= request.expires_s <= EXPIRES_S_MAX:
+            allowed = f"0 to {EXPIRES_S_MAX:g} (0: until it is revoked)"
+            raise SpecError(f"expires = {request.expires_s:g} s: allowed are {allowed}")
+        enrolments = self._enrolments
+        assert self._authority is not None
+        shown: dict[str, Any] = {"ca": self._authority.certificate.decode()}
+        if request.request:
+            lifetime_s = request.expires_s or USER_CERTIFICATE_S
+            made = self._authority.sign_user(request.name, request.request, lifetime_s=lifetime_s)
+            enrolments.add_user_certificate(
+                request.name, role, by=by, serial=made.serial, expires_at=made.expires_at
+            )
+            shown["certificate"] = made.pem.decode()
+        else:
+            shown["token"] = enrolments.add_user(
+                request.name, role, by=by, expires_s=request.expires_s
+            )
+        log.info("user.added", user=request.name, role=role.value, by=by)
+        return {**user_picture(enrolments.users[request.name]), **shown}
+
+    def revoke_user(self, name: str) -> dict[str, Any]:
+        """Raises UnknownNameError, SpecError for the last administrator."""
+        record = self._enrolments.revoke_user(name)
+        log.warning("user.revoked", user=name, by=caller_of_call().name)
+        return user_picture(record)
+
+    def users(self) -> dict[str, Any]:
+        """Every user that was ever added."""
+        users = self._enrolments.users
+        return {"users": [user_picture(users[name]) for name in sorted(users)]}
+
+    async def audit(self, last: int) -> dict[str, Any]:
+        """The newest lines of the audit log, oldest first."""
+        return {"audit": await asyncio.to_thread(self._audit.last, last)}
+
+    @property
+    def _enrolments(self) -> Enrolments:
+        if self._known is None:
+            raise RejectedError(
+                "this daemon speaks plain text (daemon.plain = true): it knows neither sites nor"
+                " users, and believes everybody"
+            )
+        return self._known
+
+
+def _role(text: str) -> Role:
+    try:
+        return Role(text or Role.USER)
+    except ValueError as error:
+        message = f"role = {text[:40]!r}: allowed are {', '.join(Role)}"
+        raise SpecError(message) from error

@@ -1,0 +1,460 @@
+"""Who may dial and who may call: sites and users, and what they show.
+
+A site has at most one good certificate, and during its renewal two: the old one is good until the
+new one was used for the first time, so that a crash between the two costs nothing; from then on the
+old one is refused, and whoever still shows it is told of (a copy of a key shows itself that way).
+Secrets are kept as SHA-256: they are 256 random bits, which no dictionary has and no slow hash is
+needed for. The file is written whole at each change; there are few. A change is written first and
+believed then: one that cannot be written is refused, and has changed nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from koala.core.model.values import SiteName, UserName
+from koala.daemon.auth.access_rules import Caller, Role
+from koala.daemon.clock import wall_s
+from koala.errors import (
+    ConfigError,
+    ExhaustedError,
+    RejectedError,
+    SpecError,
+    UnauthenticatedError,
+    UnknownNameError,
+)
+from koala.identity.private_files import read_private, write_private
+from koala.identity.tls import Kind
+from koala.runtime.disk import NO_ROOM
+from koala.runtime.disk_formats import ENROLMENTS
+
+FILE = "enrolments.json"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
+JOIN_S = 86_400.0
+JOIN_S_MAX = 30 * 86_400.0
+TOKEN = "koala"
+WRITE_AGAIN_S = 10.0
+
+log = structlog.get_logger()
+
+
+class SiteRecord(msgspec.Struct, kw_only=True):
+    """A site: its join token while it waits, its certificate afterwards."""
+
+    name: str
+    owner: str = ""
+    by: str
+    added_at: float
+    join_hash: str = ""
+    join_expires_at: float = 0.0
+    serial: str = ""
+    next_serial: str = ""
+    expires_at: float = 0.0
+    joined_at: float = 0.0
+    issued_at: float = 0.0
+    revoked_at: float = 0.0
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a join token of it is still good."""
+        return bool(self.join_hash) and self.join_expires_at > wall_s()
+
+    @property
+    def may_come(self) -> bool:
+        """Whether it can register, now or when it has joined."""
+        return self.state in ("enrolled", "awaited")
+
+    @property
+    def state(self) -> str:
+        """A word for people."""
+        if self.serial and self.is_awaited and self.expires_at <= wall_s():
+            return "awaited"
+        if self.serial:
+            return "enrolled" if self.expires_at > wall_s() else "expired"
+        if self.is_awaited:
+            return "awaited"
+        return "revoked" if self.revoked_at else "token expired"
+
+
+class UserRecord(msgspec.Struct, kw_only=True):
+    """A user: one token or one certificate."""
+
+    name: str
+    role: Role
+    by: str
+    added_at: float
+    token_id: str = ""
+    token_hash: str = ""
+    serial: str = ""
+    expires_at: float | None = None
+    revoked_at: float = 0.0
+
+    @property
+    def is_good_administrator(self) -> bool:
+        """Whether what it shows lets an administrator in."""
+        return self.role is Role.ADMINISTRATOR and self.state == "good"
+
+    @property
+    def state(self) -> str:
+        """A word for people."""
+        if self.revoked_at:
+            return "revoked"
+        is_over = self.expires_at is not None and self.expires_at <= wall_s()
+        return "expired" if is_over else "good"
+
+
+class Owners(Mapping[SiteName, UserName | None]):
+    """The sites that may register, with their owners: those that the configuration lists, and
+    those that are enrolled or awaited. What the configuration says of a site wins."""
+
+    def __init__(
+        self, listed: Mapping[SiteName, UserName | None], enrolled: Mapping[str, SiteRecord]
+    ) -> None:
+        self._listed = listed
+        self._enrolled = enrolled
+
+    def __getitem__(self, site: SiteName) -> UserName | None:
+        if site in self._listed:
+            return self._listed[site]
+        record = self._enrolled[site]
+        if not record.may_come:
+            raise KeyError(site)
+        return UserName(record.owner) if record.owner else None
+
+    def __iter__(self) -> Iterator[SiteName]:
+        yield from self._listed
+        for name, record in self._enrolled.items():
+            if name not in self._listed and record.may_come:
+                yield SiteName(name)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _File(msgspec.Struct, kw_only=True):
+    """The whole file."""
+
+    format: int = 1
+    sites: dict[str, SiteRecord] = {}
+    users: dict[str, UserRecord] = {}
+
+
+class Enrolments:
+    """Sites and users. Every change is durable when it returns; one that finds no room raises
+    ExhaustedError, one that cannot be written for another reason RejectedError. `changed` is called
+    after each.
+
+    What sees somebody off, or keeps a site in, is written by `write_surely`, if need be where the
+    ballast was. What lets somebody in is not: it can wait until there is room."""
+
+    def __init__(
+        self,
+        folder: Path,
+        write_surely: Callable[[Callable[[], None]], None] = lambda write: write(),
+    ) -> None:
+        """Raises ConfigError."""
+        self.changed: Callable[[], None] = lambda: None
+        self._path = folder / FILE
+        self._write_surely = write_surely
+        try:
+            self._file = msgspec.json.decode(read_private(self._path), type=_File)
+        except FileNotFoundError:
+            self._file = _File()
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
+            raise ConfigError(f"{self._path}: cannot be read: {error}") from error
+        if reason := ENROLMENTS.refusal(self._file.format):
+            raise ConfigError(f"{self._path}: {reason}")
+        self._by_token = {u.token_id: u.name for u in self._file.users.values() if u.token_id}
+
+    # --- sites ------------------------------------------------------------------------------------
+
+    @property
+    def sites(self) -> dict[str, SiteRecord]:
+        """By name."""
+        return self._file.sites
+
+    def add_site(self, name: str, *, owner: str, by: str, ttl_s: float = 0.0) -> str:
+        """A new join token's secret; an earlier one of the site is good no more, but its
+        certificate is, until the site has joined anew. Raises SpecError."""
+        _check_name(NAME, "site", name)
+        if owner:
+            _check_name(USER, "owner", owner)
+        if not 0 <= ttl_s <= JOIN_S_MAX:
+            raise SpecError(f"ttl = {ttl_s:g} s: allowed are 0 to {JOIN_S_MAX:g} (0: a day)")
+        secret = secrets.token_urlsafe(32)
+        record = self.sites.get(name) or SiteRecord(name=name, by=by, added_at=wall_s())
+        self._put_site(
+            replace(
+                record,
+                owner=owner,
+                by=by,
+                join_hash=_hash(secret),
+                join_expires_at=wall_s() + (ttl_s or JOIN_S),
+            ),
+            can_wait=True,
+        )
+        return secret
+
+    def check_join(self, name: str, secret: str) -> SiteRecord:
+        """The site that waits for this secret. Raises UnauthenticatedError, which does not tell a
+        wrong secret from a site that is not awaited."""
+        record = self.sites.get(name)
+        known = record.join_hash if record is not None else ""
+        is_right = hmac.compare_digest(known.encode(), _hash(secret).encode())
+        if record is None or not known or not is_right:
+            raise UnauthenticatedError(
+                f"the join token of site {name[:64]!r} is not good: it was used before, replaced or"
+                " revoked, or is of another daemon; an operator makes a new one: koala site add"
+            )
+        if not record.is_awaited:
+            late_s = wall_s() - record.join_expires_at
+            raise UnauthenticatedError(
+                f"the join token of site {name[:64]!r} expired {late_s:.0f} s ago; an operator"
+                " makes a new one: koala site add"
+            )
+        return record
+
+    def take_join(self, name: str, serial: str, expires_at: float) -> None:
+        """The site has joined: its token is used up, an older certificate of it is good no more."""
+        self._join(self.sites[name], serial, expires_at)
+
+    def enrol(self, name: str, *, serial: str, expires_at: float) -> None:
+        """A site that has its certificate without a token: its account is the daemon's."""
+        record = self.sites.get(name) or SiteRecord(name=name, by="", added_at=wall_s())
+        self._join(record, serial, expires_at)
+
+    def take_renewal(self, name: str, serial: str, expires_at: float) -> None:
+        """A second certificate, which replaces the first when it is first used."""
+        self._put_site(
+            replace(self.sites[name], next_serial=serial, expires_at=expires_at, issued_at=wall_s())
+        )
+
+    def check_site(self, name: str, serial: str) -> SiteRecord:
+        """The site, if this is a good certificate of it. Raises UnauthenticatedError."""
+        record = self.sites.get(name)
+        if record is None:
+            raise UnauthenticatedError(f"site {name[:64]!r} is not enrolled here")
+        if serial == record.next_serial and serial:
+            return self._promoted(record)
+        if serial != record.serial:
+            what = "was revoked" if record.revoked_at else "was replaced by a newer one"
+            raise UnauthenticatedError(
+                f"the certificate {serial[:12]} of site {name} {what}: if no operator did that,"
+                " somebody has a copy of its key; koala site add enrols it anew"
+            )
+        return record
+
+    def revoke_site(self, name: str) -> SiteRecord:
+        """From now on no certificate and no join token of it is good. Raises UnknownNameError."""
+        record = self.sites.get(name)
+        if record is None:
+            raise UnknownNameError(f"no site {name[:64]!r} was ever added")
+        revoked = replace(
+            record,
+            serial="",
+            next_serial="",
+            join_hash="",
+            join_expires_at=0.0,
+            revoked_at=wall_s(),
+        )
+        self._put_site(revoked)
+        return revoked
+
+    # --- users ------------------------------------------------------------------------------------
+
+    @property
+    def users(self) -> dict[str, UserRecord]:
+        """By name."""
+        return self._file.users
+
+    def add_user(self, name: str, role: Role, *, by: str, expires_s: float = 0.0) -> str:
+        """A new token; what the user had before is good no more. Raises SpecError."""
+        record = self._new_user(name, role, by)
+        identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        record.token_id, record.token_hash = identity, _hash(secret)
+        record.expires_at = wall_s() + expires_s if expires_s else None
+        self._put_user(record, can_wait=True)
+        return f"{TOKEN}_{identity}_{secret}"
+
+    def add_user_certificate(
+        self, name: str, role: Role, *, by: str, serial: str, expires_at: float
+    ) -> None:
+        """The same with a certificate that was signed. Raises SpecError."""
+        record = self._new_user(name, role, by)
+        record.serial, record.expires_at = serial, expires_at
+        self._put_user(record, can_wait=True)
+
+    def user_of_token(self, token: str) -> Caller:
+        """Whose token it is. Raises UnauthenticatedError, which never shows it."""
+        identity = token.split("_", 2)[1] if token.count("_") >= 2 else ""
+        name = self._by_token.get(identity, "")
+        record = self.users.get(name)
+        known = record.token_hash if record is not None else ""
+        secret = token.split("_", 2)[-1]
+        is_right = hmac.compare_digest(known.encode(), _hash(secret).encode())
+        if record is None or not known or not is_right:
+            raise UnauthenticatedError(
+                "the token is not good: it was replaced or revoked, or is of another daemon; an"
+                " administrator makes a new one: koala user add"
+            )
+        return self._caller(record, "token")
+
+    def user_of_certificate(self, name: str, serial: str) -> Caller:
+        """The user, if this is the good certificate. Raises UnauthenticatedError."""
+        record = self.users.get(name)
+        if record is None or not record.serial or record.serial != serial:
+            raise UnauthenticatedError(
+                f"the certificate of user {name[:64]!r} was replaced or revoked; an administrator"
+                " makes a new one: koala user add"
+            )
+        return self._caller(record, "certificate")
+
+    def revoke_user(self, name: str) -> UserRecord:
+        """From now on nothing of this user is good. Raises UnknownNameError, SpecError."""
+        record = self.users.get(name)
+        if record is None:
+            raise UnknownNameError(f"no user {name[:64]!r} was ever added")
+        revoked = replace(record, token_id="", token_hash="", serial="", revoked_at=wall_s())
+        self._put_user(revoked)
+        return revoked
+
+    @property
+    def has_administrator(self) -> bool:
+        """Whether what somebody shows lets an administrator in."""
+        return any(user.is_good_administrator for user in self.users.values())
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _new_user(self, name: str, role: Role, by: str) -> UserRecord:
+        _check_name(USER, "user", name)
+        return UserRecord(name=name, role=role, by=by, added_at=wall_s())
+
+    def _join(self, record: SiteRecord, serial: str, expires_at: float) -> None:
+        now = wall_s()
+        self._put_site(
+            replace(
+                record,
+                join_hash="",
+                join_expires_at=0.0,
+                serial=serial,
+                next_serial="",
+                expires_at=expires_at,
+                joined_at=now,
+                issued_at=now,
+                revoked_at=0.0,
+            )
+        )
+
+    def _promoted(self, record: SiteRecord) -> SiteRecord:
+        """The site with its second certificate as the only one. Where that cannot be written both
+        stay good: no site is shut out by a full disk of ours."""
+        promoted = replace(record, serial=record.next_serial, next_serial="")
+        try:
+            self._put_site(promoted)
+        except RejectedError as error:
+            log.warning("site.old_certificate_stays", site=record.name, reason=str(error))
+            return record
+        return promoted
+
+    def _put_site(self, record: SiteRecord, *, can_wait: bool = False) -> None:
+        self._write(self.sites | {record.name: record}, self.users, can_wait=can_wait)
+        self.sites[record.name] = record
+        self.changed()
+
+    def _put_user(self, record: UserRecord, *, can_wait: bool = False) -> None:
+        """Raises SpecError when nobody was left who may do this."""
+        before, users = self.users.get(record.name), self.users | {record.name: record}
+        was_good = before is not None and before.is_good_administrator
+        if was_good and not any(user.is_good_administrator for user in users.values()):
+            raise SpecError(f"{record.name} is the last administrator: add another one first")
+        self._write(self.sites, users, can_wait=can_wait)
+        if before is not None:
+            self._by_token.pop(before.token_id, None)
+        self.users[record.name] = record
+        if record.token_id:
+            self._by_token[record.token_id] = record.name
+        self.changed()
+
+    def _caller(self, record: UserRecord, kind: str) -> Caller:
+        if record.expires_at is not None and record.expires_at <= wall_s():
+            late_s = wall_s() - record.expires_at
+            raise UnauthenticatedError(
+                f"the {kind} of {record.name} expired {late_s:.0f} s ago; an administrator makes a"
+                " new one: koala user add"
+            )
+        return Caller(
+            name=record.name, role=record.role, kind=Kind.USER, expires_at=record.expires_at
+        )
+
+    def _write(
+        self, sites: dict[str, SiteRecord], users: dict[str, UserRecord], *, can_wait: bool
+    ) -> None:
+        content = msgspec.json.format(
+            msgspec.json.encode(_File(sites=sites, users=users)), indent=1
+        )
+
+        def write() -> None:
+            write_private(self._path, content)
+
+        try:
+            if can_wait:
+                write()
+            else:
+                self._write_surely(write)
+        except OSError as error:
+            reason = f"{self._path} cannot be written ({error.strerror}): nothing was changed"
+            if error.errno in NO_ROOM:
+                raise ExhaustedError(reason, retry_after_s=WRITE_AGAIN_S) from error
+            raise RejectedError(reason) from error
+
+
+def site_picture(record: SiteRecord) -> dict[str, Any]:
+    """What may be shown of a site's enrolment."""
+    return {
+        "site": record.name,
+        "owner": record.owner or None,
+        "state": record.state,
+        "by": record.by,
+        "added_at": record.added_at,
+        "joined_at": record.joined_at or None,
+        "expires_at": record.expires_at if record.serial else None,
+        "join_expires_at": record.join_expires_at if record.is_awaited else None,
+        "revoked_at": record.revoked_at or None,
+        "certificate": record.serial or None,
+    }
+
+
+def user_picture(record: UserRecord) -> dict[str, Any]:
+    """What may be shown of a user."""
+    kind = "token" if record.token_id else "certificate" if record.serial else None
+    return {
+        "user": record.name,
+        "role": record.role.value,
+        "state": record.state,
+        "shows": kind,
+        "by": record.by,
+        "added_at": record.added_at,
+        "expires_at": record.expires_at,
+        "revoked_at": record.revoked_at or None,
+    }
+
+
+def _check_name(pattern: re.Pattern[str], what: str, name: str) -> None:
+    if not pattern.fullmatch(name):
+        allowed = "letters, digits and ._- (users also @), 1 to 64 characters"
+        raise SpecError(f"{what} {name[:80]!r}: allowed are {allowed}")
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

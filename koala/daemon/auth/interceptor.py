@@ -1,0 +1,303 @@
+"""What every call passes: the protocol version, who calls, whether a rule allows it; the audit.
+
+This is the one place where a caller is believed or not. What it finds is the `Caller` of the task
+that answers the call; the methods behind it only ask that. Errors are made statuses here, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import grpc
+import structlog
+
+from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, Role, Rule, Who, set_caller
+from koala.daemon.auth.audit import Audit
+from koala.daemon.auth.authority import Shown, read_certificate
+from koala.daemon.auth.enrolments import Enrolments
+from koala.daemon.clock import wall_s
+from koala.daemon.quotas import FairQueue
+from koala.errors import (
+    DeniedError,
+    ExhaustedError,
+    KoalaError,
+    RejectedError,
+    UnauthenticatedError,
+)
+from koala.identity.tls import Kind, parse_uri
+from koala.wire import PROTOCOL, PROTOCOL_MIN
+from koala.wire.flood_guard import FloodGuard
+from koala.wire.interceptors import Context, Handler, behaviour_of, handler_of
+from koala.wire.status import (
+    MESSAGE_MAX,
+    PROTOCOL_KEY,
+    TOKEN_KEY,
+    TOKEN_SCHEME,
+    USER_KEY,
+    to_status,
+)
+
+_PACKAGE = "/koala.wire.v1."
+_CLIENTS = "Koala/"
+USER_MAX = 256
+TOKEN_MAX = 256
+log = structlog.get_logger()
+
+
+class AuthInterceptor(grpc.aio.ServerInterceptor):
+    """Lets a call through, or refuses it before anything of it is read. Without `enrolments` plain
+    text is spoken: callers are who they say they are, and may everything."""
+
+    def __init__(
+        self,
+        enrolments: Enrolments | None,
+        audit: Audit,
+        turnstile: FairQueue,
+        guard: FloodGuard,
+    ) -> None:
+        self._enrolments = enrolments
+        self._audit = audit
+        self._turnstile = turnstile
+        self._guard = guard
+        self._streams: dict[asyncio.Timeout, Callable[[], None]] = {}
+        if enrolments is not None:
+            enrolments.changed = self._look_again
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """See grpc.aio.ServerInterceptor."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        call = str(handler_call_details.method).removeprefix(_PACKAGE)
+        metadata = {
+            str(key): str(value)
+            for key, value in handler_call_details.invocation_metadata
+            if not str(key).endswith("-bin")
+        }
+        behaviour = behaviour_of(handler)
+        is_clients = call.startswith(_CLIENTS)
+
+        async def guarded(messages: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401
+            rule = RULES.get(call)
+            caller = await self._admit(call, rule, metadata, context)
+            assert rule is not None
+            request: Any = messages
+            if not handler.request_streaming:
+                request = await _only(messages, context)
+            what = (call, rule, caller)
+            if not is_clients:
+                return await self._answer(behaviour, request, context, what)
+            if handler.response_streaming:
+
+                def believe() -> None:
+                    self._identify(metadata, context, rule)
+
+                answer = self._answer(behaviour, request, context, what)
+                return await self._while_believed(answer, context, caller, believe)
+            try:
+                async with self._turnstile.turn(caller.name, request.ByteSize()):
+                    return await self._answer(behaviour, request, context, what)
+            except ExhaustedError as error:
+                await abort(context, error)
+
+        return handler_of(handler, guarded, is_streaming=True)
+
+    async def _admit(
+        self, call: str, rule: Rule | None, metadata: Mapping[str, str], context: Context
+    ) -> Caller:
+        """Who calls, if it may; the call ends here if not."""
+        caller = replace(NOBODY, peer=str(context.peer()))
+        try:
+            if call.startswith(_CLIENTS):
+                _check_protocol(metadata)
+            caller = self._identify(metadata, context, rule)
+            _check(rule, caller, call)
+        except KoalaError as error:
+            self._refuse(call, caller, error)
+            await abort(context, error)
+        if caller.kind is not None:
+            self._guard.believe(caller.peer)
+        set_caller(caller)
+        return caller
+
+    async def _answer(
+        self,
+        behaviour: Callable[[Any, Context], Awaitable[Any]],
+        request: Any,  # noqa: ANN401 - any call
+        context: Context,
+        what: tuple[str, Rule, Caller],
+    ) -> Any:  # noqa: ANN401
+        call, rule, caller = what
+        if rule.names is None:
+            return await behaviour(request, context)
+        if call == "AgentLink/Connect":  # lasts; its end is the roster's to tell
+            self._note(call, caller, "", "accepted")
+            return await behaviour(request, context)
+        reply, outcome = None, "cut"
+        try:
+            reply = await behaviour(request, context)
+            outcome = "done"
+        except Exception:
+            outcome = f"failed: {context.details()}"
+            raise
+        finally:
+            self._note(call, caller, rule.names(request, reply), outcome)
+        return reply
+
+    async def _while_believed(
+        self,
+        answer: Coroutine[Any, Any, Any],
+        context: Context,
+        caller: Caller,
+        believe: Callable[[], None],
+    ) -> None:
+        """A stream lasts no longer than what its caller has shown is good. Another role comes with
+        another token or certificate, so that is seen, too."""
+        left_s = None if caller.expires_at is None else max(0.0, caller.expires_at - wall_s())
+        limit = asyncio.timeout(left_s)
+        try:
+            async with limit:
+                self._streams[limit] = believe
+                try:
+                    await answer
+                finally:
+                    self._streams.pop(limit, None)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            try:
+                believe()
+                error: KoalaError = UnauthenticatedError(f"what {caller.name} shows has expired")
+            except KoalaError as found:
+                error = found
+            await abort(context, error)
+
+    def _look_again(self) -> None:
+        """Somebody is believed no more, or as somebody else: end such streams."""
+        for limit, believe in tuple(self._streams.items()):
+            try:
+                believe()
+            except KoalaError:
+                del self._streams[limit]
+                if not limit.expired():
+                    limit.reschedule(asyncio.get_running_loop().time())
+
+    def _refuse(self, call: str, caller: Caller, error: KoalaError) -> None:
+        if isinstance(error, UnauthenticatedError | DeniedError):
+            is_told = self._note(call, caller, "", f"refused: {error}")
+            say = log.warning if is_told else log.debug
+            say("call.refused", call=call, who=caller.name, peer=caller.peer, reason=str(error))
+
+    def _note(self, call: str, caller: Caller, subject: str, outcome: str) -> bool:
+        role = "" if caller.kind is None else caller.kind.value
+        is_strange = caller.kind is None and outcome not in ("done", "accepted")
+        return self._audit.write(
+            is_strange=is_strange,
+            who=caller.name,
+            role=caller.role.value if caller.kind is Kind.USER else role,
+            peer=caller.peer,
+            verb=call.rpartition("/")[2],
+            subject=subject,
+            outcome=outcome,
+        )
+
+    # --- who --------------------------------------------------------------------------------------
+
+    def _identify(self, metadata: Mapping[str, str], context: Context, rule: Rule | None) -> Caller:
+        """Who calls. Raises UnauthenticatedError for what is shown and not good."""
+        peer = str(context.peer())
+        if self._enrolments is None:
+            if rule is not None and rule.who is Who.SITE:
+                return Caller(kind=Kind.SITE, peer=peer)
+            name = metadata.get(USER_KEY, "")[:USER_MAX]
+            return Caller(name=name, kind=Kind.USER, role=Role.ADMINISTRATOR, peer=peer)
+        shown: Mapping[str, Any] = context.auth_context()
+        if pem := shown.get("x509_pem_cert"):
+            uris = [bytes(uri).decode("utf-8", "replace") for uri in shown.get("peer_uri", ())]
+            return replace(self._of_certificate(uris, _read(bytes(pem[0]))), peer=peer)
+        if token := metadata.get(TOKEN_KEY):
+            found = self._enrolments.user_of_token(token.removeprefix(TOKEN_SCHEME)[:TOKEN_MAX])
+            return replace(found, peer=peer)
+        return replace(NOBODY, peer=peer)
+
+    def _of_certificate(self, uris: list[str], shown: Shown) -> Caller:
+        assert self._enrolments is not None
+        found = parse_uri(uris[0]) if len(uris) == 1 else None
+        if found is None:
+            raise UnauthenticatedError("the certificate is neither a site's nor a user's")
+        kind, name = found
+        if shown.expires_at <= wall_s():  # a connection may be older than that
+            raise UnauthenticatedError(f"the certificate of {kind} {name} has expired")
+        if kind is Kind.SITE:
+            self._enrolments.check_site(name, shown.serial)
+            return Caller(name=name, kind=kind, expires_at=shown.expires_at)
+        return self._enrolments.user_of_certificate(name, shown.serial)
+
+
+@lru_cache(maxsize=4096)
+def _read(pem: bytes) -> Shown:
+    """The same certificate comes with every call of its connection."""
+    return read_certificate(pem)
+
+
+def _check_protocol(metadata: Mapping[str, str]) -> None:
+    """Raises RejectedError."""
+    found = metadata.get(PROTOCOL_KEY)
+    if found in tuple(map(str, range(PROTOCOL_MIN, PROTOCOL + 1))):
+        return
+    said = "no protocol version" if found is None else f"protocol {found[:40]}"
+    raise RejectedError(
+        f"the client speaks {said}, this daemon protocol {PROTOCOL}:"
+        f" metadata {PROTOCOL_KEY} must be {PROTOCOL}"
+    )
+
+
+def _check(rule: Rule | None, caller: Caller, call: str) -> None:
+    """Whether the rule lets the caller through. Raises UnauthenticatedError, DeniedError."""
+    if rule is None:
+        raise DeniedError(f"{call[:80]} has no rule: nobody may call it")
+    if rule.who is Who.ANYBODY:
+        return
+    if caller.kind is None:
+        missing = (
+            "no certificate was shown: `koala-agent join` gets one with the token that"
+            " `koala site add` prints, and agents dial the port for certificates with it"
+            if rule.who is Who.SITE
+            else "no token and no certificate were shown: `koala user add` makes one"
+        )
+        raise UnauthenticatedError(missing)
+    if rule.who is Who.SITE:
+        if caller.kind is not Kind.SITE:
+            raise DeniedError(f"{caller.name} is a user: only sites may {call}")
+        return
+    if caller.kind is not Kind.USER:
+        raise DeniedError(f"{caller.name} is a site: only users may {call}")
+    needed = Role(rule.who.value)
+    if not caller.role.covers(needed):
+        raise DeniedError(
+            f"{caller.name} has the role {caller.role}: {call.rpartition('/')[2]} needs {needed}"
+        )
+
+
+async def _only(messages: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401 - any call
+    """The message of a call that has one; it is read after its caller was let through."""
+    message = await anext(messages, None)
+    if message is None:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no message")
+    return message
+
+
+async def abort(context: Context, error: KoalaError) -> None:
+    """End the call with the status of an error."""
+    code, message, trailing = to_status(error)
+    details = "".join(c if c.isprintable() else " " for c in message)[:MESSAGE_MAX]
+    log.debug("call.failed", code=code.name, reason=details)
+    await context.abort(code, details, trailing)

@@ -1,0 +1,103 @@
+"""Notices for watchers: the newest in memory, older ones from the journal.
+
+A watcher is a cursor, not a queue, so that one who does not read costs nothing. One that fell
+behind what memory holds is cut; it resumes by its last number, from the journal, without a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Notice
+from koala.errors import RejectedError, SpecError
+
+RECENT_MAX = 20_000
+LOT_MAX = 100
+"""So many notices at a time: a watcher that is behind, or one of many, gets them together."""
+
+
+class CutError(Exception):
+    """The watcher must resume after notice `after`."""
+
+    def __init__(self, reason: str, after: int) -> None:
+        self.after = after
+        super().__init__(f"{reason}; resume after {after}")
+
+
+class EventFeed:
+    """`publish` gets what is durable; `since` reads on from a number, for as long as it is open."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.last = journal.notice_number
+        self.watchers = 0
+        self._journal = journal
+        self._recent: deque[Notice] = deque(maxlen=RECENT_MAX)
+        self._changed = asyncio.Event()
+        self._is_closed = False
+
+    def publish(self, notices: Sequence[Notice]) -> None:
+        """These come next."""
+        self._recent.extend(notices)
+        self.last = notices[-1].number
+        self._wake()
+
+    def close(self) -> None:
+        """All watchers are cut after what they have not seen yet."""
+        self._is_closed = True
+        self._wake()
+
+    def start(self, after: int) -> int:
+        """The number after which a watch begins. Raises SpecError, RejectedError."""
+        if after < -1:
+            raise SpecError(f"after = {after}: allowed are -1 and up")
+        first = self._journal.first_notice
+        if after == -1:
+            return self.last
+        if after == 0:
+            return first - 1
+        if after > self.last:
+            raise SpecError(f"after = {after}: the last notice is {self.last}")
+        if after < first - 1:
+            raise RejectedError(f"notices after {after} are not kept any more; first: {first}")
+        return after
+
+    async def since(self, after: int) -> AsyncGenerator[Sequence[Notice], None]:
+        """Every notice with a greater number, in order: those that are there, then those that have
+        come meanwhile. Raises CutError."""
+        is_live = False
+        self.watchers += 1
+        try:
+            while True:
+                batch = self._from_memory(after)
+                if batch is None:
+                    if is_live:
+                        raise CutError("too slow", after)
+                    batch = await self._journal.notices(after, LOT_MAX)
+                    if batch and batch[0].number > after + 1:
+                        raise CutError("what comes next is not kept any more", after)
+                if batch:
+                    yield batch
+                    after = batch[-1].number
+                    continue
+                if self._is_closed:
+                    raise CutError("the daemon stops", after)
+                is_live = True
+                await self._changed.wait()
+        finally:
+            self.watchers -= 1
+
+    def _from_memory(self, after: int) -> list[Notice] | None:
+        """What memory has after a number; None when it does not reach back that far."""
+        if after >= self.last:
+            return []
+        if not self._recent or self._recent[0].number > after + 1:
+            return None
+        first = after + 1 - self._recent[0].number
+        return [self._recent[i] for i in range(first, min(first + LOT_MAX, len(self._recent)))]
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

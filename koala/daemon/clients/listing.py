@@ -1,0 +1,121 @@
+"""Lists of jobs, a part at a time, so that one of a hundred thousand keeps nobody waiting.
+
+What happens between two parts may show in the later one: each job is as it was at some instant of
+the call. Jobs are numbered in the order of their submission, which is the order of the list.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from koala.core.model.job import Job
+from koala.core.model.values import JobId
+from koala.daemon.auth.access_rules import Caller
+from koala.daemon.event_loop import EventLoop
+from koala.daemon.group_commit import BatchContext
+from koala.errors import SpecError
+from koala.views.documents import summary
+from koala.wire.v1 import koala_pb2 as pb
+
+PAGE_MAX = 1_000
+PART = 500
+"""So many jobs are looked at between two chances for others."""
+_ID = re.compile(r"j(\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Which jobs a caller wants to see: the newest `last` of them, or those after the job numbered
+    `after`, at most `page` (0: all)."""
+
+    caller: Caller
+    sees_all: bool
+    phases: frozenset[str]
+    owner: str
+    last: int
+    after: int
+    page: int
+
+    @classmethod
+    def of(cls, request: pb.ListRequest, caller: Caller) -> Listing:
+        """As a client asks. Raises SpecError."""
+        if request.last and (request.page or request.after):
+            text = (
+                f"last = {request.last} with page = {request.page}, after = {request.after[:40]!r}"
+            )
+            raise SpecError(f"{text}: allowed are the newest jobs, or a page of all")
+        return cls(
+            caller=caller,
+            sees_all=caller.sees(""),
+            phases=frozenset(request.phases),
+            owner=request.owner,
+            last=request.last,
+            after=_number(request.after) if request.after else -1,
+            page=min(request.page, PAGE_MAX),
+        )
+
+    async def read(self, pump: EventLoop) -> tuple[list[dict[str, Any]], JobId | None]:
+        """The pictures of these jobs in order; after a full page the job behind which the next one
+        begins."""
+        names = await pump.ask(lambda turn: list(turn.scheduler.jobs))
+        if self.last:
+            names.reverse()
+        elif self.after >= 0:
+            names = names[bisect_right(names, self.after, key=_number) :]
+        most = self.last or self.page or len(names)
+        found: list[dict[str, Any]] = []
+        for first in range(0, len(names), PART):
+            part = names[first : first + PART]
+
+            def look(turn: BatchContext, part: Sequence[JobId] = part) -> list[dict[str, Any]]:
+                jobs = turn.scheduler.jobs
+                return self.pictures(jobs[name] for name in part if name in jobs)
+
+            found += await pump.ask(look)
+            if len(found) >= most:
+                break
+        found = found[:most]
+        if self.last:
+            found.reverse()
+        is_full = self.page > 0 and len(found) == self.page
+        return found, JobId(found[-1]["job"]) if is_full else None
+
+    def pictures(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
+        """Those that are wanted, and that the caller may see."""
+        return [summary(job) for job in jobs if self._is_wanted(job)]
+
+    def _is_wanted(self, job: Job) -> bool:
+        owner = job.spec.owner
+        return (
+            (self.sees_all or self.caller.sees(owner))
+            and (not self.phases or job.phase_name in self.phases)
+            and (not self.owner or owner == self.owner)
+        )
+
+
+def damaged_picture(job: str) -> dict[str, Any]:
+    """The place in a list of an archived job that cannot be read any longer."""
+    return {
+        "job": job,
+        "owner": "",
+        "phase": "Damaged",
+        "priority": "",
+        "processors": 0,
+        "components": 0,
+        "sites": [],
+        "submitted_at": 0.0,
+        "attempts": 0,
+        "reason": "it is not as it was archived: the journal is damaged",
+    }
+
+
+def _number(job: str) -> int:
+    """The number of a job's id. Raises SpecError."""
+    found = _ID.fullmatch(job)
+    if found is None:
+        raise SpecError(f"after = {job[:40]!r}: allowed is a job's id, as j17")
+    return int(found[1])

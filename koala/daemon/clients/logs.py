@@ -1,0 +1,386 @@
+"""What programs wrote, for `koala logs`: from the agent of a claim while it lives, then from the
+spool, or from its site, which keeps the folders of ended claims for a while.
+
+A part is asked for when the one before was taken, so a client that does not read costs nothing.
+Several sources of a job are read at once when they are followed, each through a queue of a few
+parts. Who follows many sees what is new in them later: so many looks a second are a user's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import structlog
+
+from koala.core.model.job import Claim, Job
+from koala.core.model.values import ClaimId, JobId, Seconds, SiteName, claim_id
+from koala.core.scheduler import Scheduler
+from koala.daemon.files.spool import AttemptComponent, Spool
+from koala.errors import SpecError, UnknownJobError, UnreachableError, first_error
+from koala.protocol import to_agent
+from koala.protocol.checks import BYTES_MAX
+from koala.protocol.from_agent import LogPart
+from koala.wire.v1 import koala_pb2
+from koala.wire.v1 import link_pb2 as pb
+
+log = structlog.get_logger()
+
+PART_BYTES_MAX = 256 * 1024
+ANSWER_S_MAX = 20.0
+POLL_S = 0.3
+POLLS_PER_S = 200.0
+"""So often all that one user follows is looked at, however many sources these are."""
+READ_MAX = 1_000
+SOURCES_MAX = 512
+PARTS_WAITING = 4
+EARLIER_MAX = 10
+"""Attempts before the newest, of which the rest is read for a client that was cut off in one."""
+STREAMS = ("stdout", "stderr")
+
+
+Named: TypeAlias = tuple[int, int, int, str]
+"""Attempt, component, process and stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One stream of one process of a component, in one attempt."""
+
+    attempt: int
+    component: int
+    label: str
+    process: int
+    stream: str
+
+    @property
+    def named(self) -> Named:
+        """As a client names it."""
+        return self.attempt, self.component, self.process, self.stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsWanted:
+    """Which of a job's logs: component (index or label, empty: all), stream, process (-1: all); and
+    for which user. Those that `offsets` names are read from there on."""
+
+    user: str
+    job: JobId
+    component: str
+    streams: tuple[str, ...]
+    process: int
+    is_followed: bool
+    offsets: Mapping[Named, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, request: koala_pb2.LogsRequest, user: str) -> LogsWanted:
+        """As a client asks. Raises SpecError."""
+        stream = request.stream or "both"
+        if stream not in (*STREAMS, "both", "starter"):
+            allowed = "stdout, stderr, both, starter"
+            raise SpecError(f"stream = {stream[:40]!r}: allowed are {allowed}")
+        if len(request.after) > SOURCES_MAX:
+            raise SpecError(f"after = {len(request.after)} places: allowed are {SOURCES_MAX}")
+        for place in request.after:
+            if place.offset > BYTES_MAX:
+                raise SpecError(f"offset = {place.offset}: allowed is at most {BYTES_MAX}")
+        return cls(
+            user=user,
+            job=JobId(request.job),
+            component=request.component,
+            streams=STREAMS if stream == "both" else (stream,),
+            process=request.process,
+            is_followed=request.follow,
+            offsets={
+                (place.attempt, place.component, place.process, place.stream): place.offset
+                for place in request.after
+            },
+        )
+
+
+class Logs:
+    """Reads parts from agents through `send`, or from the spool."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        spool: Spool,
+        *,
+        send: Callable[[SiteName, pb.ToAgent], None],
+        is_live: Callable[[SiteName], bool],
+        known: Callable[[JobId], Job | None],
+        past: Callable[[JobId], Awaitable[Job | None]],
+    ) -> None:
+        self._scheduler = scheduler
+        self._spool = spool
+        self._send = send
+        self._is_live = is_live
+        self._known = known
+        self._past = past
+        self._read: dict[JobId, Job] = {}  # of late; they may leave the state meanwhile
+        self._asked: dict[int, tuple[SiteName, asyncio.Future[LogPart]]] = {}
+        self._requests = 0
+        self._followed: Counter[str] = Counter()  # sources, of each user
+
+    def is_awaited(self, site: SiteName | None, message: pb.FromAgent) -> bool:
+        """Whether it is an answer that we asked this site for, and have not had yet."""
+        if message.WhichOneof("kind") != "log" or len(message.log.data) > PART_BYTES_MAX:
+            return False
+        asked, answer = self._asked.get(message.log.request, (None, None))
+        return answer is not None and asked == site and not answer.done()
+
+    def take(self, site: SiteName, part: LogPart) -> None:
+        """An agent's answer. Only the one that was asked may give it, and no more than that."""
+        asked, answer = self._asked.get(part.request, (None, None))
+        if asked != site or len(part.data) > PART_BYTES_MAX:
+            log.warning("log.not_asked_for", site=site, size_bytes=len(part.data))
+        elif answer is not None and not answer.done():
+            answer.set_result(part)
+
+    def lose(self, site: SiteName) -> None:
+        """The site's session is over: its answers will not come."""
+        for where, answer in tuple(self._asked.values()):
+            if where == site and not answer.done():
+                answer.set_exception(UnreachableError(f"{site} is disconnected"))
+
+    async def read(self, wanted: LogsWanted) -> AsyncGenerator[koala_pb2.LogPart, None]:
+        """All parts; those of one source in order. Raises KoalaError."""
+        job = self._known(wanted.job) or await self._past(wanted.job)
+        if job is not None:
+            self._read[job.id] = self._read.pop(job.id, job)
+            if len(self._read) > READ_MAX:
+                del self._read[next(iter(self._read))]
+        sources = self._sources(wanted)
+        if not wanted.is_followed:
+            for source in sources:
+                async for part in self._read_source(wanted, source):
+                    yield part
+            return
+        queue: asyncio.Queue[koala_pb2.LogPart | None] = asyncio.Queue(PARTS_WAITING)
+        try:
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(self._follow(wanted, queue))
+                while (followed := await queue.get()) is not None:
+                    yield followed
+                following.cancel()
+        except BaseExceptionGroup as errors:
+            # Whoever reads leaves by GeneratorExit, and expects no group of it.
+            raise first_error(errors) from None
+
+    async def _follow(
+        self, wanted: LogsWanted, queue: asyncio.Queue[koala_pb2.LogPart | None]
+    ) -> None:
+        """Start a reader for each source that appears; None in the queue ends it."""
+
+        async def copy(source: Source) -> None:
+            self._followed[wanted.user] += 1
+            try:
+                await asyncio.sleep(self._pause_s(wanted) - POLL_S)
+                async for part in self._read_source(wanted, source):
+                    await queue.put(part)
+            finally:
+                self._followed[wanted.user] -= 1
+                self._followed += Counter()  # forgets who follows nothing
+
+        for source in self._earlier(wanted):
+            async for part in self._read_source(wanted, source):
+                await queue.put(part)
+        known: dict[Source, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                is_over = self._job(wanted.job).is_over
+                for source in self._sources(wanted):
+                    if source not in known:
+                        known[source] = group.create_task(copy(source))
+                if is_over and all(task.done() for task in known.values()):
+                    break
+                await asyncio.sleep(POLL_S)
+        await queue.put(None)
+
+    def _job(self, job: JobId) -> Job:
+        found = self._known(job) or self._read.get(job)
+        if found is None:
+            raise UnknownJobError(f"no job {str(job)[:80]!r}")
+        return found
+
+    def _sources(self, wanted: LogsWanted) -> list[Source]:
+        """What there is to read in the job's newest attempt. Raises SpecError."""
+        job = self._job(wanted.job)
+        sources = []
+        for index in chosen_components(job, wanted.component):
+            count = job.spec.components[index].processes
+            label = job.spec.label(index)
+            if wanted.process >= count:
+                raise SpecError(f"process = {wanted.process}: {label} has 0 to {count - 1}")
+            processes = range(count) if wanted.process < 0 else (wanted.process,)
+            sources += [
+                Source(
+                    attempt=job.attempts,
+                    component=index,
+                    label=label,
+                    process=process,
+                    stream=stream,
+                )
+                for process in processes[: SOURCES_MAX + 1]
+                for stream in wanted.streams
+            ]
+        if len(sources) > SOURCES_MAX:
+            raise SpecError(f"more than {SOURCES_MAX} logs: name a component or a process")
+        return sources if job.attempts else []
+
+    def _earlier(self, wanted: LogsWanted) -> list[Source]:
+        """What a client that goes on has not had of attempts before the newest: of each source
+        since the attempt in which it was, where it was anywhere; else since the last that the
+        client knows of."""
+        since = {named[1:]: named[0] for named in wanted.offsets}
+        last = max(since.values(), default=0)
+        if last == 0:
+            return []
+        found = []
+        for source in self._sources(wanted):
+            first = since.get(source.named[1:], last)
+            attempts = range(max(1, first, source.attempt - EARLIER_MAX), source.attempt)
+            found += [replace(source, attempt=attempt) for attempt in attempts]
+        return sorted(found, key=lambda source: source.attempt)
+
+    async def _read_source(
+        self, wanted: LogsWanted, source: Source
+    ) -> AsyncIterator[koala_pb2.LogPart]:
+        offset = wanted.offsets.get(source.named, 0)
+        while True:
+            part = await self._part(wanted, source, offset)
+            if part.data:
+                yield koala_pb2.LogPart(
+                    attempt=source.attempt,
+                    component=source.component,
+                    label=source.label,
+                    process=source.process,
+                    stream=source.stream,
+                    offset=offset,
+                    data=part.data,
+                )
+                offset += len(part.data)
+                # A program may write all the time: what is little so far is left to become more.
+                is_all = len(part.data) < PART_BYTES_MAX and not self._job(wanted.job).is_over
+            elif part.is_over or not wanted.is_followed:
+                return
+            else:
+                is_all = True
+            if is_all and wanted.is_followed:
+                await asyncio.sleep(self._pause_s(wanted))
+
+    def _pause_s(self, wanted: LogsWanted) -> Seconds:
+        """Between two looks at a source, so that all that the user follows are not looked at too
+        often."""
+        return max(POLL_S, self._followed[wanted.user] / POLLS_PER_S)
+
+    async def _part(self, wanted: LogsWanted, source: Source, offset: int) -> LogPart:
+        """The next part: of the living claim, else of the spool, else of the site where it was."""
+        try:
+            living = self._living_claim(wanted.job, source)
+            if living is not None:
+                part = await self._ask(living.site, living.id, source, offset)
+                # The site may not have the claim yet; it is over when the ledger says so.
+                return replace(part, is_over=False)
+            place = AttemptComponent(
+                job=wanted.job, attempt=source.attempt, component=source.component
+            )
+            path = self._spool.log(place, f"{source.stream}.{source.process}")
+            data = await asyncio.to_thread(_read_file, path, offset)
+            past = self._past_claim(wanted.job, source)
+            if data is None and past is not None:
+                part = await self._ask(*past, source, offset)
+                is_earlier = self._is_earlier(wanted.job, source)
+                return replace(part, is_over=part.is_over or (is_earlier and not part.data))
+        except UnreachableError:
+            if not wanted.is_followed:
+                raise
+            is_over = self._is_earlier(wanted.job, source)  # the newest attempt does not wait
+            return LogPart(request=0, offset=offset, data=b"", is_over=is_over, error="")
+        # A job that goes on may make another claim for this component.
+        job = self._job(wanted.job)
+        is_over = not data and (job.is_over or self._is_earlier(wanted.job, source))
+        return LogPart(request=0, offset=offset, data=data or b"", is_over=is_over, error="")
+
+    def _living_claim(self, job: JobId, source: Source) -> Claim | None:
+        attempt = self._job(job).attempt
+        if attempt is None or attempt.number != source.attempt:
+            return None
+        claim = attempt.members[source.component].claim
+        return self._scheduler.ledger.get(claim) if claim is not None else None
+
+    def _is_earlier(self, job: JobId, source: Source) -> bool:
+        """Whether another attempt has begun since."""
+        return source.attempt != self._job(job).attempts
+
+    def _past_claim(self, identity: JobId, source: Source) -> tuple[SiteName, ClaimId] | None:
+        """The last claim of the component, whose folder its site keeps for a while."""
+        job = self._job(identity)
+        attempt = job.attempt
+        if self._is_earlier(identity, source):
+            claims = f"{identity}/{source.attempt}/{source.component}/"
+            found = [charge for charge in job.charges if charge.claim.startswith(claims)]
+            return (found[-1].site, found[-1].claim) if found else None
+        if not job.is_over or attempt is None or attempt.number != source.attempt:
+            return None
+        member = attempt.members[source.component]
+        if member.site is None or not member.claims:
+            return None
+        claim = claim_id(
+            identity, attempt=attempt.number, component=source.component, n=member.claims
+        )
+        return member.site, claim
+
+    async def _ask(self, site: SiteName, claim: ClaimId, source: Source, offset: int) -> LogPart:
+        """One part from the agent. Raises UnreachableError."""
+        if not self._is_live(site):
+            raise UnreachableError(f"{site} is disconnected")
+        self._requests += 1
+        number = self._requests
+        answer: asyncio.Future[LogPart] = asyncio.get_running_loop().create_future()
+        self._asked[number] = (site, answer)
+        try:
+            self._send(
+                site,
+                to_agent.log_request(
+                    number,
+                    claim,
+                    stream=source.stream,
+                    process=source.process,
+                    offset=offset,
+                    size_max=PART_BYTES_MAX,
+                ),
+            )
+            async with asyncio.timeout(ANSWER_S_MAX):
+                return await answer
+        except TimeoutError as error:
+            raise UnreachableError(f"{site} does not answer") from error
+        finally:
+            del self._asked[number]
+
+
+def chosen_components(job: Job, name: str) -> list[int]:
+    """The components that an index or a label names; empty: all. Raises SpecError."""
+    labels = [job.spec.label(index) for index in range(len(job.spec.components))]
+    chosen = [index for index, label in enumerate(labels) if name in ("", label, str(index))]
+    if not chosen:
+        known = ", ".join(labels[:20])
+        raise SpecError(f"component = {name[:80]!r}: {job.id} has {known}")
+    return chosen
+
+
+def _read_file(path: Path, offset: int) -> bytes | None:
+    """A part of a spooled log; None when it is not there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.pread(descriptor, PART_BYTES_MAX, offset)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,108 @@
+"""Descriptions of jobs, read: short ones at once, long ones in a thread, one after the other.
+
+Reading is pure computing and shares one processor with everything else of the daemon, and what is
+read takes many times the memory of its text. So what is long waits: one text of each user, and one
+in all, in turns between users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import lru_cache
+
+from koala.daemon.clients.admission import at_queue
+from koala.daemon.config import MB
+from koala.daemon.quotas import SlowCallQueue, description_bytes
+from koala.errors import KoalaError, SpecError
+from koala.protocol import checks
+from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JobReading, read_job
+from koala.wire.status import submitted_error
+from koala.wire.v1 import koala_pb2 as pb
+
+KEY_MAX = 256
+DEFINITIONS_MAX = 1_000
+INLINE_CHARACTERS = 4 * 1024  # of a text and its definitions: some 20 ms at worst
+YIELD_CHARACTERS = 8 * 1024  # of texts read between two chances for others
+LOT_BYTES = 4 * MB  # of descriptions
+CACHED_CHARACTERS = 64 * 1024
+CACHED_TEXTS = 16
+
+_Definitions = tuple[tuple[str, str], ...]
+
+
+class DescriptionParser:
+    """Reads what clients submit."""
+
+    def __init__(self, *, calls_per_user: int) -> None:
+        self._turns = SlowCallQueue(most=calls_per_user, at_once=1)
+        # A thread of its own: one that reads for a call that was given up is waited for.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="texts")
+
+    async def read_lot(
+        self, submissions: Sequence[pb.Submission], owner: str
+    ) -> list[JobReading | pb.Submitted]:
+        """What these say, or the answer that says what is wrong with them; only of the first of
+        them where these are large enough already to be dealt with before more are read."""
+        readings: list[JobReading | pb.Submitted] = []
+        characters = size = 0
+        for submission in submissions:
+            try:
+                reading = await self.read(submission, owner)
+                size += description_bytes(reading.spec)
+                readings.append(reading)
+            except KoalaError as error:
+                # The error itself would keep all that was read until it was raised.
+                readings.append(submitted_error(error))
+            if size >= LOT_BYTES:
+                break
+            characters += len(submission.rsl)
+            if characters >= YIELD_CHARACTERS:
+                characters = 0
+                await asyncio.sleep(0)
+        return readings
+
+    async def read(self, submission: pb.Submission, owner: str) -> JobReading:
+        """The job of a submission. Raises SpecError, ExhaustedError."""
+        definitions, size = _checked(submission)
+        if size <= INLINE_CHARACTERS:
+            reading = _read_cached(submission.rsl, definitions, owner)
+        else:
+            loop = asyncio.get_running_loop()
+            read = _read_cached if size <= CACHED_CHARACTERS else _read
+            async with self._turns.turn(owner):
+                reading = await loop.run_in_executor(
+                    self._thread, read, submission.rsl, definitions, owner
+                )
+        if not submission.queue:
+            return reading
+        site = checks.site(submission.queue, "queue")
+        return replace(reading, spec=at_queue(reading.spec, site))
+
+    def close(self) -> None:
+        """After what is being read."""
+        self._thread.shutdown(cancel_futures=True)
+
+
+def _checked(submission: pb.Submission) -> tuple[_Definitions, int]:
+    """The definitions in order, and the characters of all. Raises SpecError."""
+    if len(submission.key) > KEY_MAX:
+        raise SpecError(f"key has {len(submission.key)} characters: allowed are {KEY_MAX}")
+    if len(submission.definitions) > DEFINITIONS_MAX:
+        count = len(submission.definitions)
+        raise SpecError(f"{count} definitions: allowed are {DEFINITIONS_MAX}")
+    definitions = tuple(sorted(submission.definitions.items()))
+    size = sum(len(name) + len(value) for name, value in definitions)
+    if size > JOB_CHARACTERS_MAX:
+        raise SpecError(f"definitions have {size} characters: allowed are {JOB_CHARACTERS_MAX}")
+    return definitions, size + len(submission.rsl)
+
+
+def _read(text: str, definitions: _Definitions, owner: str) -> JobReading:
+    return read_job(text, dict(definitions), owner)
+
+
+_read_cached = lru_cache(maxsize=CACHED_TEXTS)(_read)
+"""The same text often comes many times; what it says is a frozen value."""

@@ -1,0 +1,44 @@
+"""How sites stand, for people: the core's picture of each, and what it does not know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from koala.core.model.values import Instant
+from koala.core.scheduler import Scheduler
+from koala.daemon.agents.registry import AgentRegistry
+from koala.daemon.auth.enrolments import SiteRecord
+from koala.views.documents import sites_picture
+
+
+class SiteStatus:
+    """The documents of sites (docs/api.md): also what their agents say of troubles, and whether
+    their certificates let them come back. `enrolled` are those that were ever added."""
+
+    def __init__(self, roster: AgentRegistry, enrolled: Mapping[str, SiteRecord]) -> None:
+        self._roster = roster
+        self._enrolled = enrolled
+
+    def pictures(self, scheduler: Scheduler, now: Instant) -> list[dict[str, Any]]:
+        """Every site, in order of name."""
+        drained = {site.name for site in scheduler.sites.values() if site.is_drained}
+        return [
+            {
+                **picture,
+                "is_drained": picture["site"] in drained,
+                "trouble": self._roster.trouble(picture["site"]),
+                **self._enrolment(picture["site"]),
+            }
+            for picture in sites_picture(scheduler, now)
+        ]
+
+    def _enrolment(self, site: str) -> dict[str, Any]:
+        record = self._enrolled.get(site)
+        if record is None:
+            return {"enrolment": None, "expires_at": None, "revoked_at": None}
+        return {
+            "enrolment": record.state,
+            "expires_at": record.expires_at if record.serial else None,
+            "revoked_at": record.revoked_at or None,
+        }

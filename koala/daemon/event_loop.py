@@ -1,0 +1,158 @@
+"""The pump: one task that owns the scheduler.
+
+It drives the turns (`turns`): what waits in the inbox is one batch, which is committed in one
+transaction and only then answered and handed on. While a commit is under way the next batch
+gathers, so many small events share one commit. Nothing else reads or changes the scheduler between
+two batches but by `ask`: what a client sees is durable too. A failed commit, like a tripped
+assertion, ends the pump before anything of its batch has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from koala.core.model.events import Event
+from koala.core.scheduler import Scheduler
+from koala.daemon.clock import Clock
+from koala.daemon.group_commit import BatchContext, GroupCommit, T, Upkeep
+from koala.daemon.storage.journal import Journal
+from koala.daemon.storage.records import Batch, Notice
+from koala.errors import KoalaError, UnreachableError
+
+OVER = "the daemon ends"
+
+
+class EventLoop(GroupCommit):
+    """See the module. `run` until cancelled; the others put something into its inbox."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        journal: Journal,
+        clock: Clock,
+        *,
+        digest: Callable[[Scheduler], str],
+        jobs: int,
+        upkeep: Upkeep | None = None,
+    ) -> None:
+        super().__init__(scheduler, journal, clock, digest=digest, jobs=jobs, upkeep=upkeep)
+        self._journal = journal
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._is_closing = False
+        self._failure: KoalaError | None = None
+        self._is_over = False
+        self._answers: set[asyncio.Future[Any]] = set()  # that somebody waits for
+
+    # --- the inbox --------------------------------------------------------------------------------
+
+    async def ask(self, decide: Callable[[BatchContext], T]) -> T:
+        """Have `decide` called in the pump's turn; its result, once all it told is durable.
+
+        Waits while the inbox is full. Who asked may be cancelled: what was told stays told.
+        """
+        if self._is_over:
+            raise UnreachableError(OVER)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._answers.add(answer)
+        answer.add_done_callback(self._answers.discard)
+
+        def settle(result: T, error: KoalaError | None) -> None:
+            if answer.done():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+        await self.has_room()
+        self.post(decide, settle)
+        return await answer
+
+    async def tell(self, event: Event) -> None:
+        """Put an event into the inbox; waits while that is full."""
+        await self.has_room()
+        self.post(lambda turn: turn.tell(event))
+
+    async def has_room(self) -> None:
+        """Wait until the inbox has room for another."""
+        while len(self._inbox) >= self.inbox_max:
+            self._room.clear()
+            await self._room.wait()
+
+    def on_arrival(self) -> None:
+        """See Turns."""
+        self._arrived.set()
+
+    @property
+    def has_failed(self) -> bool:
+        """Nothing that is asked now will be answered."""
+        return self._has_failed
+
+    def fail(self, error: KoalaError) -> None:
+        """Make `run` raise this before it commits anything more."""
+        self._failure = error
+        self._has_failed = True
+        self._arrived.set()
+
+    def close(self) -> None:
+        """Make `run` return when the inbox is empty."""
+        self._is_closing = True
+        self._arrived.set()
+
+    # --- the one task -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Handle batches until closed, and leave a snapshot for the next start. Raises JournalError
+        when a commit fails: who waits for an answer is then told that there will be none."""
+        try:
+            await self._run()
+        finally:
+            self._is_over = True
+            for answer in tuple(self._answers):
+                if not answer.done():
+                    answer.set_exception(UnreachableError(OVER))
+
+    async def _run(self) -> None:
+        while not (self._is_closing and not self._inbox):
+            await self._wait()
+            if self._failure is not None:
+                raise self._failure
+            items = self.take()
+            if len(self._inbox) < self.inbox_max:
+                self._room.set()
+            notices = await self._commit()
+            self.deliver(items, notices)
+        snapshot = self.snapshot()
+        if snapshot is not None and self._seq > self._snapshot_seq:
+            await self._journal.commit(Batch(records=(), snapshot=snapshot))
+
+    async def _wait(self) -> None:
+        """Until something is in the inbox, or the scheduler wants to be woken."""
+        if self._inbox or self._is_closing or self._failure is not None:
+            return
+        self._arrived.clear()
+        wake_at = self.wake_at
+        try:
+            async with asyncio.timeout(
+                None if wake_at is None else max(0.0, wake_at - self._clock.now())
+            ):
+                await self._arrived.wait()
+        except TimeoutError:
+            pass
+
+    async def _commit(self) -> Sequence[Notice]:
+        """Make the batch durable; the notices that may be published now."""
+        batch = self.seal()
+        if batch is None:
+            await asyncio.sleep(0)  # only questions: let others run between two batches of them
+            return ()
+        try:
+            await self._journal.commit(batch)
+        except BaseException:
+            self.failed()
+            raise
+        self.committed(batch)
+        return batch.notices

@@ -1,0 +1,297 @@
+"""The daemon's spool: outputs and logs of jobs, where the relay puts them and people find them.
+
+    jobs/<job>/attempt-<n>/<component>/output/<name>     as it came
+    jobs/<job>/attempt-<n>/<component>/log/<name>        stdout.0, stderr.0 ...
+    jobs/<job>/attempt-<n>/<component>/label             the component's label
+    jobs/<job>/output/<label>/<name>                     published: of the attempt that Finished
+    jobs/<job>/published                                 its number
+    jobs/<job>/given-up                                  that of the last one of a job that Failed
+    incoming/                                            what is not complete yet
+
+Files appear whole or not at all: written beside, made durable, renamed. Ids and labels are escaped,
+names of files are checked, so no text leads out of the spool. All calls block.
+
+Of a job that is over only what people can see stays, which is its last attempt's: all logs, and the
+outputs if it Finished. What else comes then is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from koala.errors import RejectedError, SpecError
+from koala.files.confined_folder import Folder
+from koala.files.names import check_name, escape, shown
+from koala.identity.private_files import private_folder
+
+_CLAIM = re.compile(r"(?P<job>[^/]+)/(?P<attempt>[1-9]\d{0,8})/(?P<component>\d{1,6})/\d{1,9}")
+_LABEL_BYTES_MAX = 1024
+PUBLISHED = "published"
+GIVEN_UP = "given-up"
+
+
+class Purpose(StrEnum):
+    """What a token allows its bearer to do."""
+
+    READ = "read"
+    """Read a transfer; the identity is the transfer's."""
+    OFFER = "offer"
+    """Offer a transfer to the relay; the identity is the transfer's."""
+    STORE = "store"
+    """Put outputs and logs into the spool; the identity is the claim's."""
+
+
+def token(secret: bytes, purpose: Purpose, identity: str) -> str:
+    """What shows that the daemon ordered this: HMAC-SHA256, so that the relay, which knows only
+    the secret, can check tokens of transfers and claims that it never heard of."""
+    message = f"{purpose}\0{identity}".encode("utf-8", "surrogatepass")
+    return hmac.new(secret, message, hashlib.sha256).hexdigest()
+
+
+def is_token(shown_token: str, secret: bytes, purpose: Purpose, identity: str) -> bool:
+    """Whether the token is right; takes as long for a wrong one."""
+    expected = token(secret, purpose, identity)
+    return hmac.compare_digest(expected.encode(), shown_token.encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptComponent:
+    """A component in an attempt of a job."""
+
+    job: str
+    attempt: int
+    component: int
+
+
+def place_of(claim: str) -> AttemptComponent:
+    """The component that a claim `job/attempt/component/n` is for. Raises SpecError."""
+    found = _CLAIM.fullmatch(claim)
+    if found is None:
+        raise SpecError(f"claim {shown(claim)}: allowed is job/attempt/component/n")
+    return AttemptComponent(
+        job=found["job"], attempt=int(found["attempt"]), component=int(found["component"])
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """A job that is over; `attempt` was its last."""
+
+    job: str
+    attempt: int
+    is_finished: bool
+
+
+class Spool:
+    """The spool in `folder`, which is made when missing, for this user alone; it may be a link to
+    where there is room. Raises ConfigError when others may use it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.incoming = folder / "incoming"
+        for made in (folder, self.incoming):
+            private_folder(made.resolve())
+
+    def logs(self, place: AttemptComponent) -> Path:
+        """The folder of a component's logs."""
+        return self._component(place) / "log"
+
+    def log(self, place: AttemptComponent, name: str) -> Path:
+        """The path of one log. Raises SpecError."""
+        return self.logs(place).joinpath(*check_name(name))
+
+    def outputs(self, place: AttemptComponent) -> Path:
+        """The folder of a component's outputs, as they came."""
+        return self._component(place) / "output"
+
+    def published(self, job: str) -> Path:
+        """The folder of the outputs of a Finished job: `<label>/<name>`."""
+        return self._job(job) / "output"
+
+    def published_files(
+        self, job: str, components: Mapping[int, str] | None = None
+    ) -> tuple[Folder, list[tuple[str, int]]]:
+        """That folder, and the names below it with their sizes in bytes, in order: those of the
+        components with these labels, or all."""
+        folder = Folder(self.published(job))
+        chosen = {
+            name
+            for index, label in (components or {}).items()
+            for name in _visible_names(index, label)
+        }
+        return folder, [
+            (name, stamp.size_bytes)
+            for name, stamp in folder.listing()
+            if components is None or name.partition("/")[0] in chosen
+        ]
+
+    def store(self, part: Path, *, claim: str, label: str, name: str, is_log: bool) -> None:
+        """Takes a durable file out of `incoming` to its place. Raises SpecError, OSError."""
+        place = self.check(claim=claim, label=label, name=name, is_log=is_log)
+        self._note(self._component(place) / "label", label)
+        folder = self.logs(place) if is_log else self.outputs(place)
+        Folder(folder).take(part, name)
+
+    def check(self, *, claim: str, label: str, name: str, is_log: bool) -> AttemptComponent:
+        """Whether `store` would take this, before anything was sent. Raises SpecError."""
+        check_name(name)
+        _check_label(label)
+        place = place_of(claim)
+        for marker, is_wanted in ((PUBLISHED, True), (GIVEN_UP, is_log)):
+            last = self._read(place.job, marker)
+            is_welcome = is_wanted and last == str(place.attempt)
+            if last and not is_welcome and not _is_before(last, place.attempt):
+                raise SpecError(f"{shown(name)} of {claim}: the job is over, and does not need it")
+        return place
+
+    def settle(self, over: EndedJob) -> None:
+        """Keeps what people can see of a job that is over; may be called again. Raises as
+        `publish` does."""
+        if over.is_finished:
+            self.publish(over.job, over.attempt)
+        else:
+            self.give_up(over.job, over.attempt)
+
+    def publish(self, job: str, attempt: int) -> tuple[str, ...]:
+        """Makes the outputs of the attempt that Finished visible; the result names them.
+
+        Doing it again changes nothing but that outputs which came since appear, too. What other
+        attempts have left goes. Raises RejectedError when a later attempt was published.
+        """
+        self._claim_publication(job, attempt)
+        components = self._components(job, attempt)
+        labels = {place: self._label(place) for place in components}
+        uses = Counter(labels.values())
+        names = []
+        for place, label in labels.items():
+            # Two components with one label must not overwrite each other.
+            alone, numbered = _visible_names(place.component, label)
+            visible = alone if uses[label] == 1 else numbered
+            source = Folder(self.outputs(place))
+            target = Folder(self.published(job) / visible)
+            for name, _ in source.listing():
+                source.link(name, target, name)
+                names.append(f"{visible}/{name}")
+        self._remove_others(job, attempt)
+        return tuple(names)
+
+    def give_up(self, job: str, attempt: int) -> None:
+        """Of a job that Failed or was Cancelled only the logs of its last attempt stay."""
+        self._note(self._job(job) / GIVEN_UP, str(attempt))
+        self._remove_others(job, attempt)
+        for place in self._components(job, attempt):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.outputs(place))
+
+    def free_bytes(self) -> int:
+        """What the disk has left."""
+        return shutil.disk_usage(self._folder).free
+
+    def sweep(self) -> None:
+        """Deletes what an earlier life left unfinished."""
+        for path in sorted(self.incoming.iterdir()):
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+    def _claim_publication(self, job: str, attempt: int) -> None:
+        known = self._read(job, PUBLISHED)
+        if not known or _is_before(known, attempt):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.published(job))
+            self._note(self._job(job) / PUBLISHED, str(attempt))
+        elif known != str(attempt):
+            raise RejectedError(
+                f"outputs of attempt {known} of {job} are published; attempt {attempt} cannot be"
+            )
+
+    def _read(self, job: str, marker: str) -> str:
+        """The attempt in a marker of a job; empty where there is none."""
+        try:
+            return _text(self._job(job) / marker)
+        except FileNotFoundError:
+            return ""
+
+    def _remove_others(self, job: str, attempt: int) -> None:
+        """What other attempts have left."""
+        for folder in sorted(self._job(job).glob("attempt-*")):
+            if folder.name != f"attempt-{attempt}":
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(folder)
+
+    def _components(self, job: str, attempt: int) -> tuple[AttemptComponent, ...]:
+        """Those from which something came, in order."""
+        folder = self._job(job) / f"attempt-{attempt}"
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return tuple(
+            AttemptComponent(job=job, attempt=attempt, component=component)
+            for component in sorted(int(name) for name in names if name.isdecimal())
+        )
+
+    def _label(self, place: AttemptComponent) -> str:
+        """The label as the relay noted it; without one the component's index."""
+        try:
+            text = _text(self._component(place) / "label")
+        except FileNotFoundError:
+            text = ""
+        return text or str(place.component)
+
+    def _note(self, path: Path, text: str) -> None:
+        """Writes a small file whole; nothing when it says so already."""
+        with suppress(FileNotFoundError):
+            if _text(path) == text:
+                return
+        part = self.incoming / f"{secrets.token_hex(8)}.note"
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Folder(path.parent).take(part, path.name)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+
+    def _job(self, job: str) -> Path:
+        return self._folder / "jobs" / escape(job)
+
+    def _component(self, place: AttemptComponent) -> Path:
+        return self._job(place.job) / f"attempt-{place.attempt}" / str(place.component)
+
+
+def _visible_names(component: int, label: str) -> tuple[str, str]:
+    """The folder of a component's published outputs, and that where its label is not the only one
+    of its kind."""
+    return escape(label), f"{escape(label)}.{component}"
+
+
+def _is_before(marked: str, attempt: int) -> bool:
+    """Whether a marker is of an earlier attempt. There is a later one only where a part of the
+    journal was lost, the job's end in it: then it runs once more, and this end counts."""
+    return marked.isdecimal() and int(marked) < attempt
+
+
+def _text(path: Path) -> str:
+    """What is in a small file. One that is damaged says something else, and is no error."""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _check_label(label: str) -> None:
+    try:
+        is_right = len(label.encode()) <= _LABEL_BYTES_MAX
+    except UnicodeEncodeError:
+        is_right = False
+    if not is_right:
+        raise SpecError(
+            f"label {shown(label)}: allowed are at most {_LABEL_BYTES_MAX} bytes of UTF-8"
+        )

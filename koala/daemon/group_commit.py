@@ -1,0 +1,384 @@
+"""The pump's turns: what waits is handled as one batch, committed by whoever drives this, and only
+then answered and handed on. No I/O, no loop and no clock but the one it is given.
+
+`take` handles a batch, `seal` says what of it must be made durable, and after that `deliver` lets
+it out: actions first, then the answers, then the notices. Nothing else changes the scheduler. A
+commit that failed, like a tripped assertion, ends the daemon before anything of its batch has left;
+the journal brings back what was durable before. The pump (`pump`) drives it on an event loop, the
+tests in simulated time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import structlog
+
+from koala.core.eviction import LOT, Forgotten, forget
+from koala.core.model.actions import Action, Announce
+from koala.core.model.events import Event, Woken
+from koala.core.model.job import Job
+from koala.core.model.values import Instant, JobId, Seconds
+from koala.core.scheduler import Scheduler
+from koala.core.snapshot import save
+from koala.daemon.clock import Clock
+from koala.daemon.gc_tuning import uncollected
+from koala.daemon.storage.records import Batch, Notice, Record, Snapshot
+from koala.errors import KoalaError
+
+INBOX_MAX = 10_000
+BATCH_S_MAX = 0.02  # of handling; then the batch is committed and others get their turn
+WOKEN_MAX = 16  # in one batch: a timer that is always due again must not keep others out
+WOKEN_REST = 4.0  # rest after Woken in shares of what it took: a scan of a long queue is long, and
+# what comes meanwhile shares the next one
+WOKEN_REST_S_MAX = 0.1
+DIGEST_EVERY = 1_000
+DIGEST_SHARE_MAX = 0.02  # of the time: digests of a large state come less often
+SNAPSHOT_JOBS_MAX = 20_000  # that are not over: with more of them a snapshot is taken only when the
+# daemon ends in order. How many that are over stay in the state is configured.
+COMMIT_S_MAX = 10.0  # of a commit: after that we do not vouch for leases any more
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+class Receiver(Protocol):
+    """Who gets what a durable batch brought, in this order."""
+
+    def carry_out(self, actions: Sequence[Action]) -> None:
+        """Begin to do this; must not wait."""
+
+    def publish(self, notices: Sequence[Notice]) -> None:
+        """Tell people; must not wait."""
+
+
+@dataclass(slots=True)
+class BatchContext:
+    """What an ask sees and may do: the scheduler to read, and events to tell it."""
+
+    scheduler: Scheduler
+    now: Instant
+    _told: Callable[[Event, Instant], None]
+    _job_number: Callable[[], int]
+
+    def tell(self, event: Event) -> None:
+        """Have an event handled now, as part of this batch."""
+        self._told(event, self.now)
+
+    def new_job(self) -> JobId:
+        """An id that no job had before."""
+        return JobId(f"j{self._job_number()}")
+
+
+def quiet_turn(scheduler: Scheduler, now: Instant) -> BatchContext:
+    """A turn in which nothing is told: for questions about what is over."""
+
+    def no_event(event: Event, _: Instant) -> None:
+        raise AssertionError(f"what is over does not change: {event}")
+
+    def no_number() -> int:
+        raise AssertionError("no job comes here")
+
+    return BatchContext(scheduler, now, no_event, no_number)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the pump counted since the daemon's start."""
+
+    events: int = 0
+    commits: int = 0
+    notices: int = 0
+    commit_s: float = 0.0  # the longest
+    handled_s: float = 0.0  # in all
+    by_kind: dict[str, int] = field(default_factory=dict)
+
+
+class InboxItem:
+    """One thing in the inbox since `came_at`: asked for in `decide`, answered after the commit by
+    `settle`."""
+
+    __slots__ = ("came_at", "decide", "error", "result", "settle")
+
+    def __init__(
+        self,
+        decide: Callable[[BatchContext], Any],
+        settle: Callable[[Any, KoalaError | None], None],
+        came_at: Instant,
+    ) -> None:
+        self.came_at = came_at
+        self.decide = decide
+        self.settle = settle
+        self.result: Any = None
+        self.error: KoalaError | None = None
+
+
+class LastNumbers(Protocol):
+    """What is read of a journal: the numbers of its last event and notice."""
+
+    @property
+    def seq(self) -> int:
+        """Of the last event."""
+
+    @property
+    def notice_number(self) -> int:
+        """Of the last notice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What keeps state and journal from growing: how many jobs that are over stay in the state, and
+    for how long, and how many leave it together; after how many events a snapshot is due; and what
+    goes with it."""
+
+    keep_jobs: int
+    keep_jobs_s: Seconds
+    snapshot_events: int
+    settings: str = ""
+    replayed: int = 0  # events since the last snapshot
+    lot: int = LOT
+
+
+class GroupCommit:
+    """See the module."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        journal: LastNumbers,
+        clock: Clock,
+        *,
+        digest: Callable[[Scheduler], str],
+        jobs: int,
+        upkeep: Upkeep | None = None,
+    ) -> None:
+        self.counters = Counters()
+        self.inbox_max = INBOX_MAX
+        self._scheduler = scheduler
+        self._clock = clock
+        self._digest = digest
+        self._jobs = jobs  # numbers given so far
+        self._receiver: Receiver | None = None
+        self._inbox: deque[InboxItem] = deque()
+        self._records: list[Record] = []
+        self._notices: list[Notice] = []
+        self._actions: list[Action] = []
+        self._seq = journal.seq
+        self._notice_number = journal.notice_number
+        self._digest_seq = journal.seq
+        self._upkeep = upkeep
+        self._snapshot_seq = journal.seq - (upkeep.replayed if upkeep is not None else 0)
+        self._snapshot_due_at: Instant = 0.0
+        self._begun_at: Instant = 0.0  # the batch
+        self.keys_archived = scheduler.keys_forgotten
+        """How many idempotency keys have left the state and are durable in the archive."""
+        self._leaving: dict[JobId, Job] = {}  # of the batch under way: not in the archive yet
+        self._digest_due_at: Instant = 0.0
+        self._wake_not_before: Instant = 0.0
+        self._committing_since: Instant | None = None
+        self._has_failed = False
+
+    def deliver_to(self, receiver: Receiver) -> None:
+        """From now on, actions and notices go there."""
+        self._receiver = receiver
+
+    # --- the inbox --------------------------------------------------------------------------------
+
+    def post(
+        self,
+        decide: Callable[[BatchContext], T],
+        settle: Callable[[T, KoalaError | None], None] = lambda _result, _error: None,
+    ) -> None:
+        """Put something into the inbox at once, full or not; for what comes at most once a session.
+
+        `settle` is called right after the commit and before the next batch is begun: what it reads
+        of the scheduler is durable. It must not wait.
+        """
+        self._inbox.append(InboxItem(decide, settle, self._clock.now()))
+        self.on_arrival()
+
+    def on_arrival(self) -> None:
+        """Something was put into the inbox: whoever drives the turns wants to know."""
+
+    @property
+    def waiting(self) -> int:
+        """How many stand in the inbox."""
+        return len(self._inbox)
+
+    @property
+    def jobs(self) -> int:
+        """How many numbers were given to jobs."""
+        return self._jobs
+
+    def job(self, job: JobId) -> Job | None:
+        """A job of the state, or on its way from there to the archive: one that is neither is in
+        the archive by now, or nowhere."""
+        return self._scheduler.jobs.get(job) or self._leaving.get(job)
+
+    @property
+    def wake_at(self) -> Instant | None:
+        """When a turn is due though nothing may come."""
+        wake_at = self._scheduler.wake_at
+        return None if wake_at is None else max(wake_at, self._wake_not_before)
+
+    def vouches(self, now: Instant) -> bool:
+        """Commits work: leases may be renewed. A pump that cannot commit must let them run out."""
+        since = self._committing_since
+        return not self._has_failed and (since is None or now - since < COMMIT_S_MAX)
+
+    # --- a turn -----------------------------------------------------------------------------------
+
+    def take(self) -> list[InboxItem]:
+        """Handle what waits; what has come goes before Woken at the same instant. Where more waits
+        than one turn can handle, a timer rings when all that came before it was due is handled: an
+        answer that was in time is not too late because we are."""
+        begun_at = now = self._begun_at = self._clock.now()
+        items: list[InboxItem] = []
+        while self._inbox and now - begun_at < BATCH_S_MAX:
+            item = self._inbox.popleft()
+            turn = BatchContext(self._scheduler, now, self._handle, self._next_job)
+            try:
+                item.result = item.decide(turn)
+            except KoalaError as error:
+                item.error = error
+            items.append(item)
+            now = self._clock.now()
+        self._wake(now, before=self._inbox[0].came_at if self._inbox else math.inf)
+        self.counters.handled_s += self._clock.now() - begun_at
+        return items
+
+    def seal(self) -> Batch | None:
+        """What of the batch must be durable before it is delivered; None when nothing must."""
+        if not self._records:
+            return None
+        begun_at = self._committing_since = self._clock.now()
+        digest = self._digest_if_due(begun_at)
+        batch = Batch(
+            records=self._records,
+            notices=self._notices,
+            digest=digest,
+            forgotten=self._forget(),
+            snapshot=self._snapshot_if_due(begun_at),
+        )
+        self._leaving = {one.job.id: one.job for one in batch.forgotten}
+        self._records, self._notices = [], []
+        return batch
+
+    def snapshot(self) -> Snapshot | None:
+        """The state as it is now, to begin at another time."""
+        if self._upkeep is None:
+            return None
+        with uncollected():
+            return Snapshot(
+                plain=save(self._scheduler),
+                jobs=self._jobs,
+                settings=self._upkeep.settings,
+                digest=self._digest(self._scheduler),
+            )
+
+    def failed(self) -> None:
+        """The batch could not be made durable: there are no more turns."""
+        self._has_failed = True
+
+    def committed(self, batch: Batch) -> None:
+        """The batch is durable."""
+        since, self._committing_since = self._committing_since, None
+        assert since is not None
+        self._leaving = {}
+        self.keys_archived = self._scheduler.keys_forgotten  # of this batch: the next has not begun
+        self.counters.commits += 1
+        self.counters.events += len(batch.records)
+        self.counters.notices += len(batch.notices)
+        self.counters.commit_s = max(self.counters.commit_s, self._clock.now() - since)
+
+    def deliver(self, items: Sequence[InboxItem], notices: Sequence[Notice]) -> None:
+        """Actions first, for a release is among them; then the answers, then the notices."""
+        actions, self._actions = self._actions, []
+        if self._receiver is not None and actions:
+            self._receiver.carry_out(actions)
+        for item in items:
+            item.settle(item.result, item.error)
+        if self._receiver is not None and notices:
+            self._receiver.publish(notices)
+
+    def _wake(self, now: Instant, *, before: Instant) -> None:
+        """Ring what is due, and was so before then."""
+        if now < self._wake_not_before:
+            return
+        for _ in range(WOKEN_MAX):
+            wake_at = self._scheduler.wake_at
+            if wake_at is None or wake_at > now or wake_at >= before:
+                break
+            self._handle(Woken(), now)
+        after = self._clock.now()
+        self._wake_not_before = after + min(WOKEN_REST_S_MAX, WOKEN_REST * (after - now))
+
+    def _handle(self, event: Event, now: Instant) -> None:
+        actions = self._scheduler.handle(event, now)
+        if not self._scheduler.is_changed:
+            assert not actions, f"{event} changed nothing, and {actions} came of it"
+            return
+        self._seq += 1
+        answers = self._scheduler.answers
+        self._records.append(Record(seq=self._seq, at=now, event=event, answers=answers))
+        for action in actions:
+            if isinstance(action, Announce):
+                self._notices.append(self._notice(action))
+            else:
+                self._actions.append(action)
+        kind = type(event).__name__
+        self.counters.by_kind[kind] = self.counters.by_kind.get(kind, 0) + 1
+        log.debug("event.handled", kind=kind, seq=self._seq, actions=len(actions))
+
+    def _notice(self, action: Announce) -> Notice:
+        self._notice_number += 1
+        return Notice(
+            number=self._notice_number,
+            at=action.at,
+            job=action.job or "",
+            site=action.site or "",
+            phase=action.phase,
+            text=action.text,
+        )
+
+    def _next_job(self) -> int:
+        self._jobs += 1
+        return self._jobs
+
+    def _forget(self) -> Sequence[Forgotten]:
+        """Of what was over before this batch: the actions of the others have not left yet."""
+        upkeep = self._upkeep
+        if upkeep is None:
+            return ()
+        return forget(
+            self._scheduler,
+            self._begun_at,
+            keep=upkeep.keep_jobs,
+            keep_s=upkeep.keep_jobs_s,
+            lot=upkeep.lot,
+        )
+
+    def _snapshot_if_due(self, now: Instant) -> Snapshot | None:
+        upkeep = self._upkeep
+        if upkeep is None or self._seq - self._snapshot_seq < upkeep.snapshot_events:
+            return None
+        live = len(self._scheduler.jobs) - len(self._scheduler.ended)
+        if now < self._snapshot_due_at or live > SNAPSHOT_JOBS_MAX:
+            return None
+        snapshot = self.snapshot()
+        self._snapshot_seq = self._seq
+        self._snapshot_due_at = now + (self._clock.now() - now) / DIGEST_SHARE_MAX
+        return snapshot
+
+    def _digest_if_due(self, now: Instant) -> str | None:
+        if self._seq - self._digest_seq < DIGEST_EVERY or now < self._digest_due_at:
+            return None
+        digest = self._digest(self._scheduler)
+        self._digest_seq = self._seq
+        took_s = self._clock.now() - now
+        self._digest_due_at = now + took_s / DIGEST_SHARE_MAX
+        return digest

@@ -1,0 +1,175 @@
+"""The ways into a daemon: its ports, what is spoken on them, and who is let in; made at the start.
+
+Two ports, one server. gRPC for Python can ask every client of a port for a certificate or none, so
+there is one port where callers show a certificate (`daemon.agents`: agents, and users who have one)
+and one where they do not (`daemon.listen`: users with a token, sites that join). Both are TLS; what
+may be called on them is one table (`access`). In plain text there is one port, and no secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import structlog
+
+from koala.daemon.auth.access_rules import Role
+from koala.daemon.auth.audit import Audit, account
+from koala.daemon.auth.authority import ADMINISTRATOR_FILE, FOLDER, Authority
+from koala.daemon.auth.enrolment_service import EnrolmentService
+from koala.daemon.auth.enrolments import Enrolments, SiteRecord
+from koala.daemon.auth.interceptor import AuthInterceptor
+from koala.daemon.config import Config
+from koala.daemon.quotas import FairQueue
+from koala.errors import ConfigError
+from koala.identity.credentials import Credentials, announce, credentials_text, read_credentials
+from koala.identity.private_files import check_private, write_private
+from koala.identity.tls import IdentityFile, server_credentials
+from koala.wire.flood_guard import FloodGuard
+from koala.wire.listen_ports import cannot_listen, check_free
+from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
+
+RENEWAL_LOOK_S = 3600.0
+
+log = structlog.get_logger()
+
+
+class Listeners:
+    """Opened once, before anything is served. Raises ConfigError."""
+
+    def __init__(
+        self,
+        config: Config,
+        write_surely: Callable[[Callable[[], None]], None] = lambda write: write(),
+    ) -> None:
+        self.authority: Authority | None = None
+        self.enrolments: Enrolments | None = None
+        self.audit = Audit(config.state_dir)
+        self.turnstile = FairQueue(most=config.limits.calls_per_user)
+        self.guard = FloodGuard(is_open=False)
+        self._config = config
+        self._identity: IdentityFile | None = None
+        self._enrolling: EnrolmentService | None = None
+        self._told: Path | None = None
+        if config.is_plain:
+            log.warning(
+                "daemon.plain",
+                listen=config.listen,
+                meaning="nothing is encrypted, and whoever reaches the port may do everything",
+            )
+            return
+        self.authority = Authority.open(config.state_dir)
+        self.enrolments = Enrolments(self.authority.folder, write_surely)
+        self._identity = IdentityFile(self.authority.serving())
+        self._enrolling = EnrolmentService(
+            self.authority, self.enrolments, lifetime_s=config.certificate_s
+        )
+
+    @property
+    def enrolled(self) -> Mapping[str, SiteRecord]:
+        """The sites that are enrolled; none in plain text."""
+        return {} if self.enrolments is None else self.enrolments.sites
+
+    @property
+    def ports(self) -> int:
+        """How many ports there are: agents have their own, unless all is plain text."""
+        return 1 if self._identity is None else 2
+
+    @property
+    def identity_path(self) -> str:
+        """The file of the daemon's own identity, which the relay shows, too; empty: plain text."""
+        return "" if self._identity is None else str(self._identity.path)
+
+    def open(self, server: grpc.aio.Server) -> int:
+        """Open the ports; the number of that for clients. Raises ConfigError."""
+        if self._identity is None or self._enrolling is None:
+            return self._open("daemon.listen", self._config.listen, server.add_insecure_port)
+        read = self._identity.read
+        add_EnrolmentServicer_to_server(self._enrolling, server)
+        for_clients = server_credentials(read, is_mutual=False)
+        for_certified = server_credentials(read, is_mutual=True)
+        self._enrolling.port = self._open(
+            "daemon.agents",
+            self._config.agents,
+            lambda address: server.add_secure_port(address, for_certified),
+        )
+        return self._open(
+            "daemon.listen",
+            self._config.listen,
+            lambda address: server.add_secure_port(address, for_clients),
+        )
+
+    def gate(self) -> AuthInterceptor:
+        """What every call passes."""
+        return AuthInterceptor(self.enrolments, self.audit, self.turnstile, self.guard)
+
+    def tell(self, address: str) -> None:
+        """The daemon serves here: the first administrator's credentials say so, and our own
+        clients on this machine find them."""
+        path = None if self.authority is None else self._write_administrator(address)
+        self._told = announce(address, credentials=path)
+
+    async def run(self) -> None:
+        """Keep the daemon's own certificate young, until cancelled."""
+        while self.authority is not None:
+            await asyncio.sleep(RENEWAL_LOOK_S)
+            try:
+                await asyncio.to_thread(self.authority.serving)
+            except ConfigError as error:  # who is connected stays so, and there may be room later
+                log.error("certificate.not_renewed", reason=str(error))  # noqa: TRY400 - says it all
+
+    def close(self) -> None:
+        """Nobody is let in any more."""
+        if self._told is not None:
+            self._told.unlink(missing_ok=True)
+        self.audit.close()
+
+    def _open(self, key: str, address: str, add: Callable[[str], int]) -> int:
+        port = _open(key, address, add)
+        self.guard.watch(port)
+        return port
+
+    def _write_administrator(self, address: str) -> Path:
+        """Credentials of the account that runs the daemon. Without the file they are made anew, and
+        where nobody is left whom the daemon would let in as an administrator."""
+        assert self.authority is not None
+        assert self.enrolments is not None
+        path = self.authority.folder / ADMINISTRATOR_FILE
+        if path.exists() and self.enrolments.has_administrator:
+            known = read_credentials(path)
+            trusted = self.authority.certificate
+            if (known.address, known.authority) == (address, trusted):
+                return path
+            found = replace(known, address=address, authority=trusted)
+        else:
+            name = account()
+            token = self.enrolments.add_user(name, Role.ADMINISTRATOR, by=name)
+            found = Credentials(
+                address=address, user=name, token=token, authority=self.authority.certificate
+            )
+            log.info("administrator.made", user=name, credentials=str(path))
+        write_private(path, credentials_text(found).encode())
+        return path
+
+
+def check_state(state_dir: Path) -> None:
+    """Whether what is in a state directory is ours alone. Raises ConfigError."""
+    if not state_dir.exists():
+        return
+    check_private(state_dir)
+    secrets = state_dir / FOLDER
+    inner = list(secrets.iterdir()) if secrets.is_dir() else []
+    for path in [*sorted(state_dir.iterdir()), *sorted(inner)]:
+        if path == secrets or not path.is_dir():
+            check_private(path)
+
+
+def _open(key: str, address: str, add: Callable[[str], int]) -> int:
+    check_free(key, address)  # before gRPC finds it taken, and writes so
+    try:
+        return add(address)
+    except RuntimeError as error:
+        raise cannot_listen(key, address) from error

@@ -1,0 +1,218 @@
+"""Job and site events on an MQTT broker: for dashboards, home-grown monitors and shell scripts.
+
+Only with `[bus] url` in the daemon's configuration; without it this module is not even imported.
+The bus publishes and never listens. Everything is retained, so that whoever subscribes later sees
+the newest state at once:
+
+    PREFIX/daemon           online | offline (the last will of the connection)
+    PREFIX/jobs/JOB         JSON object: the newest event of the job
+    PREFIX/sites/SITE       JSON object: the newest event of the site
+
+Invariants: `publish_job` and `publish_site` neither wait nor raise, whatever the broker does; what
+waits for the broker is bounded, and the oldest message is dropped and counted when it is full. An
+outage of the broker costs messages, never the daemon. Absent on purpose: a history (that is
+`koala watch`), and removing the topics of old jobs (a broker's own expiry does that).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+import aiomqtt
+import structlog
+
+from koala.errors import ConfigError, first_error
+
+QUEUE_MAX = 10_000
+CALL_S = 10.0
+"""How long the broker may take to confirm one message before the connection is made anew."""
+RETRY_MIN_S = 0.2
+RETRY_MAX_S = 15.0
+GOODBYE_S = 1.0
+KEEP_ALIVE_S = 20
+
+_DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
+_DEFAULT_PREFIX = "koala"
+_NOT_IN_TOPICS = re.compile(r"[#+/\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqttBroker:
+    """Where a bus url leads: `mqtt://[user:password@]host[:port][/prefix]`, `mqtts` for TLS."""
+
+    host: str
+    port: int
+    prefix: str = _DEFAULT_PREFIX
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    is_encrypted: bool = False
+
+    @classmethod
+    def parse(cls, url: str) -> MqttBroker:
+        """The broker that a url names. Raises ConfigError, in which no password appears."""
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise ConfigError(f"bus.url cannot be read ({error}): allowed is {_FORM}") from error
+        if parts.scheme not in _DEFAULT_PORTS or not host or parts.query or parts.fragment:
+            shown = url.rpartition("@")[2]
+            raise ConfigError(f"bus.url = {shown!r}: allowed is {_FORM}")
+        prefix = unquote(parts.path).strip("/") or _DEFAULT_PREFIX
+        if re.search(r"[#+\x00-\x1f\x7f]", prefix):
+            raise ConfigError(f"bus.url has the prefix {prefix!r}: allowed is one without # and +")
+        return cls(
+            host=host,
+            port=_DEFAULT_PORTS[parts.scheme] if port is None else port,
+            prefix=prefix,
+            user=None if parts.username is None else unquote(parts.username),
+            password=None if parts.password is None else unquote(parts.password),
+            is_encrypted=parts.scheme == "mqtts",
+        )
+
+
+_FORM = "mqtt://[user:password@]host[:port][/prefix], or mqtts:// for TLS"
+
+
+class MqttPublisher:
+    """Publishes to one broker. `run` belongs into a task of the daemon and ends when cancelled."""
+
+    def __init__(self, broker: MqttBroker, *, queue_max: int = QUEUE_MAX) -> None:
+        self._broker = broker
+        self._waiting: deque[tuple[str, bytes]] = deque(maxlen=queue_max)
+        self._stirred = asyncio.Event()
+        self._log = structlog.get_logger().bind(broker=f"{broker.host}:{broker.port}")
+        self._is_over = False
+        self._told = 0
+        self.dropped = 0
+        """Messages lost since the start because too many waited for the broker."""
+        self.published = 0
+        """Messages that the broker has confirmed."""
+
+    def publish_job(self, job: str, event: Mapping[str, object]) -> None:
+        """Make `event` the newest of this job; it is sent when the broker can take it."""
+        self._put(f"jobs/{_NOT_IN_TOPICS.sub('_', job)}", event)
+
+    def publish_site(self, site: str, event: Mapping[str, object]) -> None:
+        """The same for a site."""
+        self._put(f"sites/{_NOT_IN_TOPICS.sub('_', site)}", event)
+
+    async def run(self) -> None:
+        """Connect, publish, connect again; until cancelled, and only then it says offline.
+
+        The task in which that is done may not hear of its end: `wait_for` of Python 3.11, in which
+        aiomqtt waits for the broker, drops a cancellation that comes together with the answer, and
+        a TaskGroup one that comes together with the loss of the connection. So it is also said.
+        """
+        async with asyncio.TaskGroup() as group:
+            sessions = group.create_task(self._sessions())
+            try:
+                await asyncio.wait({sessions})
+            finally:
+                self._is_over = True
+
+    async def _sessions(self) -> None:
+        retry_s = RETRY_MIN_S
+        while True:
+            published = self.published
+            try:
+                await self._session()
+            except (aiomqtt.MqttError, OSError) as error:
+                if self.published > published:
+                    retry_s = RETRY_MIN_S
+                self._log.warning("bus.lost", error=str(error), again_in_s=retry_s)
+            self._end_if_over()
+            await asyncio.sleep(retry_s)
+            retry_s = min(retry_s * 2, RETRY_MAX_S)
+
+    def _put(self, topic: str, event: Mapping[str, object]) -> None:
+        if len(self._waiting) == self._waiting.maxlen:
+            self.dropped += 1
+            if self.dropped >= 2 * self._told:  # a line for 1, 2, 4, 8 ... and no flood of them
+                self._told = self.dropped
+                self._log.warning("bus.dropped", messages=self.dropped)
+        body = json.dumps(event, ensure_ascii=False, separators=(",", ":"), default=str)
+        self._waiting.append((f"{self._broker.prefix}/{topic}", body.encode()))
+        self._stirred.set()
+
+    async def _session(self) -> None:
+        """One connection, until it breaks (MqttError) or the task is cancelled."""
+        broker, presence = self._broker, f"{self._broker.prefix}/daemon"
+        client = aiomqtt.Client(
+            broker.host,
+            broker.port,
+            username=broker.user,
+            password=broker.password,
+            tls_context=ssl.create_default_context() if broker.is_encrypted else None,
+            will=aiomqtt.Will(presence, b"offline", qos=1, retain=True),
+            keepalive=KEEP_ALIVE_S,
+            timeout=CALL_S,
+        )
+        async with client:
+            try:
+                await client.publish(presence, b"online", qos=1, retain=True)
+                self._end_if_over()
+                self._log.info("bus.connected", waiting=len(self._waiting))
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._drain(client))
+                    group.create_task(_until_lost(client))
+            except BaseExceptionGroup as group:
+                # What is raised in `except*` is a group again, or is not: it depends on Python.
+                lost, others = group.split(aiomqtt.MqttError)
+                if lost is None or others is not None:
+                    raise
+                raise aiomqtt.MqttError(str(first_error(lost))) from None
+            finally:
+                await _say_goodbye(client, presence)
+
+    async def _drain(self, client: aiomqtt.Client) -> None:
+        """Send what waits, in order; what was not confirmed waits again unless too many do."""
+        while True:
+            while self._waiting:
+                topic, body = self._waiting.popleft()
+                is_confirmed = False
+                try:
+                    await client.publish(topic, body, qos=1, retain=True)
+                    is_confirmed = True
+                finally:
+                    if not is_confirmed:
+                        self._put_back(topic, body)
+                self.published += 1
+                self._end_if_over()
+            self._stirred.clear()
+            await self._stirred.wait()
+
+    def _end_if_over(self) -> None:
+        """Raises CancelledError when it is; see `run`."""
+        if self._is_over:
+            raise asyncio.CancelledError
+
+    def _put_back(self, topic: str, body: bytes) -> None:
+        if len(self._waiting) == self._waiting.maxlen:
+            self.dropped += 1
+        else:
+            self._waiting.appendleft((topic, body))
+
+
+async def _until_lost(client: aiomqtt.Client) -> None:
+    """Ends with MqttError when the connection does: without it an idle bus would not notice."""
+    async for _ in client.messages:
+        pass  # nothing was subscribed to
+    raise aiomqtt.MqttError("the broker closed the connection")
+
+
+async def _say_goodbye(client: aiomqtt.Client, presence: str) -> None:
+    """An orderly end does not trigger the last will, so it is said; best effort."""
+    try:
+        async with asyncio.timeout(GOODBYE_S):
+            await client.publish(presence, b"offline", qos=1, retain=True, timeout=math.inf)
+    except (aiomqtt.MqttError, TimeoutError):
+        return

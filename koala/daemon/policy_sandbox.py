@@ -1,0 +1,242 @@
+"""Policies of other packages are contained: one that errs, takes too long, or answers what cannot
+be, is replaced by the default for the rest of this daemon's life, and that is reported.
+
+Only who decides *now* is guarded. What was answered before is in the journal, and a replay asks
+nobody. The time limit is an alarm of the operating system, which interrupts Python code that never
+ends; it works in the main thread, where the pump runs.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import TypeVar
+
+from koala.core.model.grid import (
+    Assignment,
+    GridView,
+    Part,
+    Placement,
+    PlacementRequest,
+    Unplaceable,
+)
+from koala.core.model.progress_reports import Correction, ProgressQuestion
+from koala.core.policy_api import PlacementPolicy, Policies, ProgressPolicy
+from koala.policies import BUILT_IN, DEFAULT_PLACEMENT
+
+LIMIT_S = 0.5
+"""For one answer; the daemon does nothing else meanwhile."""
+AGAIN_S = 0.1
+"""A policy that lets no exception out is interrupted again after this."""
+ROUNDING = 1e-6
+T = TypeVar("T")
+
+
+class TooLongError(BaseException):
+    """Not an Exception, so that no `except Exception` of a policy keeps it."""
+
+
+def contained(policies: Policies, names: Mapping[str, str]) -> Policies:
+    """The same policies, with placement and progress policies of other packages in guards."""
+    name = names.get("placement", DEFAULT_PLACEMENT)
+    place = policies.place
+    if name not in BUILT_IN["placement"]:
+        place = PolicySandbox(place, name=name)
+    ours = [name.lower() for name in BUILT_IN["progress"]]
+    progress = {
+        name: policy if name in ours else ProgressSandbox(policy, name=name)
+        for name, policy in policies.progress.items()
+    }
+    return replace(policies, place=place, progress=progress)
+
+
+def troubles(policies: Policies) -> dict[str, str]:
+    """Policies that were replaced, by slot and name, and why."""
+    asked: tuple[object, ...] = (policies.place, *policies.progress.values())
+    return {
+        f"{guard.slot}.{guard.name}": guard.trouble
+        for guard in asked
+        if isinstance(guard, PolicySandbox | ProgressSandbox) and guard.trouble
+    }
+
+
+class _Watched:
+    """A policy of another package as long as it behaves; `trouble` says why it no longer is."""
+
+    slot = ""
+    default = ""
+
+    def __init__(self, *, name: str, limit_s: float) -> None:
+        self.name = name
+        self.trouble = ""
+        self._limit_s = limit_s
+
+    def _ask(self, ask: Callable[[], T], objection_to: Callable[[T], str]) -> T | None:
+        """The policy's answer, unless it is replaced for what it did."""
+        answer: T | None = None
+        try:
+            with _limited(self._limit_s):
+                answer = ask()
+            wrong = objection_to(answer)
+        except TooLongError:
+            wrong = f"no answer in {self._limit_s:g} s"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever others wrote
+            wrong = f"{type(error).__name__}: {error}"
+        if not wrong:
+            return answer
+        self._replace(wrong)
+        return None
+
+    def _replace(self, trouble: str) -> None:
+        from structlog import get_logger  # noqa: PLC0415 - simulations import this and never log
+
+        self.trouble = trouble
+        get_logger(__name__).error(
+            "policy.replaced",
+            slot=self.slot,
+            policy=self.name,
+            by=self.default,
+            reason=trouble,
+        )
+
+
+class PolicySandbox(_Watched):
+    """A placement policy, with Close-to-Files in its place when it misbehaves."""
+
+    slot = "placement"
+    default = DEFAULT_PLACEMENT
+
+    def __init__(self, policy: PlacementPolicy, *, name: str, limit_s: float = LIMIT_S) -> None:
+        super().__init__(name=name, limit_s=limit_s)
+        self._policy = policy
+        self._default: PlacementPolicy = BUILT_IN[self.slot][self.default]
+
+    def __call__(self, request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+        """The policy's answer, or that of the default in its place."""
+        if not self.trouble:
+            answer = self._ask(
+                lambda: self._policy(request, view.copy()),
+                lambda answer: objection(answer, request, view),
+            )
+            if answer is not None:
+                return answer
+        return self._default(request, view)
+
+
+class ProgressSandbox(_Watched):
+    """A progress policy; when it misbehaves, all components run freely."""
+
+    slot = "progress"
+    default = "free"
+
+    def __init__(self, policy: ProgressPolicy, *, name: str, limit_s: float = LIMIT_S) -> None:
+        super().__init__(name=name, limit_s=limit_s)
+        self._policy = policy
+
+    def __call__(self, question: ProgressQuestion) -> tuple[Correction, ...]:
+        """The policy's corrections; all that was held back is given back when it is replaced."""
+        if not self.trouble:
+            answer = self._ask(
+                lambda: self._policy(question), lambda answer: no_corrections(answer, question)
+            )
+            if answer is not None:
+                return answer
+        return tuple(
+            Correction(component=member.component, weight=member.spare)
+            for member in question.members
+            if member.spare
+        )
+
+
+def no_corrections(answer: object, question: ProgressQuestion) -> str:
+    """What is wrong with the corrections, or nothing."""
+    if not isinstance(answer, tuple):
+        return f"answered {type(answer).__name__}: allowed is a tuple of Correction"
+    left = {member.component: member for member in question.members}
+    for one in answer:
+        if not isinstance(one, Correction):
+            return f"{type(one).__name__} among the answers: allowed are Correction"
+        member = left.pop(one.component, None)
+        if member is None:
+            return f"component {one.component} was not asked about, or is corrected twice"
+        if not -member.weight - ROUNDING <= one.weight <= member.spare + ROUNDING:
+            text = f"allowed is from {-member.weight:g} to {member.spare:g}"
+            return f"component {one.component} is given {one.weight:g}: {text}"
+    return ""
+
+
+def objection(answer: object, request: PlacementRequest, view: GridView) -> str:
+    """What is wrong with an answer, or nothing: the core takes what policies say for granted."""
+    parts = {part.component: part for part in request.parts}
+    match answer:
+        case Unplaceable():
+            is_known = answer.component in parts
+            return "" if is_known else f"no component {answer.component} was asked about"
+        case Placement():
+            placed = [assignment.component for assignment in answer.assignments]
+            if sorted(placed) != sorted(parts):
+                return f"placed the components {placed}, asked were {list(parts)}"
+            wrong = _without_room(answer, parts, request, view)
+            for assignment in answer.assignments:
+                wrong = wrong or _wrong_way(assignment, parts[assignment.component], request, view)
+            return wrong
+        case _:
+            return f"answered {type(answer).__name__}: allowed are Placement and Unplaceable"
+
+
+def _without_room(
+    answer: Placement, parts: Mapping[int, Part], request: PlacementRequest, view: GridView
+) -> str:
+    """Of all components together: processors, job slots, and what is booked of links."""
+    idle, slots, free = view.idle(request.user), view.slots(), view.free()
+    for assignment in answer.assignments:
+        site, link, booked_bps = assignment.site, assignment.link, assignment.booked_bps
+        idle[site] = idle.get(site, 0) - parts[assignment.component].processors
+        slots[site] = slots.get(site, 1_000_000) - 1
+        if idle[site] < 0 or slots[site] < 0:
+            return f"component {assignment.component} at {site}: there is no room"
+        if booked_bps:
+            free[link] = free.get(link, 0.0) - booked_bps
+            if not free[link] >= -ROUNDING * booked_bps:
+                return f"component {assignment.component}: booked more of {link} than is left"
+    return ""
+
+
+def _wrong_way(
+    assignment: Assignment, part: Part, request: PlacementRequest, view: GridView
+) -> str:
+    """Of one component: its site, and how its file comes there."""
+    site, source = assignment.site, assignment.source
+    text = f"component {part.component} at {site}: "
+    if part.site not in (None, site):
+        return f"{text}it is fixed to {part.site}"
+    if request.file is not None and (source or site) not in view.holders(request.file):
+        return f"{text}{source or site} has no copy of its file"
+    if not 0 <= assignment.transfer_s <= request.transfer_s_max:
+        return f"{text}a transfer of {assignment.transfer_s} s"
+    if not (assignment.mips >= 0 and assignment.booked_bps >= 0):
+        return f"{text}a rate below 0"
+    return ""
+
+
+@contextmanager
+def _limited(limit_s: float) -> Iterator[None]:
+    """Interrupt what takes longer; elsewhere than in the main thread nothing can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_signal: int, _frame: FrameType | None) -> None:
+        raise TooLongError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, limit_s, AGAIN_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

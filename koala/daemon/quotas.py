@@ -1,0 +1,283 @@
+"""How much there may be of everything: memory is bounded, and nobody takes all of the daemon.
+
+What finds no room is refused with an ExhaustedError that names the limit, its value and what is
+there, and says when to try again; nothing is dropped in silence. Between users there are *turns*: a
+few calls of each are answered at once, the others of the same user wait for these, so one user's
+flood makes that user's calls slow and hardly anybody else's.
+
+No I/O, no loop but for waiting; instants are the caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Generic, TypeVar
+
+import msgspec
+
+from koala.core.model.job import TERMINAL, Job, JobSpec
+from koala.core.model.values import Instant, JobId, Seconds
+from koala.daemon.config import MB, LimitsTable
+from koala.daemon.storage.records import Notice
+from koala.errors import ExhaustedError
+
+Key = TypeVar("Key")
+ENDS = frozenset(phase.__name__ for phase in TERMINAL)
+QUEUE_RETRY_S = 10.0
+"""Advice when queues are full: jobs end in minutes, and a slot is taken as soon as it is free."""
+SEAT_RETRY_S = 5.0
+CALL_RETRY_S = 1.0
+CALLS_AT_ONCE = 16
+"""Calls of one user that are answered at a time: enough to share commits."""
+CALLS_BYTES_MAX = 64 * MB
+"""What calls of one user that are not answered yet say together: they wait in memory."""
+SUBMISSION_BURST_S = 10.0
+"""After a rest a user may submit what this time allows at once."""
+
+
+class RateLimit:
+    """So many a second in the long run, and `burst` at once after a rest. It may be overdrawn: what
+    is taken in one piece is not divided."""
+
+    __slots__ = ("_at", "_burst", "_level", "_per_s")
+
+    def __init__(self, per_s: float, *, burst: float, now: Instant) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._level = burst
+        self._at = now
+
+    def wait_s(self, now: Instant) -> Seconds:
+        """How long until something may be taken; 0: now."""
+        self._level = min(self._burst, self._level + self._per_s * (now - self._at))
+        self._at = now
+        return max(0.0, (1.0 - self._level) / self._per_s)
+
+    def take(self, count: int) -> None:
+        """So many were taken."""
+        self._level -= count
+
+    def share(self, now: Instant) -> float:
+        """How much of the burst is left; 1 after a rest, below 0 when overdrawn."""
+        self.wait_s(now)
+        return self._level / self._burst
+
+
+class RateLimits(Generic[Key]):
+    """A bucket for each of many, all of one rate. Those of who has rested say nothing any more, and
+    are forgotten: so ask anew each time."""
+
+    def __init__(self, per_s: float, *, burst: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._buckets: dict[Key, RateLimit] = {}
+
+    def of(self, key: Key, now: Instant) -> RateLimit:
+        """Everything under this key shares it."""
+        found = self._buckets.get(key)
+        if found is None:
+            self._buckets = {k: one for k, one in self._buckets.items() if one.share(now) < 1.0}
+            found = self._buckets[key] = RateLimit(self._per_s, burst=self._burst, now=now)
+        return found
+
+
+class ConcurrencyQuota:
+    """Places for what stays, as a watch: in all, and for each user."""
+
+    def __init__(self, what: str, *, most: int, most_of_user: int, keys: tuple[str, str]) -> None:
+        """`keys` name the two limits."""
+        self.taken = 0
+        self._what = what
+        self._most = most
+        self._most_of_user = most_of_user
+        self._keys = keys
+        self._of_user: dict[str, int] = {}
+
+    @contextmanager
+    def seat(self, user: str) -> Iterator[None]:
+        """One for this user. Raises ExhaustedError."""
+        own = self._of_user.get(user, 0)
+        if self.taken >= self._most:
+            what = f"{self.taken} {self._what} are here already"
+            raise _full(what, f"{self._most} ({self._keys[0]})", SEAT_RETRY_S)
+        if own >= self._most_of_user:
+            what = f"{own} {self._what} of {_named(user)} are here already"
+            raise _full(what, f"{self._most_of_user} ({self._keys[1]})", SEAT_RETRY_S)
+        self.taken += 1
+        self._of_user[user] = own + 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
+            self._of_user[user] -= 1
+            if not self._of_user[user]:
+                del self._of_user[user]
+
+
+class FairQueue:
+    """Lets `at_once` calls of each user through, the others of that user in their order; more than
+    `most` of one are refused, and more than all together may say."""
+
+    def __init__(self, *, most: int, at_once: int = CALLS_AT_ONCE) -> None:
+        self._most = most
+        self._at_once = at_once
+        self._lines: dict[str, _Line] = {}
+
+    @asynccontextmanager
+    async def turn(self, user: str, size_bytes: int = 0) -> AsyncIterator[None]:
+        """While a call of this user is answered, which says so much. Raises ExhaustedError."""
+        line = self._lines.get(user)
+        if line is None:
+            line = self._lines[user] = _Line(self._at_once)
+        if line.calls >= self._most:
+            what = f"{line.calls} calls of {_named(user)} wait to be answered"
+            raise _full(what, f"{self._most} (limits.calls_per_user)", CALL_RETRY_S)
+        if line.size_bytes + size_bytes > CALLS_BYTES_MAX:
+            told = line.size_bytes + size_bytes
+            what = f"the calls of {_named(user)} that are not answered would have {told} bytes"
+            raise _full(what, f"{CALLS_BYTES_MAX} in all", CALL_RETRY_S)
+        line.calls += 1
+        line.size_bytes += size_bytes
+        try:
+            async with line.gate:
+                yield
+        finally:
+            line.calls -= 1
+            line.size_bytes -= size_bytes
+            if not line.calls:
+                del self._lines[user]
+
+
+class SlowCallQueue:
+    """For what takes long: one call of each user at a time, and few in all, in the order in which
+    they came; so neither memory nor others have to wait for who asks for much."""
+
+    def __init__(self, *, most: int, at_once: int) -> None:
+        """`most` calls of a user may wait, `at_once` of different users go on."""
+        self._users = FairQueue(most=most, at_once=1)
+        self._all = asyncio.Semaphore(at_once)
+
+    @asynccontextmanager
+    async def turn(self, user: str) -> AsyncIterator[None]:
+        """While a long call of this user goes on. Raises ExhaustedError."""
+        async with self._users.turn(user), self._all:
+            yield
+
+
+class _Line:
+    """One user's calls."""
+
+    __slots__ = ("calls", "gate", "size_bytes")
+
+    def __init__(self, at_once: int) -> None:
+        self.calls = 0
+        self.size_bytes = 0
+        self.gate = asyncio.Semaphore(at_once)
+
+
+class Quotas:
+    """How many jobs that are not over there are, how large their descriptions are, in all and of
+    each user, and how quickly a user submits. It is told of jobs as they are accepted and as their
+    ends are published."""
+
+    def __init__(self, limits: LimitsTable, jobs: Iterable[Job]) -> None:
+        self._limits = limits
+        self._live: dict[JobId, tuple[str, int]] = {}
+        self._all = _Load()
+        self._of_user: dict[str, _Load] = {}
+        per_s = limits.submissions_per_s
+        self._rates = RateLimits[str](per_s, burst=max(1.0, per_s * SUBMISSION_BURST_S))
+        for job in jobs:
+            if not job.is_over:
+                self.accepted(job.id, job.spec)
+
+    def require_room(self, spec: JobSpec) -> None:
+        """Room for another job like this. Raises ExhaustedError."""
+        limits, size = self._limits, description_bytes(spec)
+        of_user = self._of_user.get(spec.owner, _Load())
+        for load, whose, jobs_max, mb_max, suffix in (
+            (self._all, "", limits.jobs, limits.descriptions_mb, ""),
+            (
+                of_user,
+                f" of {_named(spec.owner)}",
+                limits.jobs_per_user,
+                limits.descriptions_mb_per_user,
+                "_per_user",
+            ),
+        ):
+            if load.jobs >= jobs_max:
+                raise _full(
+                    f"{load.jobs} jobs{whose} are not over yet",
+                    f"{jobs_max} (limits.jobs{suffix})",
+                    QUEUE_RETRY_S,
+                )
+            if load.size + size > mb_max * MB:
+                raise _full(
+                    f"the descriptions of the jobs{whose} that are not over would have"
+                    f" {(load.size + size) / MB:.1f} MB",
+                    f"{mb_max} (limits.descriptions_mb{suffix})",
+                    QUEUE_RETRY_S,
+                )
+
+    def accepted(self, job: JobId, spec: JobSpec) -> None:
+        """This job is there from now on."""
+        size = description_bytes(spec)
+        self._live[job] = (spec.owner, size)
+        for load in (self._all, self._of_user.setdefault(spec.owner, _Load())):
+            load.jobs += 1
+            load.size += size
+
+    def publish(self, notices: Sequence[Notice]) -> None:
+        """Jobs that ended make room."""
+        for notice in notices:
+            if notice.phase in ENDS and notice.job in self._live:  # an end may be told twice
+                owner, size = self._live.pop(JobId(notice.job))
+                for load in (self._all, self._of_user[owner]):
+                    load.jobs -= 1
+                    load.size -= size
+                if not self._of_user[owner].jobs:
+                    del self._of_user[owner]
+
+    def require_rate(self, user: str, submissions: int, now: Instant) -> None:
+        """So many more from this user now. Raises ExhaustedError."""
+        per_s = self._limits.submissions_per_s
+        if not per_s:
+            return
+        bucket = self._rates.of(user, now)
+        wait_s = bucket.wait_s(now)
+        if wait_s > 0:
+            what = f"{_named(user)} submits more jobs than are allowed in the long run"
+            raise _full(what, f"{per_s:g} a second (limits.submissions_per_s)", wait_s)
+        bucket.take(submissions)
+
+
+class _Load:
+    """Jobs, and the bytes of their descriptions."""
+
+    __slots__ = ("jobs", "size")
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.size = 0
+
+
+def would_be_delayed(queued: int, most: int) -> ExhaustedError:
+    """The refusal of a job that does not want to wait outside the placement queues."""
+    what = f"the placement queues are full: they hold {queued} jobs"
+    return _full(what, f"{most} (parameters.queue_jobs_max)", QUEUE_RETRY_S)
+
+
+def description_bytes(spec: JobSpec) -> int:
+    """About what a description takes: the length of its JSON."""
+    return len(msgspec.json.encode(spec))
+
+
+def _full(what: str, allowed: str, retry_s: Seconds) -> ExhaustedError:
+    text = f"{what}: allowed are {allowed}; try again in {retry_s:.2g} s"
+    return ExhaustedError(text, retry_after_s=retry_s)
+
+
+def _named(user: str) -> str:
+    return user or "a user without a name"

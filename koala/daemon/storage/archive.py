@@ -1,0 +1,279 @@
+"""Snapshots of the state, and jobs that have left it, as rows of the journal's database.
+
+Neither is part of the chain, so each row has a checksum of its own; what cannot be trusted is a
+JournalError, and never half read. A job is kept with all that `show` and `report` tell of it, and
+with the idempotency key of its submission.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from koala.core.eviction import Forgotten
+from koala.core.model.job import Job
+from koala.core.model.values import Instant, JobId
+from koala.core.snapshot import NotSavedError, load_object, save_object
+from koala.daemon.storage.records import UNREADABLE, JournalPosition, Snapshot, damaged
+from koala.errors import JournalError
+from koala.runtime.disk_formats import CORE
+
+TABLES = """
+CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, at REAL NOT NULL, chain BLOB NOT NULL,
+                       core INTEGER NOT NULL, body BLOB NOT NULL, sum BLOB NOT NULL);
+CREATE TABLE job (id TEXT PRIMARY KEY, owner TEXT NOT NULL, submitted_at REAL NOT NULL,
+                  ended_at REAL NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL,
+                  body BLOB NOT NULL, sum BLOB NOT NULL);
+CREATE UNIQUE INDEX job_key ON job (key) WHERE key != '';
+CREATE INDEX job_ended_at ON job (ended_at);
+CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+"""
+INDEX = "CREATE INDEX IF NOT EXISTS job_owner ON job (owner, ended_at)"
+"""Made when a journal is opened, also one that was written without it. Nothing depends on it but
+how long the list of one user's jobs takes, so it is no part of the format."""
+REMOVED_MAX = 50_000  # at each snapshot
+LOOKED_AT_MAX = 250
+"""Jobs in one read: about a fortieth of a second."""
+_LEVEL = 1  # of compression: the quickest is a fortieth of the text already
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSnapshot:
+    """A snapshot that was kept: after which row it was taken, by which core."""
+
+    mark: JournalPosition
+    at: Instant
+    core: int
+    snapshot: Snapshot
+
+
+Place: TypeAlias = tuple[float, int]
+"""Of a job in the archive: when it ended, and its row."""
+END: Place = (inf, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveQuery:
+    """Jobs that lived in a period, of one owner or (None) of all, that stand before a place; only
+    the last `most` of those that ended after `since` are looked at."""
+
+    since: Instant = -inf
+    until: Instant = inf
+    owner: str | None = None
+    before: Place = END
+    most: int = LOOKED_AT_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePage:
+    """Some jobs, the last that ended first. What stands `before` was not looked at; None: that is
+    all. Of those that are `damaged` only their names are told, as far as these can be read."""
+
+    jobs: Sequence[Job]
+    before: Place | None
+    damaged: Sequence[str] = ()
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+
+def write_snapshot(
+    connection: sqlite3.Connection, mark: JournalPosition, at: Instant, snapshot: Snapshot
+) -> None:
+    """Add it, within the writer's transaction."""
+    body = _packed([snapshot.plain, snapshot.jobs, snapshot.settings, snapshot.digest])
+    checksum = _sum(mark.seq, float(at), mark.chain, CORE, body)
+    connection.execute(
+        "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?, ?)",
+        (mark.seq, at, mark.chain, CORE, body, checksum),
+    )
+
+
+def read_snapshots(
+    connection: sqlite3.Connection, path: Path
+) -> Iterator[KeptSnapshot | JournalError]:
+    """The newest first; what cannot be trusted is answered as an error, since an older one may
+    do."""
+    try:
+        places = connection.execute("SELECT seq FROM snapshot ORDER BY seq DESC").fetchall()
+    except (sqlite3.Error, UnicodeError) as error:
+        yield damaged(path, f"the snapshots cannot be read: {error}")
+        return
+    for (seq,) in places:
+        try:
+            yield _snapshot(connection, seq)
+        except (sqlite3.Error, zlib.error, ValueError, TypeError, RecursionError) as error:
+            yield damaged(path, f"the snapshot after event {seq} cannot be used: {error}")
+
+
+def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
+    row = connection.execute("SELECT * FROM snapshot WHERE seq = ?", (seq,)).fetchone()
+    _, at, chain, core, body, _ = row
+    if not is_good(row):
+        raise ValueError("it is not as it was written")
+    plain, jobs, settings, digest = _unpacked(body)
+    return KeptSnapshot(
+        mark=JournalPosition(seq, chain),
+        at=at,
+        core=core,
+        snapshot=Snapshot(plain=plain, jobs=jobs, settings=settings, digest=digest),
+    )
+
+
+def drop_spoilt_snapshots(connection: sqlite3.Connection) -> list[int]:
+    """Remove those that are not as they were written, so that none counts as the one to fall back
+    on; the events after which they were taken."""
+    rows = connection.execute("SELECT * FROM snapshot")
+    spoilt = [row[0] for row in rows if not is_good(row)]
+    for seq in spoilt:
+        connection.execute("DELETE FROM snapshot WHERE seq = ?", (seq,))
+    return spoilt
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def write_jobs(connection: sqlite3.Connection, forgotten: Sequence[Forgotten]) -> None:
+    """Add them, within the writer's transaction; one that a replay forgets again is the same."""
+    rows = []
+    for one in forgotten:
+        job = one.job
+        body = _packed(save_object(job))
+        instants = (float(job.submitted_at), float(one.ended_at))  # as they are read back
+        facts = (job.id, job.spec.owner, *instants, one.key, one.digest)
+        rows.append((*facts, body, _sum(*facts, body)))
+    connection.executemany("INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def remove_jobs(connection: sqlite3.Connection, *, before: Instant) -> None:
+    """Remove a lot of those that ended before, within the writer's transaction."""
+    chosen = "SELECT id FROM job WHERE ended_at < ? ORDER BY ended_at LIMIT ?"
+    connection.execute(f"DELETE FROM job WHERE id IN ({chosen})", (before, REMOVED_MAX))
+
+
+def check_jobs(connection: sqlite3.Connection, path: Path) -> None:
+    """Whether each is as it was archived. That none is missing, and that the indexes agree, is for
+    SQLite to say: each row stands in at least two of them. Raises JournalError."""
+    with _trusted(path):
+        for row in connection.execute("SELECT * FROM job"):
+            if not is_good(row):
+                raise not_as_archived(path, str(row[0]))
+
+
+def is_good(row: Sequence[Any]) -> bool:
+    """Whether a row of the jobs or the snapshots is as it was written."""
+    *facts, body, checksum = row
+    return bool(_sum(*facts, body) == checksum)
+
+
+def not_as_archived(path: Path, job: str) -> JournalError:
+    """The error of a job whose row was changed."""
+    return damaged(path, f"job {job} is not as it was archived")
+
+
+def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None:
+    """An archived job. Raises JournalError."""
+    with _trusted(path):
+        row = connection.execute("SELECT * FROM job WHERE id = ?", (job,)).fetchone()
+        return None if row is None else _job(path, row)
+
+
+def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) -> ArchivePage:
+    """Some archived jobs; a damaged one does not hide the others. Raises JournalError."""
+    of_owner = "" if wanted.owner is None else "AND owner = ?"
+    question = (
+        "SELECT rowid, * FROM job WHERE (ended_at, rowid) < (?, ?) AND ended_at >= ?"
+        f" {of_owner} ORDER BY ended_at DESC, rowid DESC LIMIT ?"
+    )
+    owner = () if wanted.owner is None else (wanted.owner,)
+    values = (*wanted.before, wanted.since, *owner, wanted.most)
+    with _trusted(path):
+        rows = connection.execute(question, values).fetchall()
+        before: Place | None = None
+        if len(rows) == wanted.most:
+            while not is_good(rows[-1][1:]):  # its place is not to be trusted; the next part has it
+                if len(rows) == 1:
+                    raise not_as_archived(path, str(rows[0][1]))
+                rows.pop()
+            before = (rows[-1][4], rows[-1][0])
+        good = [row for _, *row in rows if is_good(row)]
+        bad = [str(row[0]) for _, *row in rows if not is_good(row)]
+        jobs = [_job(path, row) for row in good if row[2] < wanted.until]
+    return ArchivePage(jobs=jobs, before=before, damaged=bad)
+
+
+def read_keys(
+    connection: sqlite3.Connection, path: Path, keys: Sequence[str]
+) -> dict[str, tuple[JobId, str]]:
+    """Job and digest of the submissions under those of these keys that were used. Raises
+    JournalError."""
+    found = {}
+    with _trusted(path):
+        for key in keys:
+            row = connection.execute("SELECT * FROM job WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                _check(path, row)
+                found[key] = (JobId(row[0]), str(row[5]))
+    return found
+
+
+def read_owners(connection: sqlite3.Connection, path: Path, jobs: Sequence[str]) -> dict[str, str]:
+    """Whose those of these jobs are that are here. Raises JournalError."""
+    found = {}
+    with _trusted(path):
+        for job in jobs:
+            row = connection.execute("SELECT * FROM job WHERE id = ?", (job,)).fetchone()
+            if row is not None:
+                _check(path, row)
+                found[job] = str(row[1])
+    return found
+
+
+def _check(path: Path, row: Sequence[Any]) -> None:
+    if not is_good(row):
+        raise not_as_archived(path, str(row[0]))
+
+
+def _job(path: Path, row: Sequence[Any]) -> Job:
+    _check(path, row)
+    job = load_object(_unpacked(row[-2]))
+    assert isinstance(job, Job), job
+    return job
+
+
+@contextmanager
+def _trusted(path: Path) -> Iterator[None]:
+    """What cannot be read is a JournalError."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeError, zlib.error, NotSavedError, *UNREADABLE) as error:
+        raise damaged(path, f"an archived job cannot be read: {error}") from error
+
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+
+def _packed(plain: object) -> bytes:
+    return zlib.compress(msgspec.json.encode(plain), _LEVEL)
+
+
+def _unpacked(body: bytes) -> Any:  # noqa: ANN401 - whatever was packed
+    return msgspec.json.decode(zlib.decompress(body))
+
+
+def _sum(*parts: object) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        text = part if isinstance(part, bytes) else repr(part).encode("utf-8", "surrogatepass")
+        digest.update(len(text).to_bytes(8, "big"))
+        digest.update(text)
+    return digest.digest()

@@ -1,0 +1,567 @@
+"""The journal: an append-only table of events in SQLite, and what it takes to trust it.
+
+Each row has the event as JSON, the policies' answers while it was handled, and a chain value over
+the row and all rows before it. SQLite's write-ahead log is silently cut at its first bad frame, and
+its pages carry no checksums; so the chain finds a changed row, and the *mark*, a small file beside
+the database with the last committed number and chain value, finds rows that are missing at the
+end. The mark is written after the commit and never runs ahead of it, also when the power fails; one
+is there before the first event is, so that events without a mark have lost it.
+
+A *snapshot* has the whole state after an event, so that a start needs only what follows it; events
+before the last but one may be removed after a time. Notices (what watchers see) and jobs that left
+the state (`archive`) go into the same transaction. A daemon holds the lock of its state
+directory for life. Writes belong to one thread (`commit` hands over to it); files are 0600, the
+directory 0700. Anything that cannot be trusted or written raises JournalError, and the daemon ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from koala.core.model.job import Job
+from koala.core.model.values import FOREVER, Instant, JobId, Seconds
+from koala.daemon.state_folder import DAMAGED, FILE, JournalLocation, StateFolder, take_lock
+from koala.daemon.storage import archive
+from koala.daemon.storage import retention as history
+from koala.daemon.storage.read_connections import ReadConnection, connect_reader
+from koala.daemon.storage.records import (
+    ADVICE,
+    Batch,
+    JournalPosition,
+    Notice,
+    Record,
+    Row,
+    damaged,
+    mark_text,
+    read_mark,
+    read_rows,
+    rows_of,
+)
+from koala.errors import DiskError, JournalError
+from koala.runtime.disk_formats import CORE, JOURNAL
+
+NOTICES_MAX = 100_000
+_NOTICES_SPARE = 1_000  # removed in lots, not one by one
+
+_TABLES = """
+CREATE TABLE event (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL,
+                    body TEXT NOT NULL, answers TEXT NOT NULL, chain BLOB NOT NULL);
+CREATE TABLE notice (number INTEGER PRIMARY KEY, at REAL NOT NULL, job TEXT NOT NULL,
+                     site TEXT NOT NULL, phase TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE digest (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
+"""
+SNAPSHOTS_KEPT = 2  # the older one is for when the newer cannot be read
+REMOVED_MAX = 1_000  # rows a commit, so that none waits for it
+CORE_FACT = "core"
+SINCE_FACT = "core_since"
+"""After which event this core took over from another one; missing: it wrote all of them."""
+
+# --- the journal of a running daemon --------------------------------------------------------------
+
+
+class Journal:
+    """The open journal of one place; `open` locks a state directory, `close` gives it back."""
+
+    def __init__(
+        self,
+        place: JournalLocation,
+        connection: sqlite3.Connection,
+        look: Callable[[], sqlite3.Connection] | None = None,
+    ) -> None:
+        """`look` opens a connection of the event loop's own; without it there is one thread."""
+        self.path = place.path
+        self.mark = JournalPosition()  # the last row that was read or committed
+        self.first_notice, self.notice_number = _notice_numbers(connection, place.path)
+        self.last_at: Instant = 0.0
+        self._place = place
+        self._connection = connection
+        self._marked: JournalPosition | None = None
+        self._has_failed = False
+        self._is_cut = False  # rows after the mark are lost, and go with the next commit
+        self.first_event = _first_event(connection, place.path)
+        self.keep_s: Seconds = FOREVER  # how long events are kept that no start needs
+        self.keep_jobs_s: Seconds = FOREVER  # how long jobs are kept that have left the state
+        self._remove_to = 0
+        self.make_room: Callable[[], bool] = lambda: False  # asked when a commit finds none
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._questions = ReadConnection(place.path, "questions")
+        self._lists = ReadConnection(place.path, "lists")  # parts of what is long
+        self._looking: sqlite3.Connection | None = None  # of the event loop's
+        self._look = look or (lambda: connection)
+
+    def ready(self, *, accept_loss: bool) -> list[int]:
+        """From here on snapshots that are damaged are gone: after which events those were taken.
+        With `accept_loss` so are the digests that were recorded, which nothing vouches for. Raises
+        JournalError."""
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                if accept_loss:
+                    self._connection.execute("DELETE FROM digest")
+                return archive.drop_spoilt_snapshots(self._connection)
+        except sqlite3.Error as error:
+            raise DiskError(f"{self.path}: cannot be written: {error}") from error
+
+    @property
+    def seq(self) -> int:
+        """The number of the last row that was read or committed."""
+        return self.mark.seq
+
+    @classmethod
+    def open(cls, state_dir: Path) -> Journal:
+        """Open or make the journal of a state directory. Raises JournalError."""
+        lock = take_lock(state_dir)
+        try:
+            _require_journal(state_dir)
+            connection = _connect(state_dir / FILE)
+            try:
+                place = StateFolder(state_dir, lock)
+                return cls(place, connection, partial(connect_reader, place.path))
+            except BaseException:
+                connection.close()
+                raise
+        except OSError as error:
+            os.close(lock)
+            raise JournalError(f"{state_dir}: {error.strerror or error}") from error
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def snapshots(self) -> Iterator[archive.KeptSnapshot | JournalError]:
+        """Those that are kept, the newest first; one that cannot be used is answered as an
+        error."""
+        return archive.read_snapshots(self._connection, self.path)
+
+    def check_history(self, begin: JournalPosition, *, accept_loss: bool) -> None:
+        """All that is kept up to the snapshot to begin at; with `accept_loss` its own event may be
+        missing. Raises DamagedError."""
+        history.check_history(self._connection, self.path, begin)
+        is_kept = self.first_event <= begin.seq
+        if is_kept and not accept_loss and self.chain_at(begin.seq) != begin.chain:
+            raise cut_short(self.path, "its newest snapshot", self.last_event(), begin.seq)
+
+    def drop_history(self) -> int:
+        """Of what no start needs, drop what is damaged; the last event that is gone, or 0. Raises
+        JournalError."""
+        try:
+            return history.drop_history(self._connection, self.path)
+        except sqlite3.Error as error:
+            raise damaged(self.path, f"its history cannot be dropped: {error}") from error
+
+    def last_event(self) -> int:
+        """The number of the last event, not checked yet; 0 when there is none."""
+        return self._connection.execute("SELECT max(seq) FROM event").fetchone()[0] or 0
+
+    def core(self) -> int:
+        """The version of the core that wrote last. Raises JournalError."""
+        return written_by(self._connection, self.path)[0]
+
+    def notices_since(self, at: Instant) -> list[Notice]:
+        """All kept notices from an instant on. Raises JournalError."""
+        try:
+            rows = self._connection.execute(
+                "SELECT number, at, job, site, phase, text FROM notice WHERE at >= ?"
+                " ORDER BY number",
+                (at,),
+            )
+            return [
+                Notice(number=number, at=at, job=job, site=site, phase=phase, text=text)
+                for number, at, job, site, phase, text in rows
+            ]
+        except (sqlite3.Error, UnicodeError) as error:
+            raise damaged(self.path, f"the notices cannot be read: {error}") from error
+
+    def records(
+        self,
+        after: JournalPosition | None = None,
+        *,
+        last_at: Instant = 0.0,
+        accept_loss: bool = False,
+    ) -> Iterator[Record]:
+        """The events after a snapshot that was taken at `last_at`, in order, checked row by row;
+        then the journal is ready for commits. With `accept_loss` the first that cannot be trusted
+        is removed with all after it, by the first commit: until then the journal is refused.
+        """
+        self.mark, self.last_at = after or JournalPosition(), last_at
+        if not accept_loss:
+            source = str(self._place.mark_path)
+            self._marked = read_mark(self._place.read_mark(), source=source)
+        is_marked = self._marked is not None
+        if self._marked is not None and (
+            self._marked.seq < self.mark.seq or self._marked == self.mark
+        ):
+            self._marked = None
+        try:
+            for record, mark in read_events(self._connection, self.path, self.mark):
+                self.mark, self.last_at = mark, record.at
+                if self._marked == mark:
+                    self._marked = None  # what had been committed is here
+                yield record
+        except JournalError:
+            if not accept_loss:
+                raise
+            self._is_cut = True
+        if not accept_loss:
+            self._end_at_mark(is_marked=is_marked)
+
+    def _end_at_mark(self, *, is_marked: bool) -> None:
+        """Nothing is missing that had been committed; from here on there is a mark. Raises
+        JournalError."""
+        if self._marked is not None and self._marked.seq > 0:
+            raise cut_short(self.path, self._place.mark_path, self.seq, self._marked.seq)
+        if self.seq > 0 and not is_marked:
+            raise unmarked(self.path, self._place.mark_path, self.seq)
+        try:
+            self._write_mark()
+        except OSError as error:
+            raise DiskError(f"{self._place.mark_path}: cannot be written: {error}") from error
+
+    def _cut(self) -> None:
+        """Remove what comes after the last row that was read. Raises DamagedError, and
+        sqlite3.OperationalError on a full disk."""
+        try:
+            for table in ("event", "digest", "snapshot"):
+                self._connection.execute(f"DELETE FROM {table} WHERE seq > ?", (self.seq,))
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise
+            raise damaged(self.path, f"beyond repair: {error}") from error
+
+    def chain_at(self, seq: int) -> bytes | None:
+        """The chain value of a committed row; None when it is not kept. Raises JournalError."""
+        try:
+            if self._looking is None:
+                self._looking = self._look()
+            question = "SELECT chain FROM event WHERE seq = ?"
+            row = self._looking.execute(question, (seq,)).fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"{self.path}: event {seq} cannot be read: {error}") from error
+        return None if row is None else bytes(row[0])
+
+    def last_digest(self) -> tuple[int, str] | None:
+        """The newest recorded digest of the state, and the event after which it was taken."""
+        try:
+            row = self._connection.execute(
+                "SELECT seq, digest FROM digest ORDER BY seq DESC LIMIT 1"
+            ).fetchone()
+        except (sqlite3.Error, UnicodeError) as error:
+            raise JournalError(f"{self.path}: damaged: {error}") from error
+        return None if row is None else (int(row[0]), str(row[1]))
+
+    async def commit(self, batch: Batch) -> None:
+        """Make a batch durable. One at a time. Raises JournalError; then nothing may follow."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._writer, self.append, batch)
+
+    def append(self, batch: Batch) -> None:
+        """The same in the caller's thread, which must be the only one that writes."""
+        rows, mark = rows_of(batch.records, self.mark)
+        try:
+            self._place.check()
+            try:
+                self._write(batch, rows, mark)
+            except sqlite3.OperationalError as error:
+                # Of a full disk alone SQLite takes the whole transaction back; after any other
+                # error nobody knows what is there, and trying again could hide a loss.
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.make_room():
+                    raise
+                self._write(batch, rows, mark)
+            self._place.check()
+            if batch.records:
+                self.mark, self.last_at = mark, batch.records[-1].at
+            self._write_mark()
+        except (sqlite3.Error, OSError) as error:
+            self._has_failed = True
+            raise DiskError(f"{self.path}: cannot be written: {error}") from error
+
+    def _write(self, batch: Batch, rows: Sequence[Row], mark: JournalPosition) -> None:
+        first_notice = self._first_kept(batch.notices)
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            if self._is_cut:
+                self._cut()
+            self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._connection.executemany(
+                "INSERT INTO notice VALUES (?, ?, ?, ?, ?, ?)",
+                [(n.number, n.at, n.job, n.site, n.phase, n.text) for n in batch.notices],
+            )
+            if first_notice > self.first_notice:
+                self._connection.execute("DELETE FROM notice WHERE number < ?", (first_notice,))
+            if batch.digest is not None:
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO digest VALUES (?, ?)", (mark.seq, batch.digest)
+                )
+            if batch.core is not None:
+                self._adopt(batch.core, mark.seq if batch.is_takeover else 0)
+            archive.write_jobs(self._connection, batch.forgotten)
+            if batch.snapshot is not None:
+                at = batch.records[-1].at if batch.records else self.last_at
+                archive.write_snapshot(self._connection, mark, at, batch.snapshot)
+                self._forget_snapshots(at)
+            first_event = self._remove()
+        self._is_cut = False
+        self.first_event = first_event
+        self.first_notice = first_notice
+        if batch.notices:
+            self.notice_number = batch.notices[-1].number
+
+    def _adopt(self, core: int, since: int) -> None:
+        """From here on this version of the core writes, `since` an event if another one did before:
+        of digests that this recorded ours can say nothing. Part of a transaction."""
+        facts = [(CORE_FACT, str(core))]
+        if since:
+            facts.append((SINCE_FACT, str(since)))
+            self._connection.execute("DELETE FROM digest WHERE seq < ?", (since,))
+        self._connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
+
+    def _forget_snapshots(self, now: Instant) -> None:
+        """A new one is there: the oldest goes, and with it what only it could be followed by."""
+        kept = self._connection.execute(
+            "SELECT seq FROM snapshot ORDER BY seq DESC LIMIT ?", (SNAPSHOTS_KEPT,)
+        ).fetchall()
+        (oldest,) = kept[-1]
+        _, since = written_by(self._connection, self.path)  # where a replay of all has to begin
+        self._connection.execute("DELETE FROM snapshot WHERE seq < ? AND seq != ?", (oldest, since))
+        archive.remove_jobs(self._connection, before=now - self.keep_jobs_s)
+        if len(kept) == SNAPSHOTS_KEPT and self.keep_s < FOREVER:
+            # Its own event stays: a start at a snapshot looks whether the journal is still its own.
+            self._remove_to = self._last_before(now - self.keep_s, oldest - 1)
+
+    def _last_before(self, instant: Instant, last: int) -> int:
+        """The last event up to `last` that is older; instants grow with the numbers."""
+        low, high = self.first_event - 1, last
+        while low < high:
+            middle = (low + high + 1) // 2
+            row = self._connection.execute(
+                "SELECT at FROM event WHERE seq = ?", (middle,)
+            ).fetchone()
+            if row is None or row[0] < instant:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _remove(self) -> int:
+        """Remove a lot of the events that are not kept any longer; the first that is there then."""
+        if self.first_event > self._remove_to:
+            return self.first_event
+        last = min(self._remove_to, self.first_event + REMOVED_MAX - 1)
+        for table in ("event", "digest", "snapshot"):
+            self._connection.execute(f"DELETE FROM {table} WHERE seq <= ?", (last,))
+        return last + 1
+
+    async def job(self, job: str) -> Job | None:
+        """A job that has left the state. Raises JournalError."""
+        return await self._questions.ask(archive.read_job, job)
+
+    async def jobs_of_keys(self, keys: Sequence[str]) -> dict[str, tuple[JobId, str]]:
+        """The jobs that left the state and were submitted under these keys, and their digests.
+        Raises JournalError."""
+        return await self._questions.ask(archive.read_keys, keys)
+
+    async def jobs(self, wanted: archive.ArchiveQuery) -> archive.ArchivePage:
+        """Some of the jobs that have left the state; others' reads are between those of two parts.
+        Raises JournalError."""
+        return await self._lists.ask(archive.read_jobs, wanted)
+
+    async def owners(self, jobs: Sequence[str]) -> dict[str, str]:
+        """Whose those of these jobs are that have left the state. Raises JournalError."""
+        return await self._lists.ask(archive.read_owners, jobs)
+
+    async def notices(self, after: int, limit: int) -> list[Notice]:
+        """Kept notices with a greater number, the oldest first, at most `limit`."""
+
+        def read(connection: sqlite3.Connection, _: Path, after: int) -> list[Notice]:
+            rows = connection.execute(
+                "SELECT number, at, job, site, phase, text FROM notice WHERE number > ?"
+                " ORDER BY number LIMIT ?",
+                (after, limit),
+            )
+            return [
+                Notice(number=number, at=at, job=job, site=site, phase=phase, text=text)
+                for number, at, job, site, phase, text in rows
+            ]
+
+        return await self._lists.ask(read, after)
+
+    def close(self) -> None:
+        """Give the lock back. The write-ahead log goes into the database, or is replayed later."""
+        self._writer.shutdown()
+        self._questions.close()
+        self._lists.close()
+        if self._looking is not None and self._looking is not self._connection:
+            self._looking.close()
+        with suppress(sqlite3.Error):
+            if not self._has_failed:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+        self._place.close()
+
+    def _first_kept(self, notices: Sequence[Notice]) -> int:
+        """The first notice to be kept when these are there; old ones are removed in lots."""
+        last = notices[-1].number if notices else self.notice_number
+        keep_from = last - NOTICES_MAX + 1
+        is_due = keep_from - self.first_notice >= _NOTICES_SPARE
+        return keep_from if is_due else self.first_notice
+
+    def _write_mark(self) -> None:
+        self._place.write_mark(mark_text(self.mark))
+
+
+# --- rows and files, also for those who only read (past.py) ---------------------------------------
+
+
+def read_events(
+    connection: sqlite3.Connection, path: Path, after: JournalPosition
+) -> Iterator[tuple[Record, JournalPosition]]:
+    """The events after a mark, each with its own, checked row by row. Raises JournalError."""
+    last = after.seq
+    try:
+        rows = connection.execute(
+            "SELECT seq, at, kind, body, answers, chain FROM event WHERE seq > ? ORDER BY seq",
+            (after.seq,),
+        )
+        for record, mark in read_rows(rows, after, source=str(path)):
+            last = mark.seq
+            yield record, mark
+    except (sqlite3.Error, UnicodeError) as error:
+        raise damaged(path, f"after event {last}: {error}") from error
+
+
+def _require_journal(state_dir: Path) -> None:
+    """A journal that was moved aside and has no successor must not become an empty one. Raises
+    JournalError."""
+    if (state_dir / FILE).exists():
+        return
+    if aside := sorted(map(str, state_dir.glob(f"{DAMAGED}*/{FILE}"))):
+        raise JournalError(
+            f"{state_dir / FILE}: missing, and what was there is in {', '.join(aside)}. Move the"
+            " files of the newest of these folders back and start again, or put a backup back"
+            " (koala restore BACKUP STATE_DIR)"
+        )
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """The writer's connection; a new file gets its tables, another format is refused."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    path.chmod(0o600)
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5.0)
+    try:
+        prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """A new database gets its tables; another format, or a damaged one, raises JournalError."""
+    try:
+        is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if not (is_new and found == 0):
+            check_format(connection, path)
+        if found != JOURNAL.newest:
+            own = f"INSERT INTO fact VALUES ('{CORE_FACT}', '{CORE}');"
+            tables = archive.TABLES if found else _TABLES + archive.TABLES + own
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {tables} PRAGMA user_version = {JOURNAL.newest}; COMMIT;"
+            )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        check_whole(connection, path)
+        _add_index(connection)
+    except (sqlite3.Error, UnicodeError) as error:
+        raise damaged(path, f"unreadable, or no journal: {error}") from error
+
+
+def check_whole(connection: sqlite3.Connection, path: Path) -> None:
+    """All that no chain vouches for: the database as such, and each job of the archive. Raises
+    JournalError."""
+    try:
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        has_archive = connection.execute("PRAGMA user_version").fetchone()[0] == JOURNAL.newest
+    except (sqlite3.Error, UnicodeError) as error:
+        raise damaged(path, f"unreadable: {error}") from error
+    if found != "ok":
+        raise damaged(path, f"{found}")
+    if has_archive:
+        archive.check_jobs(connection, path)
+
+
+def _add_index(connection: sqlite3.Connection) -> None:
+    """Of the archive, where it is missing; a disk without room for it is no reason not to start."""
+    try:
+        connection.execute(archive.INDEX)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+
+
+def check_format(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise JournalError unless it is a journal of our format."""
+    try:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+    except (sqlite3.Error, UnicodeError) as error:
+        raise damaged(path, f"unreadable, or no journal: {error}") from error
+    if reason := JOURNAL.refusal(found):
+        raise JournalError(f"{path}: {reason}")
+
+
+def written_by(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
+    """The version of the core that wrote last, and after which event it began to (0: the first).
+    Raises JournalError."""
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] < JOURNAL.newest:
+            return 1, 0
+        rows = connection.execute("SELECT name, value FROM fact WHERE name LIKE 'core%'")
+        facts = {name: int(value) for name, value in rows}
+        return facts.get(CORE_FACT, 1), facts.get(SINCE_FACT, 0)
+    except (sqlite3.Error, UnicodeError, ValueError) as error:
+        raise damaged(path, f"who wrote it cannot be read: {error}") from error
+
+
+def _first_event(connection: sqlite3.Connection, path: Path) -> int:
+    """The number of the first event that is kept; 1 when there is none."""
+    try:
+        return connection.execute("SELECT min(seq) FROM event").fetchone()[0] or 1
+    except (sqlite3.Error, UnicodeError) as error:
+        raise damaged(path, f"the events cannot be read: {error}") from error
+
+
+def _notice_numbers(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
+    """The numbers of the first and the last notice that are kept; 1 and 0 when there is none."""
+    try:
+        first, last = connection.execute("SELECT min(number), max(number) FROM notice").fetchone()
+    except (sqlite3.Error, UnicodeError) as error:
+        raise damaged(path, f"the notices cannot be read: {error}") from error
+    return (1, 0) if last is None else (int(first), int(last))
+
+
+def cut_short(path: Path, witness: Path | str, last: int, committed: int) -> JournalError:
+    """The error of a journal whose last events are missing, or are not those that were written."""
+    what = f"it ends with event {last}, but event {committed} had been committed, says {witness}"
+    return damaged(path, what)
+
+
+def unmarked(path: Path, witness: Path, last: int) -> JournalError:
+    """The error of a journal whose mark is gone: nobody can tell whether its end is, too."""
+    what = f"it ends with event {last}, and {witness}, which says where it has to, is missing"
+    return damaged(path, what)
+
+
+def overtaken(path: Path, last: int, committed: int, site: str) -> JournalError:
+    """The error of a journal that lacks what an agent acted on."""
+    return JournalError(
+        f"{path}: it ends with event {last}, but the orders of site {site} rest on event"
+        f" {committed} of another journal than this one: events were lost, or an older copy was put"
+        f" in its place. {ADVICE}"
+    )

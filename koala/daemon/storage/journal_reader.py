@@ -1,0 +1,217 @@
+"""A journal that is only read: by `koala replay`, also while a daemon writes it, and from a copy.
+
+Nothing is written and no lock is taken. The events are those that were committed when it was
+opened; each is checked against the chain, their number against the mark where that lies beside,
+and each recorded digest against the state that the replay has then. What differs is a JournalError,
+before anything was told: a journal is never half read. Of one whose first events are not kept any
+longer, or are of a release with another core (`takeover`), the reading begins at the oldest
+snapshot that ours can go on from, and says so.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from koala.core.model.actions import Action
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import FOREVER, Instant
+from koala.core.policy_api import NO_POLICIES
+from koala.core.scheduler import Scheduler
+from koala.core.snapshot import NotSavedError, load
+from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
+from koala.daemon.storage.journal import check_format, cut_short, read_events, written_by
+from koala.daemon.storage.records import ADVICE, JournalPosition, Record, damaged, read_mark
+from koala.daemon.storage.upgrade import REMEDY, later
+from koala.errors import JournalError
+from koala.runtime.disk_formats import CORE, JOURNAL
+from koala.views.documents import digest
+
+ROWS = 4096  # read at once: a reader that is slow must not keep the writer's log from being folded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalReader:
+    """What an opened journal holds: events up to number `events`, those after the snapshot `begin`
+    if it has one. Without a `mark`, events lost at its end are not noticed. Of a copy made to be
+    read `source` is what it was copied from, for people."""
+
+    path: Path
+    source: Path
+    events: int
+    begin: KeptSnapshot | None
+    first_at: Instant
+    last_at: Instant
+    mark: JournalPosition | None  # of an event that had been committed
+    core: int  # the version of the core that wrote last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One event of a replay, what came of it, and the state after it."""
+
+    record: Record
+    actions: list[Action]
+    scheduler: Scheduler
+
+
+def open_past(path: Path, *, source: Path | None = None) -> JournalReader:
+    """The journal of a state directory, or that file itself; `source` is told in its place. Raises
+    JournalError."""
+    file = path / FILE if path.is_dir() else path
+    told = file if source is None else source
+    mark = _mark(file)  # before the rows: it never runs ahead of them
+    with closing(connect(file)) as connection:
+        check_format(connection, told)
+        try:
+            first, last, first_at, last_at = connection.execute(
+                "SELECT min(seq), max(seq), min(at), max(at) FROM event"
+            ).fetchone()
+        except (sqlite3.Error, UnicodeError) as error:
+            raise damaged(told, f"{error}") from error
+        core, since = written_by(connection, told)
+        if core > CORE:
+            raise later(told, core)
+        begin = _begin(connection, told, first or 1, core=core, since=since)
+        events = max(last or 0, 0 if begin is None else begin.mark.seq)
+    if mark is not None and mark.seq > events:
+        raise cut_short(told, told.parent / MARK, events, mark.seq)
+    return JournalReader(
+        path=file,
+        source=told,
+        events=events,
+        begin=begin,
+        first_at=(first_at or 0.0) if begin is None else begin.at,
+        last_at=last_at or (0.0 if begin is None else begin.at),
+        mark=mark,
+        core=core,
+    )
+
+
+def records(past: JournalReader) -> Iterator[Record]:
+    """Its events in order, each checked. Raises JournalError."""
+    at, known = JournalPosition() if past.begin is None else past.begin.mark, past.mark
+    while at.seq < past.events:
+        with closing(connect(past.path)) as connection:
+            rows = []
+            for row in read_events(connection, past.source, at):
+                rows.append(row)
+                if len(rows) == min(ROWS, past.events - at.seq):
+                    break
+        if not rows:
+            raise damaged(past.source, f"event {at.seq + 1} is missing")
+        for record, at in rows:
+            if known is not None and known.seq == at.seq and known != at:
+                raise cut_short(past.source, past.source.parent / MARK, at.seq, known.seq)
+            yield record
+
+
+def replay(past: JournalReader, *, until_at: Instant = FOREVER) -> Iterator[Step]:
+    """Each event up to an instant with what came of it, by the recorded answers. Raises
+    JournalError.
+    """
+    scheduler = _scheduler(past)
+    digests = _digests(past)
+    for record in records(past):
+        if record.at > until_at:
+            return
+        actions = repeat(past.source, scheduler, record)
+        if record.seq in digests:
+            require_digest(past.source, scheduler, record.seq, digests[record.seq])
+        yield Step(record=record, actions=actions, scheduler=scheduler)
+
+
+def _scheduler(past: JournalReader) -> Scheduler:
+    """The state at the begin. Raises JournalError."""
+    if past.begin is None:
+        return Scheduler(Parameters(), NO_POLICIES)
+    try:
+        return load(past.begin.snapshot.plain, NO_POLICIES)
+    except NotSavedError as error:
+        reason = f"the snapshot after event {past.begin.mark.seq} cannot be used: {error}"
+        raise JournalError(f"{past.source}: {reason}") from error
+
+
+def _begin(
+    connection: sqlite3.Connection, path: Path, first: int, *, core: int, since: int
+) -> KeptSnapshot | None:
+    """The oldest snapshot from which our core can replay and whose following events are there: of
+    another core's the newest. None: the first event. Raises JournalError."""
+    if first == 1 and core == CORE and since == 0:
+        return None
+    found = None
+    is_old = connection.execute("PRAGMA user_version").fetchone()[0] < JOURNAL.newest
+    for kept in () if is_old else read_snapshots(connection, path):
+        if isinstance(kept, JournalError):
+            if found is None:
+                raise kept
+        elif kept.mark.seq >= max(first - 1, since) and (core == CORE or found is None):
+            found = kept
+    if found is None and first == 1 and core != CORE:
+        return None
+    if found is None:
+        raise damaged(path, f"events before {first} and all snapshots are missing")
+    return found
+
+
+def repeat(path: Path, scheduler: Scheduler, record: Record) -> list[Action]:
+    """Replay one event; what came of it. Raises JournalError."""
+    try:
+        return scheduler.replay(record.event, record.at, record.answers)
+    except (AssertionError, LookupError, ValueError, TypeError) as error:
+        kind = type(record.event).__name__
+        raise JournalError(
+            f"{path}: event {record.seq} ({kind}) cannot be replayed: {error!r}: this"
+            f" version of Koala decides otherwise than the one that wrote it. {REMEDY}"
+        ) from error
+
+
+def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) -> None:
+    """Raise JournalError unless the state after event `seq` has this digest (promise 8)."""
+    found = digest(scheduler)
+    if found != expected:
+        raise JournalError(
+            f"{path}: the replay up to event {seq} gives another state than the one that"
+            f" was recorded (digest {found[:16]}, recorded {expected[:16]}): this version of Koala"
+            f" decides otherwise than the one that wrote it, or the journal was changed."
+            f" Both have core {CORE}, so this should not be: please report it. {ADVICE}"
+        )
+
+
+def _digests(past: JournalReader) -> dict[int, str]:
+    """Those that our core recorded, by their events."""
+    if past.core != CORE:
+        return {}
+    with closing(connect(past.path)) as connection:
+        try:
+            return dict(connection.execute("SELECT seq, digest FROM digest"))
+        except (sqlite3.Error, UnicodeError) as error:
+            raise damaged(past.source, f"{error}") from error
+
+
+def connect(file: Path) -> sqlite3.Connection:
+    """A reader. Without a write-ahead log nobody writes: then the file is all, and SQLite must not
+    make one, which it would leave behind under the reader's name. Raises JournalError."""
+    if not file.is_file():
+        raise JournalError(f"{file}: no journal here")
+    is_quiet = not file.with_name(f"{file.name}-wal").exists()
+    place = file.resolve().as_uri()
+    try:
+        return sqlite3.connect(f"{place}?mode=ro{'&immutable=1' if is_quiet else ''}", uri=True)
+    except (sqlite3.Error, UnicodeError) as error:
+        raise JournalError(f"{file}: cannot be opened: {error}") from error
+
+
+def _mark(file: Path) -> JournalPosition | None:
+    """What the mark beside the file says; of a copy without its mark nothing is known."""
+    path = file.parent / MARK
+    try:
+        return read_mark(path.read_bytes(), source=str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror or error}") from error

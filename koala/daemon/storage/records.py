@@ -1,0 +1,219 @@
+"""What a journal's rows say and how they are chained, without the file that they are in.
+
+A row has an event as JSON, the policies' answers while it was handled, and a chain value over the
+row and all rows before it. A *mark* names a committed row by its number and chain value: whoever
+holds a mark can tell a journal that lost rows, or has others in their place, from the one that gave
+it. Nothing here reads or writes; what cannot be trusted raises JournalError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from koala.core.eviction import Forgotten
+from koala.core.model.events import EVENTS, KINDS, Event, ParametersChanged
+from koala.core.model.parameters import BEFORE
+from koala.core.model.values import Instant
+from koala.errors import ConfigError, DamagedError, JournalError
+
+_CHAIN_BYTES = 16
+
+Row: TypeAlias = tuple[int, float, str, str, str, bytes]
+"""seq, at, kind, body, answers, chain: as it is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One event of the journal: stamped at `at`, with the policies' answers of its handling."""
+
+    seq: int
+    at: Instant
+    event: Event
+    answers: list[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A fact for people. `number` grows by one from notice to notice, over restarts."""
+
+    number: int
+    at: Instant
+    job: str = ""
+    site: str = ""
+    phase: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The whole state as plain data, and its digest; how many jobs were ever numbered, and the
+    settings in force, as the JSON of their event."""
+
+    plain: Any
+    jobs: int
+    settings: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one transaction makes durable; `digest` and `snapshot` are of the state after its last
+    event, which the jobs of `forgotten` have left."""
+
+    records: Sequence[Record]
+    notices: Sequence[Notice] = ()
+    digest: str | None = None
+    forgotten: Sequence[Forgotten] = ()
+    snapshot: Snapshot | None = None
+    core: int | None = None  # from here on this version of the core writes
+    is_takeover: bool = False  # until here another one did
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPosition:
+    """A committed row: its number, and the chain value after it. Number 0 is before all rows."""
+
+    seq: int = 0
+    chain: bytes = b""
+
+
+ADVICE = (
+    "Put a backup back (koala restore BACKUP STATE_DIR), or go on without what is lost"
+    " (koala daemon CONFIG --accept-loss)"
+)
+
+
+def damaged(source: Path | str, what: str) -> DamagedError:
+    """The error of a file that cannot be trusted, and what an operator can do."""
+    return DamagedError(f"{source}: damaged: {what}. {ADVICE}")
+
+
+# --- events as text -------------------------------------------------------------------------------
+
+UNREADABLE = (msgspec.DecodeError, RecursionError)
+"""What a decoder raises, of nonsense and of depth."""
+_ENCODER = msgspec.json.Encoder()
+_DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in EVENTS.items()}
+_ANSWERS = msgspec.json.Decoder(list[Any])
+_INFINITY = "inf"  # JSON has none; of all events only parameters may be infinite
+
+
+def encode_event(event: Event) -> str:
+    """The event as JSON."""
+    if isinstance(event, ParametersChanged):
+        plain: dict[str, Any] = msgspec.to_builtins(event)
+        parameters = plain["parameters"]
+        for name, value in parameters.items():
+            if value == math.inf:
+                parameters[name] = _INFINITY
+        return _ENCODER.encode(plain).decode()
+    return _ENCODER.encode(event).decode()
+
+
+def decode_event(kind: str, body: str) -> Event:
+    """The event of a row. Raises JournalError."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise JournalError(f"unknown kind of event {kind!r}: known are {', '.join(_DECODERS)}")
+    try:
+        if kind != KINDS[ParametersChanged]:
+            event: Event = decoder.decode(body)
+            return event
+        plain = msgspec.json.decode(body, type=dict[str, Any])
+        for name, value in plain["parameters"].items():
+            if value == _INFINITY:
+                plain["parameters"][name] = math.inf
+        plain["parameters"] = {**BEFORE, **plain["parameters"]}
+        return msgspec.convert(plain, ParametersChanged)
+    except (*UNREADABLE, ConfigError, KeyError, AttributeError) as error:
+        raise JournalError(f"a {kind} that cannot be read: {error}") from error
+
+
+# --- the chain ------------------------------------------------------------------------------------
+
+
+def rows_of(records: Iterable[Record], mark: JournalPosition) -> tuple[list[Row], JournalPosition]:
+    """The rows of records that follow a mark, and the mark after them."""
+    rows: list[Row] = []
+    seq, chain = mark.seq, mark.chain
+    for record in records:
+        seq += 1
+        assert record.seq == seq, f"event {record.seq} after {seq - 1}"
+        answers = _ENCODER.encode(record.answers).decode() if record.answers else ""
+        kind = KINDS[type(record.event)]
+        body = encode_event(record.event)
+        chain = _chained(chain, seq, record.at, kind, body, answers)
+        rows.append((seq, record.at, kind, body, answers, chain))
+    return rows, JournalPosition(seq, chain)
+
+
+def read_rows(
+    rows: Iterable[Row], mark: JournalPosition, *, source: str
+) -> Iterator[tuple[Record, JournalPosition]]:
+    """The records of rows that follow a mark, each with its own, checked row by row; `source` is
+    where they are, for errors. Raises JournalError."""
+    seq, chain = mark.seq, mark.chain
+    for found_seq, at, kind, body, answers, found in rows:
+        seq += 1
+        if found_seq != seq:
+            raise damaged(source, f"event {seq} is missing")
+        try:
+            chain = _chained(chain, seq, at, kind, body, answers)
+        except (UnicodeError, AttributeError, TypeError) as error:
+            raise damaged(source, f"event {seq} cannot be read") from error
+        if chain != found:
+            raise damaged(source, f"event {seq} is not as it was written")
+        try:
+            event = decode_event(kind, body)
+            said = _ANSWERS.decode(answers) if answers else []
+        except UNREADABLE as error:
+            raise JournalError(f"{source}: event {seq} cannot be read: {error}") from error
+        yield Record(seq=seq, at=at, event=event, answers=said), JournalPosition(seq, chain)
+
+
+def unchained(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[int, str]]:
+    """Of rows that follow a mark: the numbers of those that are not as they were written, and what
+    is wrong. Each is held against the chain value before it, as it stands there."""
+    seq, chain = mark.seq, mark.chain
+    for found_seq, at, kind, body, answers, found in rows:
+        if found_seq != seq + 1:
+            yield found_seq, f"event {seq + 1} is missing"
+        elif _chained(chain, found_seq, at, kind, body, answers) != found:
+            yield found_seq, f"event {found_seq} is not as it was written"
+        seq, chain = found_seq, found
+
+
+def _chained(before: bytes, seq: int, at: float, kind: str, body: str, answers: str) -> bytes:
+    text = f"{seq}\x1f{at!r}\x1f{kind}\x1f{body}\x1f{answers}"
+    digest = hashlib.blake2b(before, digest_size=_CHAIN_BYTES)
+    digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+# --- the mark as text -----------------------------------------------------------------------------
+
+
+def mark_text(mark: JournalPosition) -> bytes:
+    """The mark as a line of always the same length."""
+    return f"koala-mark {mark.seq:020d} {mark.chain.hex():0>32}\n".encode()
+
+
+def read_mark(text: bytes, *, source: str) -> JournalPosition | None:
+    """The mark of such a line; None for no text. Raises JournalError."""
+    if not text:
+        return None
+    words = text.decode("ascii", "replace").split()
+    try:
+        name, seq, chain = words
+        if name != "koala-mark":
+            raise ValueError(name)
+        return JournalPosition(int(seq), bytes.fromhex(chain))
+    except ValueError as error:
+        raise damaged(source, f"{text[:80]!r}") from error

@@ -1,0 +1,287 @@
+"""A folder that nothing opened through it can leave.
+
+Every part of a name is opened relative to the descriptor of the part before (openat), and never
+through a symbolic link (O_NOFOLLOW). So a link, or a folder that is swapped for a link between two
+steps (as in CVE-2023-41914), is an error and not another place. Only regular files are opened: a
+FIFO would block, a device could do anything.
+
+All calls block; carriers make them in threads. Sizes are bytes, `changed_ns` nanoseconds of mtime.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from koala.errors import KoalaError
+from koala.files.names import PARTS_MAX, check_name, is_name, shown
+
+FILES_MAX = 50_000
+"""Most files that one listing returns."""
+
+_PASSING = (
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EIO,
+    errno.ESTALE,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""Errors of file systems without hard links: a file is moved instead."""
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class UnusableFileError(KoalaError):
+    """A named file is missing, not regular, or reached only through a symbolic link."""
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether it is our process's or disk's, and not the file's: another time it may be well."""
+    cause = error.__cause__ or error
+    return isinstance(cause, OSError) and cause.errno in _PASSING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStamp:
+    """What tells one content of a file from another without reading it."""
+
+    size_bytes: int
+    changed_ns: int
+    inode: int
+
+
+class Descriptor:
+    """A file descriptor that one task closes while a thread may still use it.
+
+    `close` returns at once; a thread inside `use` closes at its end. Without that, a number closed
+    too early could already mean another file.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._lock = threading.Lock()
+        self._is_closing = False
+
+    @contextmanager
+    def use(self) -> Iterator[int]:
+        """The number, for as long as the block lasts. Raises OSError (EBADF) when closed."""
+        try:
+            with self._lock:
+                if self._is_closing:
+                    raise OSError(errno.EBADF, "closed")
+                yield self._number
+        finally:
+            if self._is_closing:
+                self._close_unless_used()
+
+    def close(self) -> None:
+        """Closes now, or when the thread that uses it is done. May be called again."""
+        self._is_closing = True
+        self._close_unless_used()
+
+    def stamp(self) -> FileStamp:
+        """Size, time of change and inode of the open file."""
+        with self.use() as number:
+            return stamp_of(os.fstat(number))
+
+    def read(self, size_bytes: int, offset: int) -> bytes:
+        """Up to `size_bytes` from `offset` on; empty at the end of the file."""
+        with self.use() as number:
+            return os.pread(number, size_bytes, offset)
+
+    def write(self, content: bytes, offset: int) -> None:
+        """All of `content` at `offset`."""
+        with self.use() as number:
+            written = 0
+            while written < len(content):
+                written += os.pwrite(number, content[written:], offset + written)
+
+    def sync(self) -> None:
+        """Returns when the bytes are on the disk."""
+        with self.use() as number:
+            os.fsync(number)
+
+    def _close_unless_used(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._number >= 0:
+                    os.close(self._number)
+                    self._number = -1
+            finally:
+                self._lock.release()
+
+
+class Folder:
+    """A folder; names are logical names (see names.py), relative to it. It may itself be a link to
+    where there is room, unless others can replace it: then it is not `is_followed`."""
+
+    def __init__(self, path: Path, *, is_followed: bool = True) -> None:
+        self.path = path
+        self._flags = _FOLDER_FLAGS & ~os.O_NOFOLLOW if is_followed else _FOLDER_FLAGS
+
+    def open(self, name: str) -> Descriptor:
+        """A regular file below the folder, to be read. Raises SpecError, UnusableFileError."""
+        try:
+            with self._parent(name) as (parent, last):
+                return Descriptor(_open_regular(parent, last))
+        except OSError as error:
+            raise UnusableFileError(f"file {shown(name)}: {_reason(error)}") from error
+
+    def find(self, name: str) -> Path:
+        """The path of a regular file, checked as `open` does. Raises as `open` does."""
+        self.open(name).close()
+        return self.path / name
+
+    def take(self, source: Path, name: str) -> None:
+        """Moves a finished file of the same file system to `name`, replacing what is there."""
+        with self._placing(name) as (parent, last):
+            os.rename(source, last, dst_dir_fd=parent)
+            os.fsync(parent)
+
+    def link(self, name: str, other: Folder, label: str) -> None:
+        """Makes the file `name` visible as `label` of another folder of the same file system, in
+        place of what is there; doing it again changes nothing."""
+        with self._parent(name) as (parent, last), other._placing(label) as (target, shown_as):
+            _link(parent, last, target, shown_as)
+            os.fsync(target)
+
+    def listing(self) -> Iterator[tuple[str, FileStamp]]:
+        """The regular files below the folder in order of name; others, and names that no logical
+        name can have, are left out. A folder that is not there has no files."""
+        with suppress(FileNotFoundError):
+            root = os.open(self.path, self._flags)
+            try:
+                left = FILES_MAX
+                for found in _walk(root, "", 1):
+                    yield found
+                    left -= 1
+                    if left == 0:
+                        return
+            finally:
+                os.close(root)
+
+    @contextmanager
+    def _parent(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """A descriptor of the folder that holds `name`, and the last part of the name."""
+        *folders, last = check_name(name)
+        number = os.open(self.path, self._flags)
+        try:
+            for part in folders:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, mode=0o700, dir_fd=number)
+                below = os.open(part, _FOLDER_FLAGS, dir_fd=number)
+                os.close(number)
+                number = below
+            yield number, last
+        finally:
+            os.close(number)
+
+    @contextmanager
+    def _placing(self, name: str) -> Iterator[tuple[int, str]]:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._parent(name, make=True) as found:
+            yield found
+
+
+def kept_in(folder: Path, path: str, *, may_leave: bool) -> tuple[Folder, str]:
+    """The folder that is not left on the way to a file, and its name below that. A claim's `folder`
+    may have become a link: its program can replace it. Where a path leads
+    out of `folder`, that is the folder of the file itself if it `may_leave`; else its opening
+    fails."""
+    if may_leave and (path.startswith("/") or ".." in path.split("/")):
+        whole = folder / path
+        return Folder(whole.parent), whole.name
+    return Folder(folder, is_followed=False), path
+
+
+def stamp_of(status: os.stat_result) -> FileStamp:
+    """The stamp of a file whose status was read."""
+    return FileStamp(size_bytes=status.st_size, changed_ns=status.st_mtime_ns, inode=status.st_ino)
+
+
+def _open_regular(parent: int, last: str) -> int:
+    # Looked at before it is opened, because opening alone can rewind a tape; and after it, because
+    # it may have been swapped in between.
+    _check_regular(os.stat(last, dir_fd=parent, follow_symlinks=False))
+    number = os.open(last, _FILE_FLAGS, dir_fd=parent)
+    try:
+        _check_regular(os.fstat(number))
+    except OSError:
+        os.close(number)
+        raise
+    return number
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise OSError(errno.ELOOP, "is a symbolic link")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file")
+
+
+def _walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[str, FileStamp]]:
+    with os.scandir(folder) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
+    for entry in entries:
+        name = prefix + entry.name
+        if not is_name(name):
+            continue
+        with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
+            if entry.is_file(follow_symlinks=False):
+                yield name, stamp_of(entry.stat(follow_symlinks=False))
+            elif entry.is_dir(follow_symlinks=False) and depth < PARTS_MAX:
+                yield from _walk_below(folder, entry.name, f"{name}/", depth + 1)
+
+
+def _walk_below(parent: int, part: str, prefix: str, depth: int) -> Iterator[tuple[str, FileStamp]]:
+    try:
+        folder = os.open(part, _FOLDER_FLAGS, dir_fd=parent)
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # became a link since it was listed
+            return
+        raise
+    try:
+        yield from _walk(folder, prefix, depth)
+    finally:
+        os.close(folder)
+
+
+def _link(parent: int, last: str, target: int, label: str) -> None:
+    here = os.stat(last, dir_fd=parent, follow_symlinks=False)
+    with suppress(FileNotFoundError):
+        there = os.stat(label, dir_fd=target, follow_symlinks=False)
+        if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
+            return
+    fresh = f".{here.st_ino:x}.new"
+    with suppress(FileNotFoundError):
+        os.unlink(fresh, dir_fd=target)
+    try:
+        os.link(last, fresh, src_dir_fd=parent, dst_dir_fd=target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.rename(last, fresh, src_dir_fd=parent, dst_dir_fd=target)
+    os.rename(fresh, label, src_dir_fd=target, dst_dir_fd=target)
+
+
+def _reason(error: OSError) -> str:
+    match error.errno:
+        case errno.ENOENT:
+            return "does not exist"
+        case errno.ELOOP | errno.ENOTDIR:
+            return "is a symbolic link, or below one or below a file; links are not followed"
+        case errno.EINVAL:
+            return "is not a regular file"
+        case _:
+            return error.strerror or str(error)

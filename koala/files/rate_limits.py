@@ -1,0 +1,131 @@
+"""How fast bytes may go: a token bucket, pure, and the buckets of the links to other sites.
+
+A site's owner bounds what copies take from the network; with the figures of the DAS an emulated
+grid behaves as the paper's did (KOALA 3.1). Rates are bytes a second; None is no limit. Time is an
+argument, in seconds of any clock that does not run back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+CHUNK_BYTES = 256 * 1024
+"""Most bytes in one message."""
+_CHUNK_BYTES_MIN = 1024
+_CHUNKS_PER_S = 8
+"""A slow link gets smaller messages, so that it is heard often enough not to look dead."""
+_REST_MIN = 0.01
+"""Of a limit, for copies without booking when all of it is booked."""
+
+
+class TokenBucket:
+    """Lets `bytes_per_s` through on average, after a pause up to `burst_bytes` at once.
+
+    What is asked for is always given, but may have to be waited for: a debt is paid in time. So the
+    order of askers is kept, and within any span of t seconds at most `burst_bytes` +
+    t x `bytes_per_s` go, and the one request that made the debt.
+    """
+
+    __slots__ = ("_at", "_level", "burst_bytes", "bytes_per_s")
+
+    def __init__(self, bytes_per_s: float, *, burst_bytes: float, now: float) -> None:
+        assert bytes_per_s > 0, bytes_per_s
+        assert burst_bytes >= 0, burst_bytes
+        self.bytes_per_s = bytes_per_s
+        self.burst_bytes = burst_bytes
+        self._level = burst_bytes
+        self._at = now
+
+    def take(self, size_bytes: int, now: float) -> float:
+        """Takes bytes out; the result is how many seconds to wait before they may go."""
+        now = max(now, self._at)
+        gained = (now - self._at) * self.bytes_per_s
+        self._level = min(self.burst_bytes, self._level + gained) - size_bytes
+        self._at = now
+        return max(0.0, -self._level / self.bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimits:
+    """Bytes a second to and from each other site; `default` for those not named."""
+
+    default: float | None = None
+    by_site: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, site: str) -> float | None:
+        """The limit with one site."""
+        return self.by_site.get(site, self.default)
+
+
+class LinkLimits:
+    """The buckets of all links in one direction; copies with the same site share one.
+
+    A booked copy has a bucket of its own, and what it booked is taken from what those without
+    booking share. The limit of the site's owner holds for all of them together.
+    """
+
+    def __init__(self, limits: RateLimits) -> None:
+        self._limits = limits
+        self._whole: dict[str, TokenBucket] = {}
+        self._shared: dict[str, TokenBucket] = {}
+        self._booked: dict[str, dict[str, TokenBucket]] = {}  # by site and transfer
+
+    @contextmanager
+    def booking(self, transfer: str, site: str, bytes_per_s: float, now: float) -> Iterator[None]:
+        """While this lasts the copy has a rate of its own; 0 books nothing."""
+        if not bytes_per_s:
+            yield
+            return
+        copies = self._booked.setdefault(site, {})
+        bucket = TokenBucket(bytes_per_s, burst_bytes=chunk_bytes(bytes_per_s), now=now)
+        copies[transfer] = bucket
+        self._set_rest(site)
+        try:
+            yield
+        finally:
+            if copies.get(transfer) is bucket:
+                del copies[transfer]
+                self._set_rest(site)
+
+    def take(self, site: str, size_bytes: int, now: float, *, transfer: str = "") -> float:
+        """Counts bytes with a site; the result is how many seconds to wait before they may go."""
+        own = self._booked.get(site, {}).get(transfer)
+        rate = self._limits.of(site)
+        waits = [] if own is None else [own.take(size_bytes, now)]
+        if rate is not None:
+            whole = self._bucket(self._whole, site, rate, now)
+            waits.append(whole.take(size_bytes, now))
+            if own is None and self._booked.get(site):
+                shared = self._bucket(self._shared, site, self._rest(site, rate), now)
+                waits.append(shared.take(size_bytes, now))
+        return max(waits, default=0.0)
+
+    def chunk_bytes(self, site: str, booked_bps: float = 0.0) -> int:
+        """How many bytes to send in one message to a site."""
+        rates = [rate for rate in (self._limits.of(site), booked_bps) if rate]
+        return chunk_bytes(min(rates, default=None))
+
+    def _rest(self, site: str, rate: float) -> float:
+        """What copies without booking share of a limit; never nothing, or they would look dead."""
+        booked = sum(bucket.bytes_per_s for bucket in self._booked.get(site, {}).values())
+        return max(rate - booked, _REST_MIN * rate)
+
+    def _set_rest(self, site: str) -> None:
+        rate = self._limits.of(site)
+        if rate is not None and site in self._shared:
+            self._shared[site].bytes_per_s = self._rest(site, rate)
+
+    @staticmethod
+    def _bucket(buckets: dict[str, TokenBucket], site: str, rate: float, now: float) -> TokenBucket:
+        if site not in buckets:
+            buckets[site] = TokenBucket(rate, burst_bytes=chunk_bytes(rate), now=now)
+        return buckets[site]
+
+
+def chunk_bytes(bytes_per_s: float | None) -> int:
+    """The size of a message at this rate: an eighth of a second of it, within bounds."""
+    if bytes_per_s is None:
+        return CHUNK_BYTES
+    return int(min(CHUNK_BYTES, max(_CHUNK_BYTES_MIN, bytes_per_s / _CHUNKS_PER_S)))

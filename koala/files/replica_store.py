@@ -1,0 +1,153 @@
+"""The replicas that a site holds: every regular file below one folder, under its relative path.
+
+Checksums are expensive, so they are kept in a file beside, by size, time of change and inode: a
+file that has the same three is taken for unchanged. Calls block, but for `read`; carriers make them
+in threads.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from koala.files.confined_folder import Descriptor, FileStamp, Folder, UnusableFileError
+from koala.files.incoming import BLOCK_BYTES, Digest, Summing
+from koala.files.names import shown
+from koala.files.orders import FileFound
+from koala.files.threads import in_steps, in_thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One look at the store: names with their stamps, and those whose content must be read anew."""
+
+    files: dict[str, FileStamp]
+    unread: tuple[str, ...]
+
+
+class FileStore:
+    """The store in `folder`; `memory` is the file that keeps checksums over restarts."""
+
+    def __init__(self, folder: Path, memory: Path) -> None:
+        self._folder = Folder(folder)
+        self._memory = memory
+        self._known: dict[str, tuple[FileStamp, str]] = _recall(memory)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def open(self, name: str) -> Descriptor:
+        """A replica, to be read. Raises SpecError, UnusableFileError."""
+        return self._folder.open(name)
+
+    def find(self, name: str) -> Path:
+        """The path of a replica. Raises as `open` does."""
+        return self._folder.find(name)
+
+    def list(self) -> Listing:
+        """What is there now. Unread files come small first, so that most are known soon."""
+        files = dict(self._folder.listing())
+        unread = [name for name, stamp in files.items() if self.found(name, stamp) is None]
+        unread.sort(key=lambda name: (files[name].size_bytes, name))
+        return Listing(files=files, unread=tuple(unread))
+
+    def found(self, name: str, stamp: FileStamp) -> FileFound | None:
+        """A file of a listing, if its checksum is known."""
+        known = self._known.get(name)
+        if known is None or known[0] != stamp:
+            return None
+        return FileFound(file=name, size_bytes=stamp.size_bytes, checksum=known[1])
+
+    async def read(self, name: str) -> FileFound | None:
+        """Reads a file for its checksum. None when it is gone, cannot be read, or changes
+        meanwhile: the next look finds it as it then is."""
+        try:
+            descriptor = await in_thread(self.open, name)
+        except UnusableFileError:
+            return None
+        try:
+            before = await in_thread(descriptor.stamp)
+            summing = Summing(descriptor, size_bytes=before.size_bytes)
+            await in_steps(summing.step)
+            after = await in_thread(descriptor.stamp)
+        except OSError:
+            return None
+        finally:
+            descriptor.close()
+        if after != before or summing.digest.size_bytes != before.size_bytes:
+            return None
+        self._known[name] = (before, summing.digest.value())
+        return self.found(name, before)
+
+    def remember(self, listing: Listing) -> None:
+        """Writes the known checksums down, without those of files that are gone."""
+        self._known = {n: known for n, known in self._known.items() if n in listing.files}
+        rows = {
+            name: [stamp.size_bytes, stamp.changed_ns, stamp.inode, checksum]
+            for name, (stamp, checksum) in self._known.items()
+        }
+        fresh = self._memory.with_name(f"{self._memory.name}.part")
+        fresh.write_text(json.dumps(rows), encoding="utf-8")
+        fresh.rename(self._memory)
+
+
+class PartReader:
+    """A part of a file, read from some offset on, with the checksum of the whole part.
+
+    Bytes before the offset are read for the checksum only. Raises UnusableFileError when the file
+    is too short, or is changed while it is read: then no checksum would mean anything.
+    """
+
+    def __init__(self, descriptor: Descriptor, name: str, *, offset: int, size_bytes: int) -> None:
+        self._descriptor = descriptor
+        self._name = name
+        self._start = offset
+        self._size_bytes = size_bytes
+        self._digest = Digest()
+        self._stamp = descriptor.stamp()
+        if self._stamp.size_bytes < offset + size_bytes:
+            raise UnusableFileError(
+                f"file {shown(name)} has {self._stamp.size_bytes} bytes; the part that was ordered"
+                f" ends at {offset + size_bytes}"
+            )
+
+    def skip(self, size_bytes: int) -> bool:
+        """Counts some of the first bytes, which the reader has already; False when all of them are
+        counted. Raises UnusableFileError."""
+        assert size_bytes <= self._size_bytes, (size_bytes, self._size_bytes)
+        if self._digest.size_bytes < size_bytes:
+            self.read(min(16 * BLOCK_BYTES, size_bytes - self._digest.size_bytes))
+        return self._digest.size_bytes < size_bytes
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes, at most so many; empty at the end. Raises UnusableFileError."""
+        left = self._size_bytes - self._digest.size_bytes
+        offset = self._start + self._digest.size_bytes
+        block = self._descriptor.read(min(size_bytes, left), offset)
+        if left and not block:
+            raise UnusableFileError(f"file {shown(self._name)} became shorter while it was read")
+        self._digest.update(block)
+        return block
+
+    def checksum(self) -> str:
+        """The sha256 of the part, all of which was read. Raises UnusableFileError."""
+        if self._descriptor.stamp() != self._stamp:
+            raise UnusableFileError(f"file {shown(self._name)} was changed while it was read")
+        return self._digest.value()
+
+    def close(self) -> None:
+        """Closes the file, when no thread reads any more."""
+        self._descriptor.close()
+
+
+def _recall(memory: Path) -> dict[str, tuple[FileStamp, str]]:
+    """The checksums of earlier lives; what cannot be read is computed again."""
+    known: dict[str, tuple[FileStamp, str]] = {}
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        for name, row in json.loads(memory.read_text(encoding="utf-8")).items():
+            size_bytes, changed_ns, inode, checksum = row
+            stamp = FileStamp(
+                size_bytes=int(size_bytes), changed_ns=int(changed_ns), inode=int(inode)
+            )
+            known[str(name)] = (stamp, str(checksum))
+    return known

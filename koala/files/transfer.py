@@ -1,0 +1,491 @@
+"""One copy of a part of a file, from the order to its end: a pure state machine.
+
+    Queued -> Reading -> Checking -> Finished
+       ^         |           |
+       |         v           v            any but the ends -> Failed | Cancelled
+       +----- Waiting <------+
+
+The carrier tells events and does what it is told, one action after the other; time is an argument,
+in seconds. Bytes that are on the disk are never read again, unless their checksum turns out wrong.
+Everything ends: tries without progress, pauses without bytes and spoilt copies have limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from koala.files.names import shown
+from koala.files.orders import (
+    FetchOrder,
+    TransferFailed,
+    TransferFinished,
+    TransferProgress,
+    TransferReport,
+)
+
+REPORT_SHARE = 0.1
+"""Of the time that a copy has taken, between two reports of it: one that lasts for hours does not
+need one a second."""
+REPORT_S_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferLimits:
+    """When a copy is tried again and when it is given up.
+
+    `tries_max` counts tries in a row that brought no byte; `stalled_s` is how long one try may wait
+    for its next byte; `progress_s` how long all tries together may bring none; `busy_s` how long
+    a source may go on answering that it is busy; `spoilt_max` how often the bytes may be wrong.
+    Pauses between tries double from `pause_s` up to `pause_s_max`.
+    """
+
+    tries_max: int = 12
+    stalled_s: float = 30.0
+    progress_s: float = 600.0
+    busy_s: float = 3600.0
+    spoilt_max: int = 3
+    pause_s: float = 0.25
+    pause_s_max: float = 15.0
+
+
+class Fault(StrEnum):
+    """At whose end an error was."""
+
+    SOURCE = "source"
+    TARGET = "target"
+    NOBODY = "nobody"
+    """The way between, or it cannot be told."""
+
+
+# Events -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    """The copy is wanted; `have_bytes` are here from before, which took `spent_s`."""
+
+    have_bytes: int = 0
+    spent_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """The carrier has a free place for this copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """From now on silence is the source's; before, the carrier was storing or holding back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """So many bytes more are on the disk."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The source has sent all, and says this is the checksum of the part."""
+
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The try broke off; another may go on where it ended."""
+
+    fault: Fault
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """The source has no place for another reader now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The copy is impossible, and no other try changes that."""
+
+    fault: Fault
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The bytes on the disk have this checksum."""
+
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The copy is durable under its final name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """Nobody wants the copy any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time has passed."""
+
+
+Event: TypeAlias = (
+    Ordered
+    | Admitted
+    | Listening
+    | Arrived
+    | Ended
+    | Cut
+    | Busy
+    | Refused
+    | Checked
+    | Kept
+    | CancelRequested
+    | Ticked
+)
+
+
+# Actions ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskPlace:
+    """Wait for a free place, then tell Admitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """Read from the source from `offset` of the part on; tell what comes of it."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangUp:
+    """Break off the try; what it still says is not heard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Make the bytes durable, compute their checksum, tell Checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Give the copy its final name, tell Kept."""
+
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard:
+    """Delete what is there of the copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Report to the daemon."""
+
+    report: TransferReport
+
+
+Action: TypeAlias = AskPlace | Read | HangUp | Check | Keep | Discard | Tell
+
+
+# States -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Between two tries."""
+
+    retry_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """Waiting for a place among the copies of this site."""
+
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """`heard_at`: since when silence is the source's; None while we are busy ourselves."""
+
+    has_progress: bool = False
+    heard_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checking:
+    """All bytes are here; `promised` is the source's checksum of them."""
+
+    promised: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """The bytes are right and get their final name."""
+
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """Complete."""
+
+    report: TransferFinished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Given up."""
+
+    report: TransferFailed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """Not wanted any more."""
+
+
+State: TypeAlias = Waiting | Queued | Reading | Checking | Keeping | Finished | Failed | Cancelled
+
+
+class Transfer:
+    """The machine of one copy, at its target.
+
+    `offset` is how many bytes of the part are on the disk. An event that does not fit the state is
+    late and changes nothing.
+    """
+
+    def __init__(
+        self, order: FetchOrder, *, target: str, limits: TransferLimits, now: float
+    ) -> None:
+        self.order = order
+        self.offset = 0
+        self.state: State = Waiting(retry_at=float("inf"))
+        self._target = target
+        self._limits = limits
+        self._ordered_at = now
+        self._progress_at = now
+        self._tries = 0
+        self._spoilt = 0
+        self._busy_answers = 0
+        self._busy_since = now
+        self._begun_at: float | None = None
+        self._spent_s = 0.0
+        self._told_s = 0.0  # how long it had taken when it was told last
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen, unless it is cancelled."""
+        return isinstance(self.state, Finished | Failed | Cancelled)
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next instant at which Ticked would change something."""
+        match self.state:
+            case Waiting(retry_at=retry_at):
+                return retry_at
+            case Reading(heard_at=heard_at) if heard_at is not None:
+                return heard_at + self._limits.stalled_s
+            case _:
+                return None
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """The one way to change it; returns what to do now, in this order."""
+        match event:
+            case CancelRequested():
+                return self._cancel()
+            case Ordered():
+                return self._begin(event, now)
+            case Admitted():
+                return self._admit(now)
+            case Listening() | Arrived() | Ended() | Busy():
+                return self._hear(event, now)
+            case Cut(fault=fault, reason=reason):
+                return self._retry(fault, reason, now) if self._is_trying() else []
+            case Refused(fault=fault, reason=reason):
+                return self._fail(fault, reason) if self._is_trying() else []
+            case Checked(checksum=checksum):
+                return self._compare(checksum, now)
+            case Kept():
+                return self._finish()
+            case Ticked():
+                return self._tick(now)
+
+    def progress(self, now: float) -> TransferProgress | None:
+        """How far the copy is, when that is to be told now; to be asked when bytes have arrived. At
+        a bounded rate, and never of one that takes less than `report_s`.
+        """
+        report_s = self.order.report_s
+        if not report_s or self._begun_at is None or not isinstance(self.state, Reading):
+            return None
+        took_s = now - self._begun_at
+        pause_s = max(report_s, min(REPORT_S_MAX, REPORT_SHARE * took_s))
+        if took_s < self._told_s + pause_s:
+            return None
+        self._told_s = took_s
+        return TransferProgress(transfer=self.order.transfer, size_bytes=self.offset, took_s=took_s)
+
+    def redirect(self, order: FetchOrder) -> None:
+        """The same copy, ordered again: from another address, or with another token."""
+        assert order.transfer == self.order.transfer, (order, self.order)
+        self.order = replace(
+            self.order,
+            source=order.source,
+            address=order.address,
+            token=order.token,
+            report_s=order.report_s,
+        )
+
+    def _begin(self, event: Ordered, now: float) -> list[Action]:
+        self._ordered_at = now - event.spent_s
+        self._spent_s = self._told_s = event.spent_s
+        self._progress_at = now
+        self.state = Queued(since=now)
+        if event.have_bytes > self.order.size_bytes:
+            return [Discard(), AskPlace()]
+        self.offset = event.have_bytes
+        return [AskPlace()]
+
+    def _admit(self, now: float) -> list[Action]:
+        if not isinstance(self.state, Queued):
+            return []
+        if self._begun_at is None:
+            self._begun_at = now - self._spent_s
+        self._progress_at += now - self.state.since  # our own queue is nobody's silence
+        self.state = Reading(heard_at=now)
+        return [Read(offset=self.offset)]
+
+    def _hear(self, event: Listening | Arrived | Ended | Busy, now: float) -> list[Action]:
+        if not isinstance(self.state, Reading):
+            return []
+        match event:
+            case Listening():
+                self.state = Reading(has_progress=self.state.has_progress, heard_at=now)
+                return []
+            case Arrived(size_bytes=size_bytes):
+                return self._count(size_bytes, now)
+            case Ended(checksum=checksum):
+                return self._check(checksum, now)
+            case Busy(reason=reason):
+                return self._wait_for_source(reason, now)
+
+    def _count(self, size_bytes: int, now: float) -> list[Action]:
+        self.offset += size_bytes
+        if self.offset > self.order.size_bytes:
+            reason = f"sent more than the ordered {self.order.size_bytes} bytes"
+            return [HangUp(), *self._fail(Fault.SOURCE, reason)]
+        if size_bytes:
+            self._tries = 0
+            self._busy_answers = 0
+            self._progress_at = now
+        self.state = Reading(has_progress=True)
+        return []
+
+    def _check(self, checksum: str, now: float) -> list[Action]:
+        if self.offset < self.order.size_bytes:
+            reason = f"the stream ended after {self.offset} of {self.order.size_bytes} bytes"
+            return self._retry(Fault.SOURCE, reason, now)
+        self.state = Checking(promised=checksum)
+        return [Check()]
+
+    def _wait_for_source(self, reason: str, now: float) -> list[Action]:
+        """A source that answers lives: its busy answers use up neither tries nor patience."""
+        if self._busy_answers == 0:
+            self._busy_since = now
+        if now - self._busy_since >= self._limits.busy_s:
+            return self._fail(Fault.SOURCE, f"busy for {self._limits.busy_s:g} s: {reason}")
+        self._busy_answers += 1
+        self._progress_at = now
+        self.state = Waiting(retry_at=now + self._pause(self._busy_answers))
+        return []
+
+    def _retry(self, fault: Fault, reason: str, now: float) -> list[Action]:
+        self._tries += 1
+        if self._tries >= self._limits.tries_max:
+            return self._fail(fault, f"{self._tries} tries without a byte; the last: {reason}")
+        if now - self._progress_at >= self._limits.progress_s:
+            return self._fail(fault, f"no byte for {now - self._progress_at:.0f} s: {reason}")
+        self.state = Waiting(retry_at=now + self._pause(self._tries))
+        return []
+
+    def _compare(self, checksum: str, now: float) -> list[Action]:
+        if not isinstance(self.state, Checking):
+            return []
+        order = self.order
+        if checksum != self.state.promised:
+            return self._spoil(checksum, self.state.promised, now)
+        is_whole = order.offset == 0 and bool(order.checksum)
+        if is_whole and order.checksum != checksum:
+            reason = f"the source's file has sha256 {checksum}, the catalogue's {order.checksum}"
+            return self._fail(Fault.SOURCE, reason)
+        took_s = max(0.0, now - self._ordered_at)
+        self.state = Keeping(took_s=took_s)
+        return [Keep(took_s=took_s)]
+
+    def _spoil(self, checksum: str, promised: str, now: float) -> list[Action]:
+        """Wrong bytes, from a bad network or disk: which of them cannot be told, so all go."""
+        self._spoilt += 1
+        self.offset = 0
+        reason = f"the copy has sha256 {checksum}, the source promised {promised}"
+        if self._spoilt >= self._limits.spoilt_max:
+            return self._fail(Fault.NOBODY, f"{self._spoilt} spoilt copies; the last: {reason}")
+        return [Discard(), *self._retry(Fault.NOBODY, reason, now)]
+
+    def _finish(self) -> list[Action]:
+        if not isinstance(self.state, Keeping):
+            return []
+        report = TransferFinished(
+            transfer=self.order.transfer,
+            size_bytes=self.order.size_bytes,
+            took_s=self.state.took_s,
+        )
+        self.state = Finished(report=report)
+        return [Tell(report=report)]
+
+    def _fail(self, fault: Fault, reason: str) -> list[Action]:
+        at = {Fault.SOURCE: self.order.source, Fault.TARGET: self._target}.get(fault, "")
+        report = TransferFailed(
+            transfer=self.order.transfer,
+            reason=f"copy of {shown(self.order.file)} from {self.order.source}: {reason}",
+            at=at,
+        )
+        self.state = Failed(report=report)
+        return [Discard(), Tell(report=report)]
+
+    def _cancel(self) -> list[Action]:
+        if isinstance(self.state, Cancelled):
+            return []
+        is_reading = isinstance(self.state, Reading)
+        self.state = Cancelled()
+        return [HangUp(), Discard()] if is_reading else [Discard()]
+
+    def _tick(self, now: float) -> list[Action]:
+        if self.wake_at is None or now < self.wake_at:
+            return []
+        if isinstance(self.state, Waiting):
+            self.state = Queued(since=now)
+            return [AskPlace()]
+        stalled_s = self._limits.stalled_s
+        return [HangUp(), *self._retry(Fault.SOURCE, f"sent nothing for {stalled_s:g} s", now)]
+
+    def _is_trying(self) -> bool:
+        return isinstance(self.state, Reading | Checking | Keeping)
+
+    def _pause(self, tries: int) -> float:
+        doublings = min(tries - 1, 30)
+        return min(self._limits.pause_s_max, self._limits.pause_s * 2.0**doublings)

@@ -1,0 +1,369 @@
+"""What a paper says in words, as data; and how a sentence gets its verdict.
+
+A claim is a sentence and a test: at each level of load the test names comparisons, and a comparison
+names quantities and a contrast of them that is positive where the sentence is right. `RULES` says
+how comparisons make a verdict, for readers of reports and of this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from math import isinf, isnan
+
+from koala.papers.paper import Level, Quantity
+from koala.papers.results import Results
+from koala.sim.statistics import CONFIDENCE, Interval, student
+
+
+def share(value: float) -> str:
+    """As text: 10 %."""
+    return f"{100 * value:g} %"
+
+
+LITTLE = 0.10
+"""Close to, about the same, little influence: within this share of the other."""
+MUCH = 0.25
+"""Much, significantly, a large increase: by at least this share. Slightly: by less than this."""
+
+
+RULES = f"""\
+1. A claim is a set of comparisons, and a comparison a contrast that is positive where the claim is
+   right. It is taken within each replication, in which all settings got the same job stream, and
+   then averaged (paired differences with common random numbers, Student's t).
+2. A comparison *holds* when its whole 95 % interval is positive, *fails* when the whole of it is
+   negative, and else is *undecided*. A saturated system has no mean response time (SAT): it counts
+   as infinite, so what stays finite is lower; two saturated systems are not compared.
+3. A level holds when all its comparisons hold, and fails when one of them fails; one of m must fail
+   at the confidence 1 − 5 %/m, or of many that are right some would fail by chance. Where the text
+   says "in most cases", a level holds when more than half of its comparisons hold, and fails when
+   at least half of them fail.
+4. A claim *holds* when it holds at all levels; it *holds only near saturation* when it holds at
+   those near saturation and not at all below; it *fails* when it fails at a level near saturation;
+   else it is *undecided*. The papers speak of charts near saturation, so what happens at lower
+   levels alone neither makes a claim hold nor fail.
+5. A comparison of every run (*all jobs*, *none*, *never*) asks of each run by itself, since an
+   interval of a mean says nothing of all: it *holds* when each of two runs or more is as the claim
+   says, and one that is not refutes it. It fails then, and the claim with it, at whatever level.
+6. Close, little: within {share(LITTLE)}. Much, significantly: by at least {share(MUCH)}.
+   Slightly: by less than that. These shares were fixed before anything was run."""
+
+
+class Verdict(StrEnum):
+    """Of a claim; comparisons and levels have all but NEAR."""
+
+    HOLDS = "holds"
+    NEAR = "holds only near saturation"
+    UNDECIDED = "undecided"
+    FAILS = "fails"
+
+    @property
+    def told(self) -> str:
+        """The word after a number: 3 hold, 2 fail."""
+        return self.replace("holds", "hold").replace("fails", "fail")
+
+
+class Rule(StrEnum):
+    """How many comparisons of a level a sentence speaks of."""
+
+    ALL = "all"
+    MOST = "most"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The contrast of some quantities is positive where the claim is right."""
+
+    text: str
+    of: tuple[Quantity, ...]
+    contrast: Callable[..., float]
+    where: str = ""
+    """What its quantities have in common, and their names leave out."""
+    is_of_every_run: bool = False
+    """One run in which the contrast is not positive refutes it."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
+
+
+Test = Callable[[Level], Iterable[Comparison]]
+"""The comparisons of a level; none where the sentence says nothing of that level."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A sentence of a paper in our words, where it stands, and how it is tested."""
+
+    id: str
+    section: str
+    text: str
+    test: Test
+    figures: tuple[int, ...] = ()
+    """The figures of the paper it is about."""
+    rule: Rule = Rule.ALL
+    reading: str = ""
+    """How the sentence was read, where the test needs a word of explanation."""
+
+    def comparisons(self, levels: Sequence[Level]) -> tuple[Comparison, ...]:
+        """Those of all levels."""
+        return tuple(one for level in levels for one in self.test(level))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What the results say of a comparison."""
+
+    comparison: Comparison
+    means: tuple[Interval, ...]
+    difference: Interval
+    """Positive as the paper says, negative against it."""
+    verdict: Verdict
+    refuted_by: tuple[int, ...] = ()
+    """The seeds of the runs that are not as the claim says of every run."""
+
+    @property
+    def is_by_saturation(self) -> bool:
+        """A saturated system decided, not a difference of means."""
+        return isinf(self.difference.mean)
+
+    @property
+    def is_void(self) -> bool:
+        """Saturated systems on both sides: there is nothing to compare."""
+        return isnan(self.difference.mean) and self.difference.values > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelFinding:
+    """What the results say of a claim at one level."""
+
+    level: Level
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+
+    def count(self, verdict: Verdict) -> int:
+        """How many comparisons have this verdict."""
+        return sum(finding.verdict is verdict for finding in self.findings if not finding.is_void)
+
+    @property
+    def is_refuted(self) -> bool:
+        """A run is not as the claim says of every run."""
+        return any(finding.refuted_by for finding in self.findings)
+
+    @property
+    def is_void(self) -> bool:
+        """All that was to be compared is saturated."""
+        return bool(self.findings) and all(finding.is_void for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimFinding:
+    """The verdict of a claim, with what it rests on."""
+
+    claim: Claim
+    levels: tuple[LevelFinding, ...]
+    verdict: Verdict
+    readings: tuple[LevelFinding, ...] = ()
+    """Under other readings of the paper, which have no say."""
+
+
+def judge(
+    claim: Claim, levels: Sequence[Level], results: Results, readings: Sequence[Level] = ()
+) -> ClaimFinding:
+    """The verdict of a claim."""
+    found = _judge_levels(claim, levels, results)
+    return ClaimFinding(
+        claim=claim,
+        levels=found,
+        verdict=over_levels(found),
+        readings=_judge_levels(claim, readings, results),
+    )
+
+
+def _judge_levels(
+    claim: Claim, levels: Sequence[Level], results: Results
+) -> tuple[LevelFinding, ...]:
+    return tuple(
+        _judge_level(claim, level, comparisons, results)
+        for level in levels
+        if (comparisons := tuple(claim.test(level)))
+    )
+
+
+def over_levels(found: Sequence[LevelFinding]) -> Verdict:
+    """Rule 4: near saturation decides; lower levels say whether it holds only there. A level at
+    which nothing could be compared has no say. A counterexample is one at any level (rule 5)."""
+    if any(level.is_refuted for level in found):
+        return Verdict.FAILS
+    found = [level for level in found if not level.is_void]
+    near = [level.verdict for level in found if level.level.is_near]
+    if Verdict.FAILS in near:
+        return Verdict.FAILS
+    if not near or Verdict.UNDECIDED in near:
+        return Verdict.UNDECIDED
+    return Verdict.HOLDS if all(one.verdict is Verdict.HOLDS for one in found) else Verdict.NEAR
+
+
+def over_comparisons(verdicts: Sequence[Verdict], rule: Rule) -> Verdict:
+    """Rule 3."""
+    held, failed = verdicts.count(Verdict.HOLDS), verdicts.count(Verdict.FAILS)
+    if not verdicts:
+        return Verdict.UNDECIDED
+    if rule is Rule.MOST:
+        if 2 * held > len(verdicts):
+            return Verdict.HOLDS
+        return Verdict.FAILS if 2 * failed >= len(verdicts) else Verdict.UNDECIDED
+    if failed:
+        return Verdict.FAILS
+    return Verdict.HOLDS if held == len(verdicts) else Verdict.UNDECIDED
+
+
+def sign(difference: Interval, *, among: int = 1) -> Verdict:
+    """Rule 2; `among` so many comparisons one that fails must do so with more confidence."""
+    if difference.is_positive:
+        return Verdict.HOLDS
+    if difference.high < 0 and difference.mean + _widened(difference, among) < 0:
+        return Verdict.FAILS
+    return Verdict.UNDECIDED
+
+
+def of_every_run(values: Sequence[float]) -> Verdict:
+    """Rule 5; a value that is none (nothing of the kind happened) decides nothing."""
+    if any(value <= 0 for value in values):
+        return Verdict.FAILS
+    is_enough = len(values) > 1 and all(value > 0 for value in values)
+    return Verdict.HOLDS if is_enough else Verdict.UNDECIDED
+
+
+def _widened(difference: Interval, among: int) -> float:
+    """The half-width at the confidence 1 - 5 %/among."""
+    if among == 1 or difference.values < 2 or not difference.ci95:
+        return difference.ci95
+    degrees = difference.values - 1
+    strict = student(degrees, confidence=1 - (1 - CONFIDENCE) / among)
+    return difference.ci95 * strict / student(degrees)
+
+
+def _judge_level(
+    claim: Claim, level: Level, comparisons: tuple[Comparison, ...], results: Results
+) -> LevelFinding:
+    among = len(comparisons) if claim.rule is Rule.ALL else 1
+    findings = tuple(_judge_comparison(one, among, results) for one in comparisons)
+    compared = [finding.verdict for finding in findings if not finding.is_void]
+    verdict = over_comparisons(compared, claim.rule)
+    return LevelFinding(level=level, findings=findings, verdict=verdict)
+
+
+def _judge_comparison(comparison: Comparison, among: int, results: Results) -> Finding:
+    difference = results.contrast(comparison.of, comparison.contrast)
+    refuted_by: tuple[int, ...] = ()
+    if comparison.is_of_every_run:
+        runs = results.runs(comparison.of, comparison.contrast)
+        refuted_by = tuple(seed for seed, value in runs.items() if value <= 0)
+        verdict = of_every_run(list(runs.values()))
+    else:
+        verdict = sign(difference, among=among)
+    return Finding(
+        comparison=comparison,
+        means=tuple(results.interval(quantity) for quantity in comparison.of),
+        difference=difference,
+        verdict=verdict,
+        refuted_by=refuted_by,
+    )
+
+
+# What sentences are made of.
+
+
+def lower(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
+    """One is lower than the other, by at least this share of one."""
+    text = f"{one} < {other}" if not by else f"{one} < {other} by at least {share(by)}"
+    factor = 1 + by
+    return Comparison(text=text, of=(one, other), contrast=lambda a, b: b - factor * a)
+
+
+def higher(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
+    """One is higher than the other, by at least this share of the other."""
+    text = f"{one} > {other}" if not by else f"{one} > {other} by at least {share(by)}"
+    factor = 1 + by
+    return Comparison(text=text, of=(one, other), contrast=lambda a, b: a - factor * b)
+
+
+def at_most(one: Quantity, other: Quantity, *, above: float = LITTLE) -> Comparison:
+    """One is not higher than the other by this share or more; it may be lower."""
+    factor = 1 + above
+    return Comparison(
+        text=f"{one} < {factor:.2f} × {other}",
+        of=(one, other),
+        contrast=lambda a, b: factor * b - a,
+    )
+
+
+def close(one: Quantity, other: Quantity, *, within: float = LITTLE) -> tuple[Comparison, ...]:
+    """Neither is higher than the other by this share or more."""
+    return at_most(one, other, above=within), at_most(other, one, above=within)
+
+
+def slightly_lower(one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
+    """Lower, but not by much."""
+    return lower(one, other), at_most(other, one, above=MUCH)
+
+
+def lowest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
+    """Lower than each of the others."""
+    return tuple(lower(one, other) for other in others if other != one)
+
+
+def highest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
+    """Higher than each of the others."""
+    return tuple(higher(one, other) for other in others if other != one)
+
+
+def not_highest(one: Quantity, others: Iterable[Quantity]) -> Comparison:
+    """Lower than at least one of the others."""
+    of = (one, *(other for other in others if other != one))
+    return Comparison(
+        text=f"{one} is not the highest",
+        of=of,
+        contrast=lambda *values: max(values[1:]) - values[0],
+    )
+
+
+def ascending(*quantities: Quantity) -> tuple[Comparison, ...]:
+    """Each is lower than the next."""
+    return tuple(lower(one, other) for one, other in pairwise(quantities))
+
+
+def good(one: Quantity, others: Iterable[Quantity]) -> Comparison:
+    """Closer to the best of all than to the worst."""
+    of = (one, *(other for other in others if other != one))
+    return Comparison(
+        text=f"{one} in the lower half from best to worst",
+        of=of,
+        contrast=lambda *values: (min(values) + max(values)) / 2 - values[0],
+    )
+
+
+def bad(one: Quantity, others: Iterable[Quantity]) -> Comparison:
+    """Closer to the worst of all than to the best."""
+    of = (one, *(other for other in others if other != one))
+    return Comparison(
+        text=f"{one} in the upper half from best to worst",
+        of=of,
+        contrast=lambda *values: values[0] - (min(values) + max(values)) / 2,
+    )
+
+
+def ratio_higher(
+    one: tuple[Quantity, Quantity], other: tuple[Quantity, Quantity], *, by: float = 0.0
+) -> Comparison:
+    """How much the first of one pair exceeds its second is more than with the other pair, by this
+    share of the latter."""
+    factor = 1 + by
+    more = f" by {share(by)}" if by else ""
+    return Comparison(
+        text=f"({one[0]} / {one[1]}) - 1 > ({other[0]} / {other[1]}) - 1{more}",
+        of=(*one, *other),
+        contrast=lambda a, b, c, d: (a / b - 1) - factor * (c / d - 1),
+    )

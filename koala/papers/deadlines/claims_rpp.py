@@ -1,0 +1,156 @@
+"""What section 3.2 of the deadlines paper says: the pure Repeated Placement Policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from koala.papers.claims import (
+    LITTLE,
+    Claim,
+    Comparison,
+    ascending,
+    at_most,
+    higher,
+    highest,
+    lower,
+    share,
+    slightly_lower,
+)
+from koala.papers.deadlines.claims_shared import everywhere, first_better, fuller_later, high, low
+from koala.papers.deadlines.points import FRACTIONS, HIGH_LEVELS, Beginning, LoadLevel, at
+from koala.papers.deadlines.quantities import by_fraction, seen
+
+
+def _lower_is_worse(level: LoadLevel) -> Iterable[Comparison]:
+    found = by_fraction(at(level), "success_rate", 0.1, 0.5, 0.9)
+    return (higher(one, found[0]) for one in found[1:])
+
+
+def _claimed_earlier(level: LoadLevel) -> Iterable[Comparison]:
+    return ascending(*reversed(by_fraction(at(level), "wasted", *FRACTIONS)))
+
+
+def _loaded_more(level: LoadLevel) -> Iterable[Comparison]:
+    return ascending(*reversed(by_fraction(at(level), "total_load", *FRACTIONS)))
+
+
+def _one_is_best(level: LoadLevel) -> Iterable[Comparison]:
+    found = by_fraction(at(level), "success_rate", *FRACTIONS)
+    return highest(found[-1], found[:-1])
+
+
+def _one_is_best_or_close(level: LoadLevel) -> Iterable[Comparison]:
+    if level != HIGH_LEVELS[-1]:
+        return _one_is_best(level)
+    *others, one = by_fraction(at(level), "success_rate", *FRACTIONS)
+    return [at_most(other, one) for other in others]
+
+
+def _earlier_is_surer(level: LoadLevel) -> Iterable[Comparison]:
+    early, late = (Beginning(point=replace(at(level), fraction=one)) for one in (0.1, 1.0))
+    yield higher(
+        seen(early, "success.first", "success of the first 5, Lp 0.1"),
+        seen(late, "success.first", "Lp 1"),
+    )
+
+
+def _little_less(level: LoadLevel) -> Iterable[Comparison]:
+    if level != HIGH_LEVELS[-1]:
+        return ()
+    nine, one = by_fraction(at(level), "success_rate", 0.9, 1.0)
+    return slightly_lower(one, nine)
+
+
+def _because_full(level: LoadLevel) -> Iterable[Comparison]:
+    nine, one = by_fraction(at(level), "success_rate", 0.9, 1.0)
+    if level == HIGH_LEVELS[-1]:
+        return [lower(one, nine)]
+    return [higher(one, nine)]
+
+
+RPP = (
+    Claim(
+        id="3.2-1",
+        section="3.2",
+        text="Contrary to what one expects, a lower Lp gives no higher success (low local load).",
+        reading="0.1 against 0.5 and 0.9",
+        figures=(2,),
+        test=low(_lower_is_worse),
+    ),
+    Claim(
+        id="3.2-2",
+        section="3.2",
+        text="With a lower Lp processors are claimed earlier.",
+        reading="the lower Lp, the more is wasted",
+        test=everywhere(_claimed_earlier),
+    ),
+    Claim(
+        id="3.2-3",
+        section="3.2",
+        text="The first jobs do have a greater success rate with a low Lp.",
+        reading="of a run from an empty grid: Lp 0.1 against Lp 1, the first five jobs",
+        test=low(_earlier_is_surer),
+    ),
+    Claim(
+        id="3.2-4",
+        section="3.2",
+        text="The jobs after the first ones fail more often.",
+        reading="of a run from an empty grid, Lp 0.1: the first five, and those after the 20th",
+        test=low(lambda level: [first_better(level, 0.1)]),
+    ),
+    Claim(
+        id="3.2-5",
+        section="3.2",
+        text="They fail because they find fewer free processors.",
+        reading="from an empty grid on, busy and claimed processors become more than under Lp 1",
+        test=low(lambda level: [fuller_later(level, 0.1)]),
+    ),
+    Claim(
+        id="3.2-6",
+        section="3.2",
+        text="The total load shows that: it is higher for lower Lp.",
+        figures=(2,),
+        test=low(_loaded_more),
+    ),
+    Claim(
+        id="3.2-7",
+        section="3.2",
+        text="Lp = 1 is best at any arrival rate (low local load).",
+        figures=(2,),
+        test=low(_one_is_best),
+    ),
+    Claim(
+        id="3.2-8",
+        section="3.2",
+        text="With a high local load the results are very similar.",
+        reading="0.5 and 0.9 have more success than 0.1",
+        figures=(3,),
+        test=high(_lower_is_worse),
+    ),
+    Claim(
+        id="3.2-9",
+        section="3.2",
+        text="With both loads high, success falls a little when Lp comes close to 1.",
+        reading="1 against 0.9",
+        figures=(3,),
+        test=high(_little_less),
+    ),
+    Claim(
+        id="3.2-10",
+        section="3.2",
+        text="That is because the requested load is 100 %.",
+        reading="1 is below 0.9 there, and above it with 80 % requested",
+        figures=(3,),
+        test=high(_because_full),
+    ),
+    Claim(
+        id="3.2-11",
+        section="3.2",
+        text="The best way to meet deadlines is to try at the deadline and hope.",
+        reading="Lp = 1 has the highest success, at both local loads; with both loads high it may "
+        f"be {share(LITTLE)} below the highest, as the paper concedes",
+        figures=(2, 3),
+        test=everywhere(_one_is_best_or_close),
+    ),
+)

@@ -1,0 +1,87 @@
+"""What the claims of the deadlines paper have in common: where they are told, and of what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import inf
+
+from koala.papers.claims import Comparison, higher
+from koala.papers.deadlines.points import (
+    ANY,
+    HIGH_LEVELS,
+    LOW_LEVELS,
+    Beginning,
+    LoadLevel,
+    Point,
+    at,
+)
+from koala.papers.deadlines.quantities import seen, shown
+from koala.papers.paper import Level
+
+GP, LP = Point(policy="GP"), Point(policy="LP")
+WAIT_10 = Point(wait_s=10.0)
+PURE = Point(wait_s=inf)
+Test = Callable[[LoadLevel], Iterable[Comparison]]
+
+
+def everywhere(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
+    """At both local loads."""
+
+    def find(level: Level) -> tuple[Comparison, ...]:
+        return tuple(test(level)) if isinstance(level, LoadLevel) else ()
+
+    return find
+
+
+def low(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
+    """At the low local load: the sentence speaks of no other."""
+    return everywhere(lambda level: test(level) if level in LOW_LEVELS else ())
+
+
+def high(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
+    """At the high local load: the sentence speaks of no other."""
+    return everywhere(lambda level: test(level) if level in HIGH_LEVELS else ())
+
+
+def once(*comparisons: Comparison) -> Callable[[Level], tuple[Comparison, ...]]:
+    """No load matters."""
+    return lambda level: comparisons if level == ANY else ()
+
+
+def first_better(level: LoadLevel, fraction: float) -> Comparison:
+    """From an empty grid on, the first jobs have more success than later ones."""
+    beginning = Beginning(point=replace(at(level), fraction=fraction))
+    return higher(
+        seen(beginning, "success.first", f"success of the first 5, Lp {fraction:g}"),
+        seen(beginning, "success.later", "of those after the 20th"),
+    )
+
+
+def fuller_later(level: LoadLevel, fraction: float) -> Comparison:
+    """From an empty grid on, the grid fills up by more than under Lp 1, where nothing waits."""
+    early, late = (Beginning(point=replace(at(level), fraction=one)) for one in (fraction, 1.0))
+    return shown(
+        f"load rises from the first 20 minutes to later by more under Lp {fraction:g} than Lp 1",
+        lambda first, later, other_first, other_later: later - first - (other_later - other_first),
+        seen(early, "load.first", f"first, Lp {fraction:g}"),
+        seen(early, "load.later", f"later, Lp {fraction:g}"),
+        seen(late, "load.first", "first, Lp 1"),
+        seen(late, "load.later", "later, Lp 1"),
+    )
+
+
+def scarcer_later(level: LoadLevel, fraction: float) -> Comparison:
+    """More and more processors cannot be had at a deadline: not even by killing local jobs."""
+    early, late = (Beginning(point=replace(at(level), fraction=one)) for one in (fraction, 1.0))
+    return shown(
+        f"held or used by global jobs, later: more under Lp {fraction:g} than under Lp 1",
+        lambda later, other: later - other,
+        seen(early, "taken.later", f"Lp {fraction:g}"),
+        seen(late, "taken.later", "Lp 1"),
+    )
+
+
+def both(level: LoadLevel) -> tuple[Point, Point]:
+    """Where the paper compares policies."""
+    return at(level, GP), at(level, LP)

@@ -1,0 +1,362 @@
+"""What section 3.3 of the deadlines paper says: Wait-X."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import combinations
+from math import inf
+from statistics import fmean
+
+from koala.papers.claims import LITTLE, MUCH, Claim, Comparison, close, higher, lower, share
+from koala.papers.deadlines.claims_shared import GP, LP, PURE, WAIT_10, both, everywhere, high, low
+from koala.papers.deadlines.points import (
+    HIGH,
+    LEADS_S,
+    LOCAL_RATES,
+    LONG,
+    SHORT,
+    WAITS,
+    LoadLevel,
+    Point,
+    Watched,
+    at,
+    point_of_rate,
+)
+from koala.papers.deadlines.quantities import (
+    above,
+    below,
+    by_lead,
+    by_wait,
+    near,
+    none,
+    of,
+    seen,
+    shown,
+    wait,
+)
+
+
+def _long_worse(level: LoadLevel, base: Point) -> Iterable[Comparison]:
+    shorter = by_wait(base, "success_rate", *SHORT)
+    longer = by_wait(base, "success_rate", *LONG)
+    return [lower(one, other) for one in longer for other in shorter]
+
+
+def _short_alike(level: LoadLevel) -> Iterable[Comparison]:
+    for base in both(level):
+        for one, other in combinations(by_wait(base, "success_rate", *SHORT), 2):
+            yield from close(one, other)
+
+
+def _long_less_good(level: LoadLevel) -> Iterable[Comparison]:
+    return [one for base in both(level) for one in _long_worse(level, base)]
+
+
+RATES = {0.1: (0.05, 0.1), 0.2: (0.2,), 0.4: (0.3, 0.4, 0.5)}
+"""Of figure 4, the requested global loads that are told at each level."""
+
+
+def _short_best(level: LoadLevel) -> Iterable[Comparison]:
+    for load in RATES[level.global_load]:
+        for base in both(level):
+            point = replace(base, global_load=load)
+            for comparison in _long_worse(level, point):
+                yield replace(comparison, where=f"global {100 * load:g} %")
+
+
+def _policy_matters(level: LoadLevel) -> Iterable[Comparison]:
+    for wait_s in WAITS:
+        kills = wait(at(level, GP), "success_rate", wait_s)
+        fails = wait(at(level, LP), "success_rate", wait_s)
+        yield higher(kills, fails, by=LITTLE)
+
+
+def _can_try_again(level: LoadLevel) -> Iterable[Comparison]:
+    once_, often = (Watched(point=at(level, replace(LP, wait_s=one))) for one in (0.0, 10.0))
+    yield near(seen(once_, "most_tries", "most tries of a job, LP Wait-0"), 1, 1e-9)
+    yield above(seen(often, "later_try", "started jobs that failed before in a try, LP Wait-10"), 0)
+
+
+def _fewer_tries(level: LoadLevel) -> Iterable[Comparison]:
+    yield lower(
+        seen(Watched(point=at(level, WAIT_10)), "tries", "tries a job, Wait-10"),
+        seen(Watched(point=at(level, PURE)), "tries", "Wait-∞"),
+    )
+
+
+def _unaffected(level: LoadLevel) -> Iterable[Comparison]:
+    *others, base = by_lead(at(level, WAIT_10), "success_rate", *LEADS_S)
+    for other in others:
+        yield from close(base, other)
+
+
+def _affected(level: LoadLevel) -> Iterable[Comparison]:
+    shortest, *_, longest = by_lead(at(level, PURE), "success_rate", *LEADS_S)
+    yield lower(longest, shortest, by=LITTLE)
+
+
+def _better_over_leads(level: LoadLevel) -> Iterable[Comparison]:
+    tens = by_lead(at(level, WAIT_10), "success_rate", *LEADS_S)
+    pures = by_lead(at(level, PURE), "success_rate", *LEADS_S)
+    yield shown(
+        "mean success over the leads, Wait-10 > Wait-∞",
+        lambda *values: fmean(values[: len(tens)]) - fmean(values[len(tens) :]),
+        *tens,
+        *pures,
+    )
+
+
+def _better_at_any_lead(level: LoadLevel) -> Iterable[Comparison]:
+    tens = by_lead(at(level, WAIT_10), "success_rate", *LEADS_S)
+    pures = by_lead(at(level, PURE), "success_rate", *LEADS_S)
+    return [higher(ten, pure) for ten, pure in zip(tens, pures, strict=True)]
+
+
+def _alike_over_local_loads(level: LoadLevel) -> Iterable[Comparison]:
+    if level.global_load != 0.2:
+        return
+    for rate in LOCAL_RATES:
+        if (rate > 0.02) == (level.local_load == HIGH):
+            pair = [
+                of(point_of_rate(rate, replace(base, global_load=0.2)), "success_rate", name)
+                for base, name in ((WAIT_10, "Wait-10"), (PURE, "Wait-∞"))
+            ]
+            for comparison in close(pair[0], pair[1]):
+                yield replace(comparison, where=f"{rate:g} local jobs a second")
+
+
+def _few_run(level: LoadLevel) -> Iterable[Comparison]:
+    for wait_s in (10.0, inf):
+        fails = wait(at(level, LP), "success_rate", wait_s)
+        yield below(fails, 50)
+
+
+def _alone(level: LoadLevel) -> Iterable[Comparison]:
+    nobody = of(replace(at(level, WAIT_10), global_load=0.0), "local_response", "without global")
+    for influenced in by_wait(at(level, LP), "local_response", *WAITS):
+        yield from close(influenced, nobody)
+
+
+def _nicer(level: LoadLevel) -> Iterable[Comparison]:
+    pure = wait(at(level), "local_response", inf)
+    for other in by_wait(at(level), "local_response", *SHORT, 1000.0):
+        yield lower(other, pure, by=MUCH)
+
+
+def _not_properly(level: LoadLevel) -> Iterable[Comparison]:
+    pure = wait(at(level), "local_response", inf)
+    alone = of(replace(at(level, WAIT_10), global_load=0.0), "local_response", "without global")
+    yield shown(f"{pure} > 10 × {alone}", lambda one, other: one - 10 * other, pure, alone)
+
+
+def _fewer_killed(level: LoadLevel, metric: str) -> Iterable[Comparison]:
+    ten, *longer = by_wait(at(level), metric, 10.0, *LONG)
+    return [lower(ten, one) for one in longer]
+
+
+def _many_killed(level: LoadLevel, metric: str) -> Iterable[Comparison]:
+    ten, *longer = by_wait(at(level), metric, 10.0, *LONG)
+    return [higher(one, ten, by=MUCH) for one in longer]
+
+
+WAIT = (
+    Claim(
+        id="3.3-1",
+        section="3.3",
+        text="Pure RPP wastes much processor time.",
+        reading=f"with Lp = 0.7, {share(MUCH)} of what is busy or claimed, or more",
+        test=everywhere(
+            lambda level: [
+                shown(
+                    f"wasted > {share(MUCH)} of the total load",
+                    lambda wasted, total: wasted - MUCH * total,
+                    of(at(level, PURE), "wasted", "Wait-∞"),
+                    of(at(level, PURE), "total_load", "Wait-∞"),
+                )
+            ]
+        ),
+    ),
+    Claim(
+        id="3.3-2",
+        section="3.3",
+        text="Whether GP or LP is used may change the results.",
+        reading=f"more success under GP by {share(LITTLE)} or more, for each Wait-X",
+        figures=(4,),
+        test=low(_policy_matters),
+    ),
+    Claim(
+        id="3.3-3",
+        section="3.3",
+        text="Ignoring jobs until 100 s or less before the deadline gives about equal results.",
+        reading="success of Wait-0, -10 and -100, each pair, under GP and LP",
+        figures=(4,),
+        test=low(_short_alike),
+    ),
+    Claim(
+        id="3.3-4",
+        section="3.3",
+        text="Wait-∞ and Wait-1000 give less good results than these.",
+        reading="success, under GP and LP",
+        figures=(4,),
+        test=low(_long_less_good),
+    ),
+    Claim(
+        id="3.3-5",
+        section="3.3",
+        text="Wait-0, -10 and -100 are the most suitable at any arrival rate.",
+        reading="as before, at each rate of figure 4",
+        figures=(4,),
+        test=low(_short_best),
+    ),
+    Claim(
+        id="3.3-6",
+        section="3.3",
+        text="Wait-10 can place a job again when a try failed, Wait-0 cannot.",
+        reading="one try a job with Wait-0; with Wait-10 some start in a later one (LP)",
+        test=low(_can_try_again),
+    ),
+    Claim(
+        id="3.3-7",
+        section="3.3",
+        text="Wait-10 has less overhead than applying RPP over a long time.",
+        reading="fewer tries a job than Wait-∞",
+        test=low(_fewer_tries),
+    ),
+    Claim(
+        id="3.3-8",
+        section="3.3",
+        text="The lead does not affect Wait-10 (low local load).",
+        reading="success with each lead against that with 3600 s",
+        figures=(5,),
+        test=low(_unaffected),
+    ),
+    Claim(
+        id="3.3-9",
+        section="3.3",
+        text="The lead does not affect Wait-10 (high local load).",
+        figures=(6,),
+        test=high(_unaffected),
+    ),
+    Claim(
+        id="3.3-10",
+        section="3.3",
+        text="Pure RPP is affected by the lead.",
+        reading=f"the contrast implied: success at 3600 s below that at 60 s by {share(LITTLE)}",
+        figures=(5, 6),
+        test=everywhere(_affected),
+    ),
+    Claim(
+        id="3.3-11",
+        section="3.3",
+        text="Wait-10 is better than pure RPP for any global load (low local load).",
+        reading="success, mean over the leads",
+        figures=(5,),
+        test=low(_better_over_leads),
+    ),
+    Claim(
+        id="3.3-12",
+        section="3.3",
+        text="Wait-10 is better than pure RPP for any global load (high local load).",
+        reading="success, mean over the leads",
+        figures=(6,),
+        test=high(_better_over_leads),
+    ),
+    Claim(
+        id="3.3-13",
+        section="3.3",
+        text="Wait-10 is better than pure RPP, whatever the lead.",
+        reading="a stricter reading of the same sentence: success at each lead of figures 5 and 6",
+        figures=(5, 6),
+        test=everywhere(_better_at_any_lead),
+    ),
+    Claim(
+        id="3.3-14",
+        section="3.3",
+        text="With high local loads the global jobs may not be able to run under LP.",
+        reading="fewer than half of them start",
+        test=high(_few_run),
+    ),
+    Claim(
+        id="3.3-15",
+        section="3.3",
+        text="Over the local load, Wait-10 and pure RPP have rather the same success.",
+        reading="global 20 %, each rate of figure 7; up to 0.02 told at the low local load",
+        figures=(7,),
+        test=everywhere(_alike_over_local_loads),
+    ),
+    Claim(
+        id="3.3-16",
+        section="3.3",
+        text="LP does not influence local jobs: none is killed.",
+        test=everywhere(
+            lambda level: [none(one) for one in by_wait(at(level, LP), "local_kill_rate", *WAITS)]
+        ),
+    ),
+    Claim(
+        id="3.3-17",
+        section="3.3",
+        text="LP does not influence local jobs: they respond as without global jobs.",
+        reading="another reading of the same sentence",
+        test=everywhere(_alone),
+    ),
+    Claim(
+        id="3.3-18",
+        section="3.3",
+        text="Pure RPP does not let the local jobs run properly.",
+        reading="their response time is over ten times that without global jobs",
+        figures=(8,),
+        test=low(_not_properly),
+    ),
+    Claim(
+        id="3.3-19",
+        section="3.3",
+        text="The other Wait-X are much nicer to local jobs than pure RPP.",
+        figures=(8,),
+        test=low(_nicer),
+    ),
+    Claim(
+        id="3.3-20",
+        section="3.3",
+        text="They also have better results for the global jobs.",
+        reading="success under GP, each of the others against Wait-∞",
+        test=low(
+            lambda level: [
+                higher(one, wait(at(level), "success_rate", inf))
+                for one in by_wait(at(level), "success_rate", *SHORT, 1000.0)
+            ]
+        ),
+    ),
+    Claim(
+        id="3.3-21",
+        section="3.3",
+        text="The share of killed local jobs speaks for Wait-10, too.",
+        reading="of the local jobs submitted, fewer than with Wait-1000 and Wait-∞",
+        figures=(9,),
+        test=low(lambda level: _fewer_killed(level, "local_kill_rate")),
+    ),
+    Claim(
+        id="3.3-22",
+        section="3.3",
+        text="With X of 1000 or ∞ a considerable amount of local jobs is killed.",
+        reading=f"of the local jobs submitted, more than with Wait-10 by {share(MUCH)}",
+        figures=(9,),
+        test=low(lambda level: _many_killed(level, "local_kill_rate")),
+    ),
+    Claim(
+        id="3.3-23",
+        section="3.3",
+        text="The share of killed local jobs speaks for Wait-10, too.",
+        reading="another reading of the same sentence: of the local jobs that ended, as those in "
+        "queues that grow without end neither run nor are killed",
+        test=low(lambda level: _fewer_killed(level, "killed_of_ended")),
+    ),
+    Claim(
+        id="3.3-24",
+        section="3.3",
+        text="With X of 1000 or ∞ a considerable amount of local jobs is killed.",
+        reading="another reading of the same sentence: of the local jobs that ended, more than "
+        f"with Wait-10 by {share(MUCH)}",
+        test=low(lambda level: _many_killed(level, "killed_of_ended")),
+    ),
+)

@@ -1,0 +1,143 @@
+"""What is counted in a run, and the paper's metrics from it (Deadlines 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any, NamedTuple
+
+from koala.core.model.values import Instant, Seconds
+from koala.papers.deadlines.simulation.setting import Setting
+from koala.sim.statistics import Interval, interval
+
+METRICS = (
+    "success_rate",
+    "local_kill_rate",
+    "total_load",
+    "global_load",
+    "local_load",
+    "wasted",
+    "local_response",
+)
+
+
+class Outcome(NamedTuple):
+    """What became of one job. A local job has no deadline and one site; `started_at` is None for
+    one that never ran, `tries` counts a global job's.
+    """
+
+    kind: str  # global or local
+    job: int  # in order of arrival, each kind for itself
+    submitted_at: Instant
+    deadline_at: Instant | None
+    components: int
+    processors: int  # of each component
+    run_s: Seconds
+    sites: tuple[int, ...]
+    claimed_at: Instant | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    tries: int
+    outcome: str  # started, failed; completed, killed
+
+
+Record = Callable[[Outcome], None]
+"""Is told what became of each job, when it is certain."""
+
+
+class Tally(NamedTuple):
+    """Counts up to an instant, or over a span. Areas are processor-seconds."""
+
+    seconds: float
+    deadlines: int
+    successes: int
+    submitted: int
+    killed: int
+    completed: int
+    response_s: float
+    local_area: float
+    global_area: float
+    claimed_area: float
+    waiting: int  # local jobs in queues (over a span: their growth)
+
+    def less(self, other: Tally) -> Tally:
+        """What came between `other` and this."""
+        return Tally._make(a - b for a, b in zip(self, other, strict=True))
+
+    def plus(self, other: Tally) -> Tally:
+        """Both spans together."""
+        return Tally._make(a + b for a, b in zip(self, other, strict=True))
+
+    def metrics(self, processors: int) -> dict[str, float]:
+        """The paper's metrics (Deadlines 2.3); rates and loads in percent."""
+        percent = 100 / (self.seconds * processors)
+        return {
+            "success_rate": _ratio(100.0 * self.successes, self.deadlines),
+            "local_kill_rate": _ratio(100.0 * self.killed, self.submitted),
+            "total_load": percent * (self.local_area + self.global_area + self.claimed_area),
+            "global_load": percent * self.global_area,
+            "local_load": percent * self.local_area,
+            "wasted": percent * self.claimed_area,
+            "local_response": _ratio(self.response_s, self.completed),
+        }
+
+
+def _ratio(total: float, count: int) -> float:
+    return total / count if count else nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The metrics of all replications, or of the batches of one run."""
+
+    metrics: dict[str, Interval]
+    is_saturated: bool
+    deadlines: int
+    local_jobs: int
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **{name: self.metrics[name].document() for name in METRICS},
+            "saturated": self.is_saturated,
+            "deadlines": self.deadlines,
+            "local_jobs": self.local_jobs,
+        }
+
+
+GROWTH_MAX = 0.01
+"""Local queues that keep more than this of what is submitted do not come to rest."""
+GROWTH_JOBS_MIN = 100
+
+
+def summarize(setting: Setting, runs: Sequence[Sequence[Tally]]) -> Summary:
+    """Means over replications, each a list of batches; of one replication, batch means."""
+    processors = sum(setting.sites)
+    wholes = [_sum(batches) for batches in runs]
+    whole = _sum(wholes)
+    if len(wholes) > 1:
+        values = [tally.metrics(processors) for tally in wholes]
+        metrics = {name: interval([one[name] for one in values]) for name in METRICS}
+    else:
+        values = [tally.metrics(processors) for tally in runs[0]]
+        mean = whole.metrics(processors)
+        spread = {name: interval([one[name] for one in values]) for name in METRICS}
+        metrics = {
+            name: Interval(mean=mean[name], ci95=found.ci95, values=found.values)
+            for name, found in spread.items()
+        }
+    limit = max(GROWTH_JOBS_MIN * len(wholes), GROWTH_MAX * whole.submitted)
+    return Summary(
+        metrics=metrics,
+        is_saturated=whole.waiting > limit,
+        deadlines=whole.deadlines,
+        local_jobs=whole.submitted,
+    )
+
+
+def _sum(tallies: Sequence[Tally]) -> Tally:
+    total = tallies[0]
+    for tally in tallies[1:]:
+        total = total.plus(tally)
+    return total

@@ -1,0 +1,70 @@
+"""The jobs of a run, drawn as they come. Every purpose has a random stream of its own, drawn in the
+order of arrivals: under one seed all policies see the same jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+from koala.core.model.values import Instant, Seconds
+from koala.papers.deadlines.simulation.setting import Setting
+
+
+class LocalArrival(NamedTuple):
+    """A local job comes to its cluster."""
+
+    at: Instant
+    processors: int
+    run_s: Seconds
+
+
+class GlobalArrival(NamedTuple):
+    """A global job comes: `components` of `processors` each, to start together at the deadline."""
+
+    at: Instant
+    deadline_at: Instant
+    components: int
+    processors: int
+    run_s: Seconds
+
+
+def local_arrivals(setting: Setting, seed: int, index: int) -> Iterator[LocalArrival]:
+    """Those of one cluster, without end."""
+    rate = setting.local_rate(setting.sites[index])
+    if not rate:
+        return
+    gaps, sizes, runs = (
+        Random(f"{seed}/local {purpose} {index}") for purpose in ("arrivals", "sizes", "run times")
+    )
+    distribution = setting.local_size_distribution
+    end_rate = 1 / setting.local_run_s
+    at = 0.0
+    while True:
+        at += gaps.expovariate(rate)
+        yield LocalArrival(at, distribution.sample(sizes), runs.expovariate(end_rate))
+
+
+def global_arrivals(setting: Setting, seed: int) -> Iterator[GlobalArrival]:
+    """All global jobs, without end."""
+    rate = setting.global_rate
+    if not rate:
+        return
+    gaps, leads, counts, sizes, runs = (
+        Random(f"{seed}/global {purpose}")
+        for purpose in ("arrivals", "leads", "components", "sizes", "run times")
+    )
+    distribution = setting.size_distribution
+    at = 0.0
+    while True:
+        at += gaps.expovariate(rate)
+        yield GlobalArrival(
+            at,
+            at + leads.uniform(*setting.lead_s),
+            counts.randint(*setting.component_bounds),
+            sizes.randint(*setting.size_bounds)
+            if setting.is_uniform
+            else distribution.sample(sizes),
+            runs.expovariate(1 / setting.global_run_s),
+        )

@@ -1,0 +1,369 @@
+"""One run: an event heap, clusters with their local users, and jobs with deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from koala.core.model.grid import GridView, Part, Placement, PlacementRequest, SiteView
+from koala.core.model.timeline import considered_at, next_try_at
+from koala.core.model.values import Instant, Seconds, SiteName
+from koala.papers.deadlines.simulation.counting import Outcome, Record, Tally
+from koala.papers.deadlines.simulation.jobs import (
+    GlobalArrival,
+    LocalArrival,
+    global_arrivals,
+    local_arrivals,
+)
+from koala.papers.deadlines.simulation.setting import Setting
+from koala.policies.claiming.repeated import make_room
+from koala.policies.placement.worst_fit import worst_fit
+from koala.sim.job_csv import recorded
+from koala.sim.statistics import BATCHES
+from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
+
+_END, _ARRIVAL, _TRY, _DEADLINE = range(4)
+"""What goes first at one instant: processors come free, jobs come, tries are made, deadlines."""
+
+
+def simulate(setting: Setting, seed: int, record: Record | None = None) -> list[Tally]:
+    """One run: the tallies of consecutive batches of equal time after the warm-up."""
+    local = [local_arrivals(setting, seed, index) for index in range(len(setting.sites))]
+    return simulate_jobs(setting, local, global_arrivals(setting, seed), record)
+
+
+def simulate_jobs(
+    setting: Setting,
+    local: Sequence[Iterable[LocalArrival]],
+    jobs: Iterable[GlobalArrival],
+    record: Record | None = None,
+) -> list[Tally]:
+    """One run with these jobs, each stream in order of arrival: local ones of each site, and
+    global ones.
+    """
+    return _Run(setting, local, jobs, record).run()
+
+
+def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> list[Tally]:
+    """As `simulate`; the run with the seed `first` writes a line of CSV for each job."""
+    if seed != first:
+        return simulate(setting, seed)
+    with recorded(path, Outcome._fields) as record:
+        return simulate(setting, seed, record)
+
+
+class _LocalJob(NamedTuple):
+    number: int
+    submitted_at: Instant
+    processors: int
+    run_s: Seconds
+    started_at: Instant
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _GlobalJob:
+    number: int
+    submitted_at: Instant
+    deadline_at: Instant
+    components: int
+    processors: int
+    run_s: Seconds
+    tries: int = 0
+    is_due_at_deadline: bool = False  # its series of tries has come to D
+    claimed_at: Instant | None = None
+    claims: list[tuple[_Cluster, int]] = field(default_factory=list)
+
+
+class _Cluster:
+    """A site: its queue and its local jobs; those that run in order of start."""
+
+    __slots__ = ("arrivals", "name", "queue", "running", "waiting")
+
+    def __init__(self, index: int, processors: int, arrivals: Iterable[LocalArrival]) -> None:
+        self.name = SiteName(str(index))
+        self.queue: LocalQueue[int] = local_queue(processors=processors, discipline=Discipline.FCFS)
+        self.arrivals = iter(arrivals)
+        self.waiting: dict[int, _LocalJob] = {}
+        self.running: dict[int, _LocalJob] = {}
+
+
+class _Area:
+    """Processor-seconds of a number of processors that changes."""
+
+    __slots__ = ("_past", "level")
+
+    def __init__(self) -> None:
+        self.level = 0
+        self._past = 0.0  # the area, if the level had always been what it is
+
+    def change(self, processors: int, now: Instant) -> None:
+        self.level += processors
+        self._past -= processors * now
+
+    def until(self, now: Instant) -> float:
+        return self._past + self.level * now
+
+
+class _Run:
+    def __init__(
+        self,
+        setting: Setting,
+        local: Sequence[Iterable[LocalArrival]],
+        jobs: Iterable[GlobalArrival],
+        record: Record | None,
+    ) -> None:
+        self.setting = setting
+        self.now: Instant = 0.0
+        self._record = record
+        self._heap: list[tuple[Instant, int, int, Callable[[Any], None], Any]] = []
+        self._number = 0  # of entries in the heap, and of keys in queues
+        sites = enumerate(zip(setting.sites, local, strict=True))
+        self._clusters = [_Cluster(index, *one) for index, one in sites]
+        self._by_name = {cluster.name: cluster for cluster in self._clusters}
+        self._arrivals = iter(jobs)
+        self._globals = self._deadlines = self._successes = 0
+        self._locals = self._killed = self._completed = 0
+        self._response_s = 0.0
+        self._local, self._global, self._claimed = _Area(), _Area(), _Area()
+
+    def run(self) -> list[Tally]:
+        """From 0 to the end; the tallies between the bounds of the batches."""
+        for cluster in self._clusters:
+            self._await_local(cluster)
+        self._await_global()
+        setting = self.setting
+        span_s = (setting.time_s - setting.warmup_s) / BATCHES
+        tallies = []
+        for batch in range(BATCHES + 1):
+            self._go_on(setting.warmup_s + batch * span_s)
+            tallies.append(self._tally())
+        return [after.less(before) for before, after in pairwise(tallies)]
+
+    def _go_on(self, until: Instant) -> None:
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            self.now, _, _, call, argument = heappop(heap)
+            call(argument)
+        self.now = until
+
+    def _push(self, at: Instant, rank: int, call: Callable[[Any], None], argument: object) -> None:
+        self._number += 1
+        heappush(self._heap, (at, rank, self._number, call, argument))
+
+    def _tally(self) -> Tally:
+        return Tally(
+            seconds=self.now,
+            deadlines=self._deadlines,
+            successes=self._successes,
+            submitted=self._locals,
+            killed=self._killed,
+            completed=self._completed,
+            response_s=self._response_s,
+            local_area=self._local.until(self.now),
+            global_area=self._global.until(self.now),
+            claimed_area=self._claimed.until(self.now),
+            waiting=sum(cluster.queue.waiting for cluster in self._clusters),
+        )
+
+    # --- local jobs ---
+
+    def _await_local(self, cluster: _Cluster) -> None:
+        arrival = next(cluster.arrivals, None)
+        if arrival is not None:
+            self._push(arrival.at, _ARRIVAL, self._local_arrives, (cluster, arrival))
+
+    def _local_arrives(self, what: tuple[_Cluster, LocalArrival]) -> None:
+        cluster, (at, processors, run_s) = what
+        self._locals += 1
+        self._number += 1
+        cluster.waiting[self._number] = _LocalJob(self._locals, at, processors, run_s, at)
+        cluster.queue.submit(self._number, processors=processors, estimate_s=run_s)
+        self._advance(cluster)
+        self._await_local(cluster)
+
+    def _advance(self, cluster: _Cluster) -> None:
+        now = self.now
+        for key in cluster.queue.advance(now):
+            job = cluster.waiting.pop(key)
+            if job.started_at != now:
+                job = job._replace(started_at=now)
+            cluster.running[key] = job
+            self._local.change(job.processors, now)
+            self._push(now + job.run_s, _END, self._local_ends, (cluster, key))
+
+    def _local_ends(self, which: tuple[_Cluster, int]) -> None:
+        cluster, key = which
+        if key not in cluster.running:
+            return  # killed before
+        job = self._leave(cluster, key, "completed")
+        self._completed += 1
+        self._response_s += self.now - job.submitted_at
+        self._advance(cluster)
+
+    def _kill(self, cluster: _Cluster, key: int) -> None:
+        """A local job makes room; what it has done is lost."""
+        job = self._leave(cluster, key, "killed")
+        self._killed += 1
+        if self.setting.is_requeued:
+            self._number += 1
+            cluster.waiting[self._number] = job
+            cluster.queue.put_back(self._number, processors=job.processors, estimate_s=job.run_s)
+
+    def _leave(self, cluster: _Cluster, key: int, outcome: str) -> _LocalJob:
+        job = cluster.running.pop(key)
+        cluster.queue.end(key)
+        self._local.change(-job.processors, self.now)
+        if self._record is not None:
+            self._record(
+                Outcome(
+                    kind="local",
+                    job=job.number,
+                    submitted_at=job.submitted_at,
+                    deadline_at=None,
+                    components=1,
+                    processors=job.processors,
+                    run_s=job.run_s,
+                    sites=(self._clusters.index(cluster),),
+                    claimed_at=None,
+                    started_at=job.started_at,
+                    ended_at=self.now,
+                    tries=0,
+                    outcome=outcome,
+                )
+            )
+        return job
+
+    # --- global jobs ---
+
+    def _await_global(self) -> None:
+        arrival = next(self._arrivals, None)
+        if arrival is not None:
+            self._push(arrival.at, _ARRIVAL, self._global_arrives, arrival)
+
+    def _global_arrives(self, arrival: GlobalArrival) -> None:
+        self._globals += 1
+        job = _GlobalJob(
+            number=self._globals,
+            submitted_at=arrival.at,
+            deadline_at=arrival.deadline_at,
+            components=arrival.components,
+            processors=arrival.processors,
+            run_s=arrival.run_s,
+        )
+        first = considered_at(job.submitted_at, job.deadline_at, wait_s=self.setting.wait_s)
+        self._await_try(job, first)
+        self._push(job.deadline_at, _DEADLINE, self._deadline_comes, job)
+        self._await_global()
+
+    def _await_try(self, job: _GlobalJob, after: Instant) -> None:
+        at = next_try_at(after, job.deadline_at, fraction=self.setting.fraction)
+        job.is_due_at_deadline = at >= job.deadline_at
+        if not job.is_due_at_deadline:
+            self._push(at, _TRY, self._try, job)
+
+    def _try(self, job: _GlobalJob) -> None:
+        """A try before the deadline: all components are claimed, or none."""
+        job.tries += 1
+        sites = self._place(job)
+        if sites is not None:
+            self._claim(job, sites)
+        elif job.tries <= self.setting.tries_max:
+            self._await_try(job, self.now)
+
+    def _deadline_comes(self, job: _GlobalJob) -> None:
+        """It starts with what it claimed before or claims now, or it has failed."""
+        self._deadlines += 1
+        may_kill = self.setting.at_deadline == "kill"
+        if not job.claims and (job.is_due_at_deadline or may_kill):
+            job.tries += 1
+            sites = self._place(job)
+            if sites is not None:
+                self._claim(job, sites)
+            elif may_kill:
+                self._make_room(job)
+        if job.claims:
+            self._successes += 1
+            processors = job.components * job.processors
+            self._claimed.change(-processors, self.now)
+            self._global.change(processors, self.now)
+            self._push(self.now + job.run_s, _END, self._global_ends, job)
+        self._tell(job)
+
+    def _place(self, job: _GlobalJob) -> list[_Cluster] | None:
+        """Worst-Fit on the idle processors (Deadlines 2.2)."""
+        size = job.processors
+        if sum(cluster.queue.idle // size for cluster in self._clusters) < job.components:
+            return None  # components of one size: needs no policy
+        view = GridView(
+            [
+                SiteView(name=c.name, processors=c.queue.processors, idle=c.queue.idle)
+                for c in self._clusters
+            ],
+            replicas={},
+            bandwidth={},
+            bandwidth_default=1.0,
+        )
+        parts = tuple(Part(component=i, processors=size) for i in range(job.components))
+        answer = worst_fit(PlacementRequest(parts=parts), view)
+        assert isinstance(answer, Placement), answer
+        return [self._by_name[assignment.site] for assignment in answer.assignments]
+
+    def _claim(self, job: _GlobalJob, sites: Sequence[_Cluster]) -> None:
+        job.claimed_at = self.now
+        for cluster in sites:
+            self._number += 1
+            until = job.deadline_at + job.run_s
+            cluster.queue.occupy(self._number, processors=job.processors, until=until)
+            job.claims.append((cluster, self._number))
+        self._claimed.change(job.components * job.processors, self.now)
+
+    def _make_room(self, job: _GlobalJob) -> None:
+        """Kill for it, if that suffices; what is freed beyond need is the local queues' at once."""
+        candidates = range(len(self._clusters))
+        room = make_room(
+            [(job.processors, candidates)] * job.components,
+            [cluster.queue.idle for cluster in self._clusters],
+            [[j.processors for j in reversed(c.running.values())] for c in self._clusters],
+        )
+        if room is None:
+            return
+        for cluster, victims in zip(self._clusters, room.victims, strict=True):
+            for key in list(islice(reversed(cluster.running), victims)):
+                self._kill(cluster, key)
+        self._claim(job, [self._clusters[index] for index in room.sites])
+        for cluster, victims in zip(self._clusters, room.victims, strict=True):
+            if victims:
+                self._advance(cluster)
+
+    def _global_ends(self, job: _GlobalJob) -> None:
+        for cluster, key in job.claims:
+            cluster.queue.end(key)
+        self._global.change(-job.components * job.processors, self.now)
+        for cluster in dict.fromkeys(cluster for cluster, _ in job.claims):
+            self._advance(cluster)
+
+    def _tell(self, job: _GlobalJob) -> None:
+        if self._record is None:
+            return
+        has_started = bool(job.claims)
+        self._record(
+            Outcome(
+                kind="global",
+                job=job.number,
+                submitted_at=job.submitted_at,
+                deadline_at=job.deadline_at,
+                components=job.components,
+                processors=job.processors,
+                run_s=job.run_s,
+                sites=tuple(self._clusters.index(cluster) for cluster, _ in job.claims),
+                claimed_at=job.claimed_at,
+                started_at=self.now if has_started else None,
+                ended_at=self.now + job.run_s if has_started else None,
+                tries=job.tries,
+                outcome="started" if has_started else "failed",
+            )
+        )

@@ -1,0 +1,203 @@
+"""What is run for the hints paper: points of its figure, and two policies on the same jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import nan
+from statistics import fmean
+
+from koala.core.model.values import Seconds
+from koala.papers.hints.simulation import JobRecord, RunRecord, Setting, SiteSetting, simulate
+from koala.papers.hints.simulation.counting import KINDS, metrics
+from koala.papers.hints.simulation.setting import SITES
+from koala.papers.paper import Level, Outcome, Quantity, Run
+
+POLICIES = ("NoNetwork", "PreferLocal", "Service")
+FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Shares of I/O-bound jobs: the x axis of figure 2, right side."""
+USUAL = 0.2
+"""That of its left side (Hints 5.3)."""
+HEAVY, LIGHT = 0.00045, 0.0003
+"""Jobs a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What the paper leaves open, as it is read; the defaults are ours."""
+
+    rate: float = HEAVY
+    vpn_mbps: float = 6.0
+    accept: float = 0.5
+    preferred_mips: float = 1000.0
+    blocks: int = 0
+    round_s: Seconds = 0.0
+    link_share: float = 1.0  # of each site's own link
+    jobs_share: float = 1.0  # of the length of a run
+
+    def setting(self, policy: str, io_fraction: float, jobs: float) -> Setting:
+        """For the simulator."""
+        return Setting(
+            policy=policy,
+            io_fraction=io_fraction,
+            rate=self.rate,
+            vpn_mbps=self.vpn_mbps,
+            accept=self.accept,
+            preferred_mips=self.preferred_mips,
+            blocks=self.blocks,
+            round_s=self.round_s,
+            sites=tuple(_with_link(site, self.link_share) for site in SITES),
+            jobs=max(1, round(jobs * self.jobs_share)),
+        )
+
+    def __str__(self) -> str:
+        default = Reading()
+        names = ("rate", "vpn_mbps", "accept", "preferred_mips", "blocks", "round_s",
+                 "link_share", "jobs_share")  # fmt: skip
+        changed = [
+            f"{name} {getattr(self, name):g}"
+            for name in names
+            if getattr(self, name) != getattr(default, name)
+        ]
+        return ", ".join(changed) or "as read"
+
+
+def _with_link(site: SiteSetting, share: float) -> SiteSetting:
+    return replace(site, link_mbps=site.link_mbps * share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLevel(Level):
+    """A level, or a reading, at which claims are judged."""
+
+    reading: Reading
+
+
+def _reading(name: str, reading: Reading) -> ReadLevel:
+    return ReadLevel(name=name, is_near=True, reading=reading)
+
+
+LEVELS = (
+    ReadLevel(name="light load", reading=Reading(rate=LIGHT)),
+    ReadLevel(name="heavy load", is_near=True, reading=Reading()),
+)
+READINGS = (
+    _reading("3 Mb/s between sites", Reading(vpn_mbps=3.0)),
+    _reading("12 Mb/s between sites", Reading(vpn_mbps=12.0)),
+    _reading("half of each site's own link", Reading(link_share=0.5)),
+    _reading("a quarter accepted", Reading(accept=0.25)),
+    _reading("three quarters accepted", Reading(accept=0.75)),
+    _reading("800 MIPS preferred", Reading(preferred_mips=800.0)),
+    _reading("data staged (1 block)", Reading(blocks=1)),
+    _reading("10 blocks", Reading(blocks=10)),
+    _reading("rounds every 1000 s", Reading(round_s=1000.0)),
+    _reading("0.0006 jobs/s", Reading(rate=0.0006)),
+    _reading("0.0009 jobs/s", Reading(rate=0.0009)),
+    _reading("three times the jobs", Reading(jobs_share=3.0)),
+)
+"""Of each, what it changes is all that differs from how the paper is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One policy at one share of I/O-bound jobs."""
+
+    policy: str
+    io_fraction: float = USUAL
+    reading: Reading = Reading()
+
+    def __str__(self) -> str:
+        return f"{self.policy}, {100 * self.io_fraction:g} % I/O, {self.reading}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Two policies on the same jobs, of which those are looked at that the first ran below their
+    preferred rate."""
+
+    policy: str
+    other: str
+    io_fraction: float = USUAL
+    reading: Reading = Reading()
+
+    def __str__(self) -> str:
+        return f"{self.policy} and {self.other}, {100 * self.io_fraction:g} % I/O, {self.reading}"
+
+
+def run(one: Run) -> Outcome:
+    """One run of either."""
+    setting = one.setting
+    assert isinstance(setting, Point | Compared), setting
+    if isinstance(setting, Point):
+        return Outcome(values=_measured(setting, one))
+    return Outcome(values=_compared(setting, one))
+
+
+def _measured(point: Point, one: Run) -> dict[str, float]:
+    setting = point.reading.setting(point.policy, point.io_fraction, one.effort.length)
+    found = simulate(setting, one.seed)
+    values = metrics(setting, found)
+    for kind, is_of in KINDS.items():
+        jobs = [job for job in found.jobs if job.site is not None and is_of(job)]
+        values[f"stretch.{kind}"] = _mean([_stretch(setting, job) for job in jobs])
+    busiest = [name for name in values if name.startswith("links.")]
+    values["busiest_link"] = max(values[name] for name in busiest)
+    return values
+
+
+def _stretch(setting: Setting, job: JobRecord) -> float:
+    """How much longer it ran than its processing power alone lets one expect."""
+    predicted_s = setting.kind(is_io=job.is_io).length_mi / job.mips
+    return (job.ended_at - job.placed_at) / predicted_s
+
+
+def _compared(pair: Compared, one: Run) -> dict[str, float]:
+    """The same CPU-bound jobs under both policies."""
+    runs = []
+    for policy in (pair.policy, pair.other):
+        setting = pair.reading.setting(policy, pair.io_fraction, one.effort.length)
+        runs.append((setting, simulate(setting, one.seed)))
+    (setting, first), (_, other) = runs
+    slow = [
+        job.number
+        for job in first.jobs
+        if not job.is_io and job.site is not None
+        and job.mips < setting.preferred_mips * (1 - 1e-9)
+    ]  # fmt: skip
+    return {
+        "response": _mean(_responses(first, slow)),
+        "other_response": _mean(_responses(other, slow)),
+        "rate": _mean([first.jobs[number].mips / setting.preferred_mips for number in slow]),
+    }
+
+
+def _responses(found: RunRecord, numbers: Sequence[int]) -> list[float]:
+    return [found.jobs[number].response_s for number in numbers]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else nan
+
+
+# Names of quantities.
+
+
+def response(
+    policy: str, io_fraction: float = USUAL, reading: Reading | None = None, kind: str = "all"
+) -> Quantity:
+    """A mean response time."""
+    return of(policy, f"response.{kind}", io_fraction, reading)
+
+
+def of(
+    policy: str, metric: str, io_fraction: float = USUAL, reading: Reading | None = None
+) -> Quantity:
+    """Any metric."""
+    point = Point(policy=policy, io_fraction=io_fraction, reading=reading or Reading())
+    return Quantity(point, metric, f"{metric} of {policy}, {100 * io_fraction:g} %")
+
+
+def reading_of(level: Level) -> Reading:
+    """How the paper is read at a level."""
+    assert isinstance(level, ReadLevel), level
+    return level.reading

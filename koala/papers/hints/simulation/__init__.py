@@ -1,0 +1,28 @@
+"""The hints paper's simulation: jobs that compute and read at the same time, on sites with bounded
+processing power and links with bounded bandwidth.
+
+The placement policy is the one that the daemon runs (koala.policies.placement), asked in the same
+way: a site's job slots are its processors, the largest slice that is left its speed, and the data
+of a job a file whose one replica lies where the job was submitted. Placed, a job holds its slice,
+and its booked bandwidth, to its end; where nothing is booked, jobs share what is left of a link
+max-min fairly and hold their slice while they starve. Nothing is pre-empted (Hints 4).
+"""
+
+from koala.papers.hints.simulation.counting import Summary, summarize
+from koala.papers.hints.simulation.jobs import Arrival, arrivals
+from koala.papers.hints.simulation.run import JobRecord, RunRecord, simulate, simulate_jobs
+from koala.papers.hints.simulation.setting import JobClass, Setting, SiteSetting
+
+__all__ = [
+    "Arrival",
+    "JobClass",
+    "JobRecord",
+    "RunRecord",
+    "Setting",
+    "SiteSetting",
+    "Summary",
+    "arrivals",
+    "simulate",
+    "simulate_jobs",
+    "summarize",
+]

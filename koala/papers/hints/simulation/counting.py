@@ -1,0 +1,88 @@
+"""What runs of the hints paper's simulation are counted by (Hints 5): response times by class, jobs
+that were never placed, and how much the links carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import nan
+from statistics import fmean
+from typing import Any
+
+from koala.papers.hints.simulation.run import JobRecord, RunRecord
+from koala.papers.hints.simulation.setting import Setting
+from koala.sim.statistics import Interval, batch_means, interval
+
+KINDS: dict[str, Callable[[JobRecord], bool]] = {
+    "all": lambda _job: True,
+    "io": lambda job: job.is_io,
+    "cpu": lambda job: not job.is_io,
+}
+"""Classes of jobs."""
+
+
+def metrics(setting: Setting, run: RunRecord) -> dict[str, float]:
+    """The numbers of one run; nan where nothing of the kind happened."""
+    found: dict[str, float] = {}
+    for name, is_of in KINDS.items():
+        jobs = [job for job in run.jobs if job.site is not None and is_of(job)]
+        found[f"response.{name}"] = _mean([job.response_s for job in jobs])
+        found[f"wait.{name}"] = _mean([job.placed_at - job.submitted_at for job in jobs])
+        found[f"remote.{name}"] = _mean([float(job.site != job.home) for job in jobs])
+        slow = [float(job.mips < setting.preferred_mips * (1 - 1e-9)) for job in jobs]
+        found[f"below_preferred.{name}"] = _mean(slow)
+    found["unplaced"] = float(sum(job.site is None for job in run.jobs))
+    for ends, mbps in setting.links.items():
+        carried = 8 * run.moved_mb[ends] / (mbps * run.ended_at) if run.ended_at else nan
+        found[f"links.{setting.name_of(ends)}"] = carried
+    capacity = sum(setting.links.values())
+    moved = 8 * sum(run.moved_mb.values())
+    found["link_utilization"] = moved / (capacity * run.ended_at) if run.ended_at else nan
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The metrics over replications; of one replication, response times by batch means."""
+
+    metrics: dict[str, Interval]
+    replications: int
+
+    def document(self) -> dict[str, Any]:
+        """For JSON. `unplaced` and `link_utilization` are means over the replications."""
+        by_kind = {
+            name: {kind: self.metrics[f"{name}.{kind}"].document() for kind in KINDS}
+            for name in ("response", "wait", "remote", "below_preferred")
+        }
+        links = {
+            name.removeprefix("links."): found.document()
+            for name, found in self.metrics.items()
+            if name.startswith("links.")
+        }
+        return {
+            **by_kind,
+            "unplaced": self.metrics["unplaced"].document()["mean"],
+            "link_utilization": self.metrics["link_utilization"].document()["mean"],
+            "links": links,
+            "replications": self.replications,
+        }
+
+
+def summarize(setting: Setting, runs: Sequence[RunRecord]) -> Summary:
+    """Means over replications with 95 % intervals."""
+    values = [metrics(setting, run) for run in runs]
+    found = {name: interval([one[name] for one in values]) for name in values[0]}
+    if len(runs) == 1:
+        for kind, is_of in KINDS.items():
+            jobs = [job for job in runs[0].jobs if job.site is not None and is_of(job)]
+            whole = found[f"response.{kind}"]
+            spread = batch_means([job.response_s for job in jobs])
+            found[f"response.{kind}"] = Interval(
+                mean=whole.mean, ci95=spread.ci95, values=spread.values
+            )
+    return Summary(metrics=found, replications=len(runs))

@@ -1,0 +1,167 @@
+"""How running jobs get on: their blocks of instructions and data, and the sharing of a link.
+
+A job is a list of *steps*, each with instructions to execute and data to move at the same time; the
+next begins when both are done (Hints 3.3, figure 1): the data of a block travel while the block
+before is executed, what a block wrote while the one after it is. A job that streams has one step
+that executes as fast as its data come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from koala.core.model.values import Instant
+from koala.papers.hints.simulation.setting import JobClass, Setting
+
+DUST = 1e-9
+"""Of power or of a link, less than this share is rounding."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Step:
+    """What is left to do at the same time: million instructions, and MB."""
+
+    mi: float
+    mb: float
+
+
+def steps_of(setting: Setting, kind: JobClass) -> list[Step]:
+    """The steps of a job in order; the first one moves the data of the first block, before which
+    nothing can be executed."""
+    n = setting.blocks
+    if n == 0 or kind.data_mb == 0:
+        return [Step(mi=kind.length_mi, mb=kind.data_mb)]
+    read, written = (kind.data_mb * part / n for part in (1 - setting.written, setting.written))
+    steps = []
+    for block in range(n + 2):  # block 0 and block n + 1 have no instructions
+        is_block = 1 <= block <= n
+        mb = (read if block < n else 0.0) + (written if block > 1 else 0.0)
+        steps.append(Step(mi=kind.length_mi / n if is_block else 0.0, mb=mb))
+    return [step for step in steps if step.mi or step.mb]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Running:
+    """A placed job: it executes at `mips` at most, and moves data at `mbps` as its link allows.
+    `booked_mbps` is what nobody else gets, None where nothing is booked.
+    """
+
+    job: int
+    site: int
+    ends: tuple[int, int]  # of its link
+    mips: float
+    booked_mbps: float | None
+    steps: list[Step]  # the present one last
+    is_streaming: bool
+    mbps: float = 0.0
+    mi_rate: float = 0.0
+    executed_at: Instant = inf  # when all of the present step is executed ...
+    moved_at: Instant = inf  # ... and moved
+    version: int = 0
+    is_awaited: bool = False  # its next instant is in the heap
+
+    @property
+    def next_at(self) -> Instant:
+        """When something of the present step is done."""
+        return min(self.executed_at, self.moved_at)
+
+    @property
+    def wanted_mbps(self) -> float:
+        """What it could use: a stream as much as it executes, a block all that there is."""
+        step = self.steps[-1]
+        if step.mb <= 0:
+            return 0.0
+        return 8 * step.mb / step.mi * self.mips if self.is_streaming else inf
+
+    @property
+    def sure_mbps(self) -> float:
+        """What of its booking it uses now."""
+        booked = self.booked_mbps or 0.0
+        return booked if self.is_streaming else min(booked, self.wanted_mbps)
+
+    def advance(self, now: Instant, since: Instant) -> float:
+        """Do what was done since then; the MB moved. What is due now is done, whatever rounding
+        has left of it."""
+        step = self.steps[-1]
+        before, elapsed_s = step.mb, now - since
+        if self.is_streaming:
+            part = min(1.0, self.mi_rate * elapsed_s / step.mi)
+            rest = 0.0 if self.executed_at <= now else 1.0 - part
+            step.mi, step.mb = step.mi * rest, step.mb * rest
+        else:
+            step.mi = 0.0 if self.executed_at <= now else step.mi - self.mi_rate * elapsed_s
+            step.mb = 0.0 if self.moved_at <= now else step.mb - self.mbps / 8 * elapsed_s
+        moved = before - step.mb
+        while self.steps and self.steps[-1].mi <= 0 and self.steps[-1].mb <= 0:
+            self.steps.pop()
+            self.executed_at = self.moved_at = inf  # those of the next step are not known yet
+        return moved
+
+    def set_rates(self, mbps: float, now: Instant) -> bool:
+        """Go on with so much of the link; whether there is a new next instant to wait for."""
+        step, before = self.steps[-1], self.next_at
+        wanted = self.wanted_mbps
+        self.mbps = mbps if step.mb > 0 else 0.0
+        self.mi_rate = self.mips if step.mi > 0 else 0.0
+        if self.is_streaming and wanted > 0:
+            self.mi_rate *= min(1.0, mbps / wanted)
+        self.executed_at = now + step.mi / self.mi_rate if self.mi_rate > 0 else inf
+        has_data = not self.is_streaming and step.mb > 0 and mbps > 0
+        self.moved_at = now + 8 * step.mb / mbps if has_data else inf
+        return self.next_at != before or not self.is_awaited
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Link:
+    """A link and the jobs that use it, in the order of their placement."""
+
+    mbps: float
+    running: dict[int, Running] = field(default_factory=dict)
+    settled_at: Instant = 0.0
+    moved_mb: float = 0.0
+
+    @property
+    def free_mbps(self) -> float:
+        """What is not booked."""
+        return left(self.mbps, [job.booked_mbps or 0.0 for job in self.running.values()])
+
+    def settle(self, now: Instant) -> None:
+        """Bring its jobs up to this instant."""
+        for job in self.running.values():
+            self.moved_mb += job.advance(now, self.settled_at) if job.steps else 0.0
+        self.settled_at = now
+
+    def share(self, now: Instant) -> list[Running]:
+        """Give each its booked part, and max-min fair parts of what nobody booked; the jobs that
+        have a new next instant. A stream that booked wants no more than that."""
+        jobs = [job for job in self.running.values() if job.steps]
+        wanted = [
+            0.0 if job.is_streaming and job.booked_mbps else job.wanted_mbps - job.sure_mbps
+            for job in jobs
+        ]
+        parts = max_min_fair(wanted, self.free_mbps)
+        return [
+            job
+            for job, part in zip(jobs, parts, strict=True)
+            if job.set_rates(job.sure_mbps + part, now)
+        ]
+
+
+def left(capacity: float, taken: Iterable[float]) -> float:
+    """What is left; summed up anew each time, so that rounding does not add up, and the dust of a
+    single sum is nothing."""
+    rest = capacity - sum(taken)
+    return rest if rest > DUST * capacity else 0.0
+
+
+def max_min_fair(wanted: Sequence[float], capacity: float) -> list[float]:
+    """What each gets: nobody more than it wants, and nobody less than another unless it wants no
+    more. Who wants least is served first, with an equal part of what is left."""
+    parts = [0.0] * len(wanted)
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    for place, index in enumerate(order):
+        parts[index] = min(wanted[index], capacity / (len(order) - place))
+        capacity -= parts[index]
+    return parts

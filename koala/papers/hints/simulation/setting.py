@@ -1,0 +1,140 @@
+"""What a run of the hints paper's simulation is asked to do (Hints 3, 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import inf, isfinite
+
+from koala.core.model.grid import Demand
+from koala.core.model.values import Seconds
+from koala.errors import ConfigError
+
+MBPS = 125_000.0
+"""A megabit a second in bytes a second."""
+MB = 1_000_000.0
+"""A megabyte in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSetting:
+    """A site with one computational resource (its power, the largest slice of it for one job, and
+    how many jobs it takes) and one storage resource, and the link between the two (Hints 3.2).
+    """
+
+    name: str
+    mips: float
+    slice_mips: float
+    slots: int
+    link_mbps: float
+    storage_mb: float = inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClass:
+    """Jobs of one kind: their data in MB and their length in million instructions (table 1)."""
+
+    data_mb: float
+    length_mi: float
+
+
+SITES = (
+    SiteSetting(name="site1", mips=3000, slice_mips=1200, slots=4, link_mbps=12),
+    SiteSetting(name="site2", mips=4000, slice_mips=1600, slots=4, link_mbps=16),
+    SiteSetting(name="site3", mips=5000, slice_mips=2000, slots=4, link_mbps=20),
+)
+IO = JobClass(data_mb=6100, length_mi=12.5e6)
+CPU = JobClass(data_mb=0.4, length_mi=25e6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One point of the experiment. The jobs are the paper's; the grid, whose table is lost, the
+    arrival rate and the rest are ours (docs/simulation.md).
+    """
+
+    policy: str = "Service"
+    io_fraction: float = 0.2
+    rate: float = 0.00045  # jobs a second, at all sites together
+    sites: tuple[SiteSetting, ...] = SITES
+    vpn_mbps: float = 6.0  # of the link between each two sites ...
+    vpns: tuple[tuple[str, str, float], ...] = ()  # ... but these
+    preferred_mips: float = 1000.0
+    accept: float = 0.5  # of the preferred rate
+    io: JobClass = IO
+    cpu: JobClass = CPU
+    blocks: int = 0  # of a job's data; 0: a stream, the limit of many blocks
+    written: float = 0.0  # part of the data that is written; it counts where there are blocks
+    round_s: Seconds = 0.0  # between scheduling rounds; 0: whenever something changed
+    jobs: int = 300
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.io_fraction <= 1, "io-fraction", self.io_fraction, "0 to 1")
+        _require(0 < self.rate < inf, "rate", self.rate, "more than 0 jobs a second")
+        _require(0 <= self.preferred_mips < inf, "preferred", self.preferred_mips, "0 MIPS or more")
+        _require(0 <= self.accept <= 1, "accept", self.accept, "0 to 1, of the preferred rate")
+        _require(self.blocks >= 0, "blocks", self.blocks, "0 (a stream) or more")
+        _require(0 <= self.written <= 1, "written", self.written, "0 to 1, of the data")
+        _require(0 <= self.round_s < inf, "round", self.round_s, "0 s or more")
+        _require(self.jobs >= 1, "jobs", self.jobs, "1 or more")
+        for name, kind in (("io-job", self.io), ("cpu-job", self.cpu)):
+            is_job = isfinite(kind.data_mb) and kind.data_mb >= 0 and 0 < kind.length_mi < inf
+            text = "MB:MI, 0 MB or more and more than 0 million instructions"
+            _require(is_job, name, f"{kind.data_mb:g}:{kind.length_mi:g}", text)
+        names = [site.name for site in self.sites]
+        _require(bool(names), "sites", names, "one or more")
+        _require(len(names) == len({*names}), "sites", names, "names that differ")
+        for site in self.sites:
+            _check_site(site)
+        _require(0 < self.vpn_mbps < inf, "vpn_mbps", self.vpn_mbps, "more than 0 Mb/s")
+        for start, end, mbps in self.vpns:
+            _require(
+                {start, end} <= {*names} and start != end,
+                "vpn", f"{start}-{end}", f"two of {', '.join(names)}",
+            )  # fmt: skip
+            _require(0 < mbps < inf, f"vpn.{start}.{end}", mbps, "more than 0 Mb/s")
+
+    @property
+    def links(self) -> dict[tuple[int, int], float]:
+        """Mb/s of each link by the indices of its sites, the smaller first: each site's own, then
+        one between each two sites, which carries both directions."""
+        index = {site.name: number for number, site in enumerate(self.sites)}
+        found = {(n, n): site.link_mbps for n, site in enumerate(self.sites)}
+        found |= dict.fromkeys(combinations(range(len(self.sites)), 2), self.vpn_mbps)
+        for start, end, mbps in self.vpns:
+            found[min(index[start], index[end]), max(index[start], index[end])] = mbps
+        return found
+
+    def name_of(self, link: tuple[int, int]) -> str:
+        """What tables call a link."""
+        start, end = (self.sites[index].name for index in link)
+        return start if start == end else f"{start}-{end}"
+
+    def kind(self, *, is_io: bool) -> JobClass:
+        """Of an I/O-bound job, or of a CPU-bound one."""
+        return self.io if is_io else self.cpu
+
+    def demand(self, *, is_io: bool) -> Demand:
+        """What a job says of itself: its hint has the acceptable deviation."""
+        return Demand(
+            preferred_mips=self.preferred_mips,
+            length_mi=self.kind(is_io=is_io).length_mi,
+            hint="io" if is_io else "cpu",
+            deviation=1.0 - self.accept,
+        )
+
+
+def _check_site(site: SiteSetting) -> None:
+    place = f"sites.{site.name}"
+    _require(0 < site.mips < inf, f"{place}.mips", site.mips, "more than 0")
+    is_slice = 0 < site.slice_mips <= site.mips
+    text = f"more than 0, at most mips = {site.mips:g}"
+    _require(is_slice, f"{place}.slice_mips", site.slice_mips, text)
+    _require(site.slots >= 1, f"{place}.slots", site.slots, "1 or more")
+    _require(0 < site.link_mbps < inf, f"{place}.link_mbps", site.link_mbps, "more than 0")
+    _require(site.storage_mb >= 0, f"{place}.storage_mb", site.storage_mb, "0 or more")
+
+
+def _require(is_right: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - read as an assertion
+    if not is_right:
+        raise ConfigError(f"{name} = {value}: allowed is {allowed}")

@@ -1,0 +1,32 @@
+"""The KOALA paper: figures 1 to 5, and what its text says.
+
+`points` is what is run, `claims` what is said, with `design` (sections 2 to 4) and `results`
+(section 5) beside it, `figures` what is drawn; `telling` names numbers.
+"""
+
+from koala.papers.koala.claims import CLAIMS, UNTESTABLE
+from koala.papers.koala.figures import figures, time_line
+from koala.papers.koala.points import ANY, BUSY, EXPERIMENT, LIGHT, MIDDLE, run
+from koala.papers.koala.simulation.setting import OURS
+from koala.papers.paper import Effort, Paper
+
+PAPER = Paper(
+    name="koala",
+    title="KOALA: co-allocation over several clusters, with incremental claiming",
+    run=run,
+    efforts={
+        "quick": Effort(name="quick", replications=7, length=500, levels=(ANY, LIGHT, BUSY)),
+        "full": Effort(name="full", replications=60, length=500, levels=(ANY, LIGHT, MIDDLE, BUSY)),
+    },
+    figures=(time_line(EXPERIMENT), *figures(EXPERIMENT)),
+    claims=CLAIMS,
+    untestable=UNTESTABLE,
+    ours="The paper prints none of these; what is ours, and why:\n\n"
+    + "\n".join(f"- {name}: {why}." for name, why in OURS.items()),
+    levels=f"""\
+The levels are regular loads, what the sites' own users request. *Near saturation* is the load of
+the experiment, {100 * EXPERIMENT.local_load:g} %, chosen so that 80 to 90 % of the processors are
+busy at times, as in the paper's figure 2; then the placement queues are full for most of the run.
+With 20 % a run comes closest to the day that the paper's experiment took. All figures are those
+of the experiment.""",
+)

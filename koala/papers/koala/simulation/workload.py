@@ -1,0 +1,76 @@
+"""The jobs to be co-allocated (KOALA 4.2), and the regular users of each site.
+
+A stream of random numbers for each purpose, and draws that scale with a parameter rather than
+change in number: two settings with one seed differ in what their parameters say alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import TypeVar
+
+from koala.core.model.job import ComponentSpec, InputFile, JobSpec
+from koala.core.model.values import FileName, JobId, Priority, SiteName, UserName
+from koala.papers.koala.simulation.setting import Setting
+from koala.sim.experiment.setting import LocalJob, Submission
+from koala.workload.streams import stream
+
+OWNER = UserName("koala")
+Choice = TypeVar("Choice")
+
+
+def submissions(setting: Setting, seed: int) -> Iterator[Submission]:
+    """Poisson arrivals; size, then components among those allowed, file size and priority at
+    random; all components run equally long (KOALA 4.1, 4.2)."""
+    arrivals, runs = stream(seed, "arrivals"), stream(seed, "run times")
+    shapes, files = stream(seed, "sizes"), stream(seed, "files")
+    priorities = stream(seed, "priorities")
+    at = setting.warmup_s
+    for number in range(1, setting.jobs + 1):
+        at += arrivals.expovariate(1.0) * setting.interval_s
+        size = _pick(shapes, setting.sizes)
+        count = _pick(shapes, setting.allowed(size))
+        file_bytes = _pick(files, setting.file_bytes)
+        holders = files.sample(setting.names, setting.replicas)
+        low_s, high_s = setting.run_s
+        run_s = low_s + runs.random() * (high_s - low_s)
+        component = ComponentSpec(
+            executable="poisson", processors=size // count, wall_time_s=high_s
+        )
+        yield Submission(
+            job=JobId(f"j{number}"),
+            at=at,
+            spec=JobSpec(
+                components=(component,) * count,
+                owner=OWNER,
+                priority=Priority.HIGH
+                if priorities.random() < setting.high_share
+                else Priority.LOW,
+                input_file=InputFile(name=FileName(f"input{number}"), size_bytes=file_bytes),
+            ),
+            run_s=(run_s,) * count,
+            replicas=tuple(holders),
+        )
+
+
+def local_jobs(setting: Setting, site: SiteName, processors: int, seed: int) -> Iterator[LocalJob]:
+    """The regular users of a site, without end: Poisson arrivals, sizes uniform among those given,
+    exponential run times, and estimates that are too long by a factor."""
+    if not setting.local_load:
+        return
+    arrivals = stream(seed, f"local arrivals at {site}")
+    sizes = stream(seed, f"local sizes at {site}")
+    runs = stream(seed, f"local run times at {site}")
+    mean_size = sum(setting.local_sizes) / len(setting.local_sizes)
+    interval_s = mean_size * setting.local_run_s / (setting.local_load * processors)
+    at = 0.0
+    while True:
+        at += arrivals.expovariate(1.0) * interval_s
+        run_s = runs.expovariate(1.0) * setting.local_run_s
+        yield LocalJob(at, _pick(sizes, setting.local_sizes), run_s, run_s * setting.local_estimate)
+
+
+def _pick(draws: Random, among: Sequence[Choice]) -> Choice:
+    """One of them with one draw, however many there are."""
+    return among[int(draws.random() * len(among))]

@@ -1,0 +1,129 @@
+"""The claims about what policies do in the extreme (Multiple queues 2.5): starvation and ageing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from koala.papers.claims import MUCH, Claim, Comparison, Test, at_most, close, higher
+from koala.papers.multiqueue.charts import (
+    BOTH,
+    EIGHTY,
+    FIGURES_9_TO_14,
+    HALF_FOUR,
+    NEAR,
+    Case,
+    Point,
+    View,
+    each,
+    maximum,
+    rounded,
+)
+from koala.papers.paper import Level, Quantity
+
+OVERLOAD = 1.10
+"""How far beyond its maximum a policy is driven, to see which jobs it starves."""
+AGEING = 10.0
+"""In mean service times: how long a head waits until it is moved forward."""
+SHORT = 0.5
+
+
+def overloaded(policy: str, case: Case, *, ageing: float | None = None) -> Point:
+    """A policy with more load than it can bear."""
+    utilization = rounded(OVERLOAD * maximum(case, policy))
+    return Point(policy=policy, case=case, utilization=utilization, ageing=ageing)
+
+
+def delay(point: Point, kind: str) -> Quantity:
+    """What was measured in a run of this length, finite also where no mean exists."""
+    words = [point.policy, kind]
+    if point.length != 1:
+        words.append(f"in {point.length:g} of the run")
+    if point.ageing is not None:
+        words.append("with ageing")
+    return Quantity(point, f"delay.{kind}", " ".join(words))
+
+
+def starves(policy: str, case: Case, starved: str, served: str) -> Test:
+    """In a run of twice the length the starved jobs wait much longer, the served ones do not."""
+    whole = overloaded(policy, case)
+    half = replace(whole, length=SHORT)
+
+    def test(level: Level) -> Iterator[Comparison]:
+        if level == NEAR:
+            for one in (
+                higher(delay(whole, starved), delay(half, starved), by=MUCH),
+                at_most(delay(whole, served), delay(half, served), above=MUCH),
+            ):
+                yield replace(one, where=f"{case} at {whole.utilization:.3f}")
+
+    return test
+
+
+def ageing_helps(*starving: tuple[str, Case, str]) -> Test:
+    """The starved jobs wait much less with ageing."""
+
+    def test(level: Level) -> Iterator[Comparison]:
+        if level == NEAR:
+            for policy, case, starved in starving:
+                plain, aged = (overloaded(policy, case, ageing=a) for a in (None, AGEING))
+                one = higher(delay(plain, starved), delay(aged, starved), by=MUCH)
+                yield replace(one, where=f"{case} at {plain.utilization:.3f}")
+
+    return test
+
+
+def does_not_favour_local(at: View) -> Iterable[Comparison]:
+    """Local jobs do not respond quicker than under a policy that treats all queues equally."""
+    return (higher(at.local("LQ"), at.local("EQ-GF")),)
+
+
+CLAIMS = (
+    Claim(
+        id="2.5-1",
+        section="2.5",
+        text="LQ, which seems to favour the local schedulers, does not.",
+        reading="local jobs respond slower with LQ than with EQ-GF",
+        figures=(9, 10, 11, 12, 13, 14),
+        test=each(FIGURES_9_TO_14, does_not_favour_local),
+    ),
+    Claim(
+        id="2.5-2",
+        section="2.5",
+        text="With local and global schedulers, the order of the local queues does not matter.",
+        reading="the first and the last of the equally loaded queues respond alike",
+        figures=(9, 10, 11, 12, 13, 14),
+        test=each(
+            FIGURES_9_TO_14,
+            lambda at: (
+                comparison
+                for policy in BOTH
+                for comparison in close(at.queue(policy, 1), at.queue(policy, 4))
+            ),
+        ),
+    ),
+    Claim(
+        id="2.5-3",
+        section="2.5",
+        text="In the extreme, GP delays the single-component jobs indefinitely.",
+        reading="10 % beyond its maximum, their delay grows with the run by at least 25 % from "
+        "half to whole; that of global jobs does not",
+        test=starves("GP", HALF_FOUR, "local", "global"),
+    ),
+    Claim(
+        id="2.5-4",
+        section="2.5",
+        text="In the extreme, LP delays the multi-component jobs indefinitely.",
+        reading="10 % beyond its maximum, their delay grows with the run by at least 25 % from "
+        "half to whole; that of local jobs does not",
+        test=starves("LP-LF", EIGHTY, "global", "local"),
+    ),
+    Claim(
+        id="2.5-5",
+        section="2.5",
+        text="An ageing mechanism prevents this.",
+        reading="there, the delayed jobs wait less with ageing after 10 mean service times, by at "
+        "least 25 %",
+        test=ageing_helps(("GP", HALF_FOUR, "local"), ("LP-LF", EIGHTY, "global")),
+    ),
+)

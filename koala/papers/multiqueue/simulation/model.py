@@ -1,0 +1,122 @@
+"""The system of the multiple-queues paper (Multiple queues 2): clusters of processors, jobs that
+need some of them in one or several clusters at once, and queues in front, under any of the
+disciplines that the live scheduler has.
+
+There are no claims and no messages here, because in this model a placed job starts at once. What
+decides whose turn it is (`koala.core.model.visiting`, `koala.policies.queueing.multiqueue`) and
+where a job fits (`koala.policies.placement.worst_fit`) is what the daemon runs; a test has both
+start the same jobs at the same instants.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from koala.core.model.ageing import is_door_held
+from koala.core.model.values import FOREVER
+from koala.core.model.visiting import Discipline, Visiting
+from koala.policies.placement.worst_fit import spread
+from koala.workload.jobstream import StreamJob
+
+
+class Started(NamedTuple):
+    """A job that has started: its place among the arrivals, its queue (the number of a site, or of
+    the global queue, which is one more than the last site's), and the sites of its components."""
+
+    number: int
+    job: StreamJob
+    queue: int
+    at: float
+    sites: Sequence[int]
+
+
+class System:
+    """The clusters, their queues, and the jobs in both. `on_start` is told each job that starts."""
+
+    def __init__(
+        self,
+        discipline: Discipline,
+        sites: Sequence[int],
+        *,
+        coin: Callable[[], float],
+        on_start: Callable[[Started], None],
+        ageing: float = FOREVER,
+    ) -> None:
+        self.now = 0.0
+        self.global_queue = len(sites)
+        self._discipline = discipline
+        self._idle = list(sites)
+        self._queues: list[deque[tuple[int, StreamJob]]] = [deque() for _ in range(len(sites) + 1)]
+        self._running: list[tuple[float, int, Sequence[int], tuple[int, ...]]] = []
+        self._coin = coin
+        self._on_start = on_start
+        self._ageing = ageing
+        self._visiting = Visiting(
+            discipline,
+            self._queues,
+            local=tuple(range(len(sites))) if discipline.has_local else (),
+            common=(self.global_queue,) if discipline.has_global else (),
+            disabled={},
+            waited_s=self._waited,
+            ageing_s=ageing,
+        )
+
+    @property
+    def next_end(self) -> float:
+        """When the next job departs."""
+        return self._running[0][0] if self._running else FOREVER
+
+    def arrive(self, number: int, job: StreamJob) -> None:
+        """A job arrives, now."""
+        self.now = job.at
+        is_local = self._discipline.is_local(len(job.sizes))
+        key = job.home if is_local else self.global_queue
+        self._queues[key].append((number, job))
+        if self._visiting.arrived(key) and not self._is_door_held():
+            self._try(key)
+
+    def depart(self) -> None:
+        """The job whose end is next leaves, and what fits now starts."""
+        self.now, _, sites, sizes = heappop(self._running)
+        idle = self._idle
+        for site, size in zip(sites, sizes, strict=True):
+            idle[site] += size
+        for key in self._visiting.departed(sites, self._coin()):
+            if not self._try(key) and self._holds_door(key):
+                break
+
+    def _try(self, key: int) -> bool:
+        """Start the head of a queue if it fits (Multiple queues 2.4)."""
+        queue = self._queues[key]
+        number, job = queue[0]
+        sizes, idle = job.sizes, self._idle
+        sites: Sequence[int] | None
+        if len(sizes) == 1 and key != self.global_queue:
+            sites = (key,) if idle[key] >= sizes[0] else None
+        else:
+            sites = spread(sizes, idle)
+        if sites is None:
+            self._visiting.disabled[key] = None
+            return False
+        queue.popleft()
+        for site, size in zip(sites, sizes, strict=True):
+            idle[site] -= size
+        heappush(self._running, (self.now + job.service, number, sites, sizes))
+        self._on_start(Started(number, job, key, self.now, sites))
+        return True
+
+    # --- ageing, which is off unless asked for ---
+
+    def _waited(self, key: int) -> float:
+        queue = self._queues[key]
+        return self.now - queue[0][1].at if queue else 0.0
+
+    def _holds_door(self, key: int) -> bool:
+        return self._ageing < FOREVER and is_door_held(self._waited(key), self._ageing)
+
+    def _is_door_held(self) -> bool:
+        """An aged head that does not fit lets no arrival pass."""
+        return self._ageing < FOREVER and any(map(self._holds_door, self._visiting.disabled))

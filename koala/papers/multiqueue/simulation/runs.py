@@ -1,0 +1,238 @@
+"""Runs of the multiple-queues model: a point of the parameter space, and one replication of it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import nan
+from random import Random
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from koala.core.model.values import FOREVER
+from koala.core.model.visiting import Discipline
+from koala.errors import ConfigError
+from koala.papers.multiqueue.simulation.model import Started, System
+from koala.policies.queueing.multiqueue import DISCIPLINES
+from koala.sim.saturation import Trend, is_saturated, trend
+from koala.sim.statistics import means_of_batches
+from koala.workload.distributions import SizeDistribution
+from koala.workload.jobstream import JobStream, StreamJob
+
+SERVICE_CV_MAX = 1000
+"""Above it the rarer phase of the service times is too rare for floating-point numbers."""
+
+MORE, MORE_JOBS = 0.1, 1000
+"""Arrivals go on until all counted jobs have started, but no more of them than this share of all
+(or this number, if it is larger): then no more jobs come, and those that wait are served."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One point: a policy, a job stream, and how much of it is simulated. Of `jobs` arrivals the
+    first `warmup` do not count."""
+
+    policy: str
+    mix: tuple[float, ...]
+    split: tuple[float, ...]
+    sizes: tuple[int, int] = (1, 8)
+    q: float = 0.9
+    sites: tuple[int, ...] = (32, 32, 32, 32)
+    utilization: float
+    jobs: int = 300_000
+    warmup: int = 50_000
+    service_cv: float = 1.0
+    ageing: float = FOREVER
+
+    @property
+    def discipline(self) -> Discipline:
+        """The policy's record."""
+        return DISCIPLINES[self.policy]
+
+    @property
+    def stream(self) -> JobStream:
+        """The job stream whose offered gross load is the utilisation."""
+        sizes = SizeDistribution(low=self.sizes[0], high=self.sizes[1], q=self.q)
+        total = sum(self.mix)
+        components = sum(n * share for n, share in enumerate(self.mix, start=1)) / total
+        rate = self.utilization * sum(self.sites) / (components * sizes.mean)
+        return JobStream(
+            mix=self.mix, split=self.split, sizes=sizes, rate=rate, service_cv=self.service_cv
+        )
+
+
+def setting(*, ageing: float | None = None, **values: Any) -> Setting:  # noqa: ANN401
+    """A point, checked: what could never be served, or is no distribution, raises ConfigError."""
+    found = Setting(ageing=FOREVER if ageing is None else ageing, **values)
+    sites = len(found.sites)
+    for name, shares in (("mix", found.mix), ("split", found.split)):
+        if min(shares) < 0 or not 0 < sum(shares) < FOREVER:
+            raise ConfigError(f"{name} {_words(shares)}: allowed are shares, not all of them 0")
+    if any(found.mix[sites:]):
+        raise ConfigError(
+            f"mix {_words(found.mix)}: there are jobs with more components than the {sites} sites,"
+            " and no two components of a job share one"
+        )
+    if len(found.split) != sites:
+        raise ConfigError(
+            f"split {_words(found.split)}: allowed is a share for each of the {sites} sites"
+        )
+    if not 1 <= found.sizes[0] <= found.sizes[1] <= min(found.sites):
+        raise ConfigError(
+            f"sizes {found.sizes[0]}:{found.sizes[1]}: allowed are 1 to {min(found.sites)}, what"
+            " the smallest site has"
+        )
+    _require("q", found.q, is_allowed=0 < found.q <= 1, allowed="more than 0, at most 1")
+    _require(
+        "utilization",
+        found.utilization,
+        is_allowed=0 < found.utilization < FOREVER,
+        allowed="numbers above 0",
+    )
+    _require(
+        "service-cv",
+        found.service_cv,
+        is_allowed=found.service_cv == 0 or 1 <= found.service_cv <= SERVICE_CV_MAX,
+        allowed=f"0, and 1 to {SERVICE_CV_MAX}",
+    )
+    _require(
+        "warmup",
+        found.warmup,
+        is_allowed=0 <= found.warmup < found.jobs,
+        allowed=f"0 to {found.jobs - 1}, less than jobs",
+    )
+    return found
+
+
+def _require(name: str, value: float, *, is_allowed: bool, allowed: str) -> None:
+    if not is_allowed:
+        raise ConfigError(f"{name} {value:g}: allowed is {allowed}")
+
+
+def _words(shares: tuple[float, ...]) -> str:
+    return ",".join(f"{share:g}" for share in shares)
+
+
+class Tally:
+    """Response times of the counted jobs, by their place among the arrivals."""
+
+    def __init__(self, setting: Setting, *, is_logging: bool = False) -> None:
+        counted = setting.jobs - setting.warmup
+        self.missing = counted  # that have not started
+        self.waiting = array("i")  # jobs that wait when a counted one arrives
+        self.started_jobs = 0
+        self.responses = array("d", bytes(8 * counted))
+        self.kinds = array("H", bytes(2 * counted))
+        self.work = 0.0  # processors x service of all that has started
+        self.log: list[Started] = []
+        self._warmup = setting.warmup
+        self._is_logging = is_logging
+
+    def started(self, start: Started) -> None:
+        """The instant of its departure is known with its start."""
+        job = start.job
+        self.started_jobs += 1
+        self.work += sum(job.sizes) * job.service
+        index = start.number - self._warmup
+        if 0 <= index < len(self.responses):
+            self.responses[index] = start.at + job.service - job.at
+            self.kinds[index] = 2 * start.queue + (len(job.sizes) > 1)
+            self.missing -= 1
+            if self._is_logging:
+                self.log.append(start)
+
+
+def play(system: System, jobs: Iterator[StreamJob], setting: Setting, tally: Tally) -> Busy:
+    """Arrivals and departures until all counted jobs have started; how busy the processors were
+    while the counted ones arrived."""
+    number, most = 0, setting.jobs + max(MORE_JOBS, round(MORE * setting.jobs))
+    job = next(jobs)
+    since = until = Busy(0.0, 0.0)
+    while number < setting.jobs or (tally.missing and number < most):
+        while system.next_end <= job.at:
+            system.depart()
+        if setting.warmup <= number < setting.jobs:
+            tally.waiting.append(number - tally.started_jobs)
+        system.arrive(number, job)
+        number += 1
+        if number == setting.warmup + 1:
+            since = Busy(job.at, tally.work)
+        if number == setting.jobs:
+            until = Busy(job.at, tally.work)
+        job = next(jobs)
+    while tally.missing:
+        system.depart()
+    return Busy(until.time - since.time, until.work - since.work)
+
+
+class Busy(NamedTuple):
+    """A span of time, and the processor time of the jobs that started in it."""
+
+    time: float
+    work: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one replication measured. `response`: mean response times by kind of job, not a number
+    where there was none; `batches`: for each kind the means of consecutive batches, when asked for;
+    `queues`: by local queue."""
+
+    response: dict[str, float]
+    queues: tuple[float, ...]
+    batches: dict[str, tuple[float, ...]]
+    utilization: float
+    trend: Trend
+    jobs: tuple[Started, ...] = ()
+
+    @property
+    def is_saturated(self) -> bool:
+        """Judged by this replication alone."""
+        return is_saturated((self.trend,))
+
+
+def run(setting: Setting, seed: int, *, has_batches: bool = False, has_jobs: bool = False) -> Run:
+    """One replication: a function of its arguments."""
+    tally = Tally(setting, is_logging=has_jobs)
+    system = System(
+        setting.discipline,
+        setting.sites,
+        coin=Random(f"{seed}/visiting").random,
+        on_start=tally.started,
+        ageing=setting.ageing,
+    )
+    busy = play(system, setting.stream.jobs(seed), setting, tally)
+    found = {
+        name: [r for r, k in zip(tally.responses, tally.kinds, strict=True) if k in kinds]
+        for name, kinds in kinds_of(setting).items()
+    }
+    means = {name: fmean(values) if values else nan for name, values in found.items()}
+    return Run(
+        response={name: means[name] for name in KINDS},
+        queues=tuple(means[name] for name in found if name not in KINDS),
+        batches={
+            name: tuple(means_of_batches(found[name])) if has_batches else () for name in KINDS
+        },
+        utilization=busy.work / (busy.time * sum(setting.sites)) if busy.time else nan,
+        trend=trend(tally.waiting),
+        jobs=tuple(sorted(tally.log)),
+    )
+
+
+KINDS = ("all", "local", "global", "single", "multi")
+"""Kinds of jobs whose response times are told apart: by queue, and by number of components."""
+
+
+def kinds_of(setting: Setting) -> dict[str, tuple[int, ...]]:
+    """The codes of `Tally.kinds` for each kind of job, and for each local queue if there are."""
+    sites = len(setting.sites)
+    whole = {
+        "all": tuple(range(2 * sites + 2)),
+        "local": tuple(range(2 * sites)),
+        "global": (2 * sites, 2 * sites + 1),
+        "single": tuple(range(0, 2 * sites + 2, 2)),
+        "multi": tuple(range(1, 2 * sites + 2, 2)),
+    }
+    count = sites if setting.discipline.has_local else 0
+    return whole | {f"queue {site}": (2 * site, 2 * site + 1) for site in range(count)}

@@ -1,0 +1,80 @@
+"""What all runs of a sweep measured, by setting and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+
+from koala.papers.paper import Outcome, Quantity, Run, Setting, most_are_saturated
+from koala.sim.statistics import Interval, interval
+
+
+class Results:
+    """The finished runs. Figures and claims read from here, so they share every run."""
+
+    def __init__(
+        self,
+        finished: Iterable[tuple[Run, Outcome]],
+        *,
+        diverging: tuple[str, ...] = (),
+        saturation: Callable[[Sequence[Outcome]], bool] = most_are_saturated,
+    ) -> None:
+        self._outcomes: dict[Setting, dict[int, Outcome]] = {}
+        self._diverging = diverging
+        for run, outcome in finished:
+            self._outcomes.setdefault(run.setting, {})[run.seed] = outcome
+        self._saturated = {
+            setting: saturation(tuple(found.values())) for setting, found in self._outcomes.items()
+        }
+
+    def replications(self, setting: Setting) -> int:
+        """How many runs of this setting are finished."""
+        return len(self._outcomes.get(setting, {}))
+
+    def is_saturated(self, setting: Setting) -> bool:
+        """Whether it is, judged from all its replications."""
+        return self._saturated.get(setting, False)
+
+    def is_divergent(self, quantity: Quantity) -> bool:
+        """There is no mean to speak of: it would be larger after a longer run."""
+        diverges = quantity.metric.startswith(self._diverging) if self._diverging else False
+        return diverges and self.is_saturated(quantity.setting)
+
+    def interval(self, quantity: Quantity) -> Interval:
+        """Its mean over the replications; infinite where it diverges."""
+        return self.contrast((quantity,), _itself)
+
+    def contrast(self, of: tuple[Quantity, ...], function: Callable[..., float]) -> Interval:
+        """The mean of `function` of these quantities over the seeds that all their settings have
+        finished: what they share by their common random numbers cancels in each replication.
+
+        Where quantities diverge it is the function of infinities for them and of means for the
+        others, with no width: saturation itself decides. It does not after one replication, as of
+        a sweep that was interrupted.
+        """
+        if any(self.is_divergent(quantity) for quantity in of):
+            values = [inf if self.is_divergent(one) else self.interval(one).mean for one in of]
+            common = len(self._seeds(of))
+            width = 0.0 if common > 1 else inf
+            return Interval(mean=function(*values), ci95=width, values=common)
+        return interval(list(self.runs(of, function).values()))
+
+    def runs(self, of: tuple[Quantity, ...], function: Callable[..., float]) -> dict[int, float]:
+        """`function` of these quantities by the seeds that all their settings have finished."""
+        return {
+            seed: function(*(self._outcomes[one.setting][seed].values[one.metric] for one in of))
+            for seed in self._seeds(of)
+        }
+
+    def notes(self, of: tuple[Quantity, ...], seed: int) -> tuple[str, ...]:
+        """What the runs of these quantities with this seed told in words."""
+        settings = dict.fromkeys(one.setting for one in of)
+        return tuple(note for one in settings for note in self._outcomes[one][seed].notes)
+
+    def _seeds(self, of: tuple[Quantity, ...]) -> list[int]:
+        seeds = [set(self._outcomes.get(quantity.setting, {})) for quantity in of]
+        return sorted(set.intersection(*seeds))
+
+
+def _itself(value: float) -> float:
+    return value

@@ -1,0 +1,256 @@
+"""What is run for the synchronous-queuing paper: points of its figures, and its arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from koala.core.model.values import Seconds
+from koala.papers.claims import Comparison
+from koala.papers.paper import Level, Outcome, Quantity, Run
+from koala.papers.synchronous.simulation import Outcome as TaskOutcome
+from koala.papers.synchronous.simulation import Setting, simulate
+from koala.papers.synchronous.simulation.setting import (
+    slowdown_as_printed,
+    slowdown_mean,
+    utilization,
+)
+from koala.papers.synchronous.simulation.sharing import Flow, QosQueue, picks
+from koala.policies.progress.synchronous import Clocks, normalized_weight
+
+MACHINES = (5, 10, 15, 25)
+SCHEMES = ("SQ", "QoS")
+DENSE_S, SPARSE_S = 10.0, 500.0
+"""Mean interarrival times of the two charts of each figure."""
+DENSE_SHARE = 3
+"""So many times as many tasks come where they come often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What the paper leaves open, as it is read; the defaults are ours."""
+
+    partition: str = "soft"
+    test: str = "corrected"
+    dummy: str = "start"
+    mapping: str = "least"
+    release: str = "real"
+    quantum_s: Seconds = 0.1
+    beta: float = 0.05
+
+    def setting(self, scheme: str, machines: int, interarrival_s: Seconds, tasks: int) -> Setting:
+        """For the simulator."""
+        return Setting(
+            scheme=scheme,
+            machines=machines,
+            interarrival_s=interarrival_s,
+            tasks=tasks,
+            partition=self.partition,
+            test=self.test,
+            dummy=self.dummy,
+            mapping=self.mapping,
+            release=self.release,
+            quantum_s=self.quantum_s,
+            beta=self.beta,
+        )
+
+    def __str__(self) -> str:
+        default = Reading()
+        names = ("partition", "test", "dummy", "mapping", "release", "quantum_s", "beta")
+        changed = [
+            f"{name} {getattr(self, name)}"
+            for name in names
+            if getattr(self, name) != getattr(default, name)
+        ]
+        return ", ".join(changed) or "as read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLevel(Level):
+    """A level, or a reading, at which claims are judged: at these interarrival times and numbers of
+    machines."""
+
+    reading: Reading = Reading()
+    interarrivals_s: tuple[Seconds, ...] = (DENSE_S, SPARSE_S)
+    machines: tuple[int, ...] = MACHINES
+
+
+OVERLOADED = ReadLevel(name="every 10 s", is_near=True, interarrivals_s=(DENSE_S,))
+UNDERLOADED = ReadLevel(name="every 500 s", is_near=True, interarrivals_s=(SPARSE_S,))
+LEVELS = (OVERLOADED, UNDERLOADED)
+
+
+def _reading(name: str, reading: Reading) -> ReadLevel:
+    return ReadLevel(name=name, is_near=True, reading=reading, machines=(5, 15))
+
+
+READINGS = (
+    _reading("dummy on demand", Reading(dummy="demand")),
+    _reading("hard partition", Reading(partition="hard")),
+    _reading("figure 5 as printed", Reading(test="printed")),
+    _reading("least loaded with room", Reading(mapping="fit")),
+    _reading("random machines", Reading(mapping="random")),
+    _reading("quantum of 0.5 s", Reading(quantum_s=0.5)),
+    _reading("weight back at the agreed end", Reading(release="agreed")),
+    _reading("20 % over-subscription", Reading(beta=0.2)),
+)
+"""Of each, what it changes is all that differs from how the paper is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A scheme with so many machines and tasks so often."""
+
+    scheme: str
+    machines: int
+    interarrival_s: Seconds
+    reading: Reading = Reading()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.scheme}, {self.machines} machines, every {self.interarrival_s:g} s,"
+            f" {self.reading}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """What can be worked out without chance."""
+
+    def __str__(self) -> str:
+        return "arithmetic"
+
+
+ARITHMETIC = Arithmetic()
+
+
+def run(one: Run) -> Outcome:
+    """One run of either."""
+    setting = one.setting
+    if isinstance(setting, Arithmetic):
+        return Outcome(values=arithmetic())
+    assert isinstance(setting, Point), setting
+    is_dense = setting.interarrival_s == DENSE_S
+    tasks = max(1, round(one.effort.length * (DENSE_SHARE if is_dense else 1)))
+    asked = setting.reading.setting(setting.scheme, setting.machines, setting.interarrival_s, tasks)
+    outcomes: list[TaskOutcome] = []
+    values = simulate(asked, one.seed, outcomes.append)
+    accepted = [outcome for outcome in outcomes if outcome.is_accepted]
+    values["rate"] = values["acceptance_ratio"] / setting.interarrival_s
+    values["ahead"] = fmean(_ahead(outcome) for outcome in accepted)
+    values["stay"] = fmean(_stay(outcome) for outcome in accepted)
+    return Outcome(values=values)
+
+
+def _ahead(outcome: TaskOutcome) -> float:
+    """How much of its duration the first subtask to end saved."""
+    assert outcome.first_end_at is not None
+    assert outcome.started_at is not None
+    return 1 - (outcome.first_end_at - outcome.started_at) / outcome.duration_s
+
+
+def _stay(outcome: TaskOutcome) -> float:
+    """How long it was there, in durations."""
+    assert outcome.last_end_at is not None
+    assert outcome.started_at is not None
+    return (outcome.last_end_at - outcome.started_at) / outcome.duration_s
+
+
+def arithmetic() -> dict[str, float]:
+    """The worked examples, and the properties of start-time fair queuing that are used."""
+    clocks, table = Clocks(), []
+    for actual in (2, 3, 1, 1):
+        clocks = clocks.after(10.0, agreed=2, actual=actual)
+        table.append(clocks.virtual_s)
+    loads = [
+        (interarrival_s, utilization(machines, interarrival_s, slowdown=slowdown_as_printed()))
+        for interarrival_s in (10.0, 100.0, 200.0, 500.0)
+        for machines in MACHINES
+    ]
+    counts = picks((0.0, 0.0, 0.0), (True, True, True), 1000).counts
+    return {
+        "table_1": max(abs(a - b) for a, b in zip(table, (10, 25, 30, 35), strict=True)),
+        "weight": normalized_weight(5, 10, 1, relative_sum=10, partition=40),
+        "least_overload": min(load for at, load in loads if at == DENSE_S),
+        "most_underload": max(load for at, load in loads if at != DENSE_S),
+        "first_of_table_2": loads[0][1],
+        "slowdown": slowdown_mean() / slowdown_as_printed(),
+        "local_share": counts[0] / 1000,
+        "qos_share": counts[1] / 1000,
+        "best_effort_share": counts[2] / 1000,
+        "moved": _served(0.05) - _served(0.0),
+    }
+
+
+def _served(moved: float) -> float:
+    """What a subtask of weight 0.2 gets of 1000 quanta when another one moves weight to the
+    dummy."""
+    queue = QosQueue(is_controlled=True, has_dummy=True)
+    one, other = (Flow(n, weight=w, agreed=1, needed=1e9) for n, w in enumerate((0.1, 0.2)))
+    for flow in (one, other):
+        queue.add(flow)
+        queue.settle()
+    queue.change(one, one.weight - moved)
+    queue.settle()
+    queue.serve(1000)
+    return float(other.delivered)
+
+
+# Names of quantities.
+
+
+def of(level: ReadLevel, scheme: str, metric: str, machines: int, at_s: Seconds) -> Quantity:
+    """A metric of a scheme."""
+    point = Point(scheme=scheme, machines=machines, interarrival_s=at_s, reading=level.reading)
+    return Quantity(point, metric, f"{metric} of {scheme}, {machines} machines, every {at_s:g} s")
+
+
+def exact(metric: str) -> Quantity:
+    """What is worked out."""
+    return Quantity(ARITHMETIC, metric, metric)
+
+
+Test = Callable[[ReadLevel, int, Seconds], Iterable[Comparison]]
+
+
+def each(test: Test, *only_s: Seconds) -> Callable[[Level], tuple[Comparison, ...]]:
+    """A test for each number of machines and each interarrival time of a level; `only_s` are those
+    that the sentence speaks of."""
+
+    def find(level: Level) -> tuple[Comparison, ...]:
+        assert isinstance(level, ReadLevel), level
+        return tuple(
+            one
+            for at_s in level.interarrivals_s
+            if not only_s or at_s in only_s
+            for machines in level.machines
+            for one in test(level, machines, at_s)
+        )
+
+    return find
+
+
+def across(
+    test: Callable[[ReadLevel, int], Iterable[Comparison]],
+) -> Callable[[Level], tuple[Comparison, ...]]:
+    """A test that compares interarrival times, for each number of machines: once, at the level of
+    the sparse ones, and under each reading."""
+
+    def find(level: Level) -> tuple[Comparison, ...]:
+        assert isinstance(level, ReadLevel), level
+        if SPARSE_S not in level.interarrivals_s:
+            return ()
+        return tuple(one for machines in level.machines for one in test(level, machines))
+
+    return find
+
+
+def once(*comparisons: Comparison) -> Callable[[Level], tuple[Comparison, ...]]:
+    """No load and no reading matters."""
+    return lambda level: comparisons if level == OVERLOADED else ()
+
+
+def without_oversubscription(level: ReadLevel) -> ReadLevel:
+    """The same, with beta 0."""
+    return replace(level, reading=replace(level.reading, beta=0.0))

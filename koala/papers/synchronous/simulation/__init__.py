@@ -1,0 +1,24 @@
+"""The synchronous-queuing paper's simulation (SQ 5): machines that share their processor among
+local tasks, Grid QoS subtasks and Grid best-effort tasks, and a controller over them.
+
+Every quantum of every machine is given out: by start-time fair queuing between the three queues
+and within the Grid QoS queue, in turn within the others. At the end of each schedule cycle of 100
+quanta all subtasks report, and under SQ the controller (koala.policies.progress) answers with
+corrections. Under QoS there is strict admission control and nothing else: no over-subscription, no
+dummy, no corrections.
+"""
+
+from koala.papers.synchronous.simulation.counting import METRICS, Outcome, Summary, Tally, summarize
+from koala.papers.synchronous.simulation.run import simulate, simulate_to_file
+from koala.papers.synchronous.simulation.setting import Setting
+
+__all__ = [
+    "METRICS",
+    "Outcome",
+    "Setting",
+    "Summary",
+    "Tally",
+    "simulate",
+    "simulate_to_file",
+    "summarize",
+]

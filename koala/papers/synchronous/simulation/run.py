@@ -1,0 +1,323 @@
+"""One run: cycle after cycle, machines give out their quanta, subtasks report, the controller
+corrects."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+
+from koala.core.model.progress_reports import MemberProgress, ProgressQuestion
+from koala.core.model.values import Instant, Seconds
+from koala.papers.synchronous.simulation.arrivals import (
+    OtherTask,
+    QosTask,
+    other_tasks,
+    qos_tasks,
+    speeds,
+)
+from koala.papers.synchronous.simulation.counting import Outcome, Record, tally
+from koala.papers.synchronous.simulation.setting import QOS, QUANTA, SHARES, Setting
+from koala.papers.synchronous.simulation.sharing import Flow, Machine, QosQueue
+from koala.policies.progress.synchronous import (
+    is_within_windows,
+    normalized_weight,
+    synchronous,
+    synchronous_as_printed,
+)
+from koala.sim.job_csv import recorded
+from koala.workload.streams import stream
+
+
+def simulate(setting: Setting, seed: int, record: Record | None = None) -> dict[str, float]:
+    """One run: its metrics. `record` is told what became of each Grid QoS task, in their order."""
+    outcomes = simulate_tasks(
+        setting,
+        seed,
+        speeds(setting, seed),
+        qos_tasks(setting, seed),
+        other_tasks(setting, seed, "local"),
+        other_tasks(setting, seed, "best effort"),
+    )
+    for outcome in outcomes:
+        if record is not None:
+            record(outcome)
+    return tally(outcomes)
+
+
+def simulate_tasks(
+    setting: Setting,
+    seed: int,
+    speeds_ghz: Sequence[float],
+    qos: Sequence[QosTask],
+    local: Sequence[OtherTask],
+    best_effort: Sequence[OtherTask],
+) -> list[Outcome]:
+    """One run with these machines and tasks; what became of each Grid QoS task, in their order."""
+    run = _Run(setting, seed, speeds_ghz)
+    return run.run(qos, local, best_effort)
+
+
+def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> dict[str, float]:
+    """As `simulate`; the run with the seed `first` writes a line of CSV for each task."""
+    if seed != first:
+        return simulate(setting, seed)
+    with recorded(path, Outcome._fields) as record:
+        return simulate(setting, seed, record)
+
+
+class _Task:
+    """A Grid QoS task that was admitted, and what has been counted of it."""
+
+    __slots__ = (
+        "conforming_cycles",
+        "corrections",
+        "cycles",
+        "effective_quanta",
+        "flows",
+        "machines",
+        "quanta",
+        "skew_first_end_s",
+        "skew_max_s",
+        "skew_sum_s",
+        "started_at",
+        "synchronous_cycles",
+        "task",
+    )
+
+    def __init__(
+        self, task: QosTask, flows: list[Flow], machines: list[int], started_at: Instant
+    ) -> None:
+        self.task = task
+        self.flows = flows
+        self.machines = machines
+        self.started_at = started_at
+        self.cycles = self.conforming_cycles = self.synchronous_cycles = self.corrections = 0
+        self.quanta = self.effective_quanta = 0.0
+        self.skew_sum_s = self.skew_max_s = 0.0
+        self.skew_first_end_s: Seconds | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return all(flow.ended_at is not None for flow in self.flows)
+
+    def count(self, virtual_s: Sequence[Seconds], real_s: Seconds) -> None:
+        """A cycle has passed. A subtask that ended keeps the virtual time of its end."""
+        skew_s = max(virtual_s) - min(virtual_s)
+        quanta = sum(flow.done for flow in self.flows)
+        self.cycles += 1
+        self.skew_sum_s += skew_s
+        self.skew_max_s = max(self.skew_max_s, skew_s)
+        if self.skew_first_end_s is None and any(f.ended_at is not None for f in self.flows):
+            self.skew_first_end_s = skew_s
+        pivot_s = sum(virtual_s) / len(virtual_s)
+        self.conforming_cycles += abs(pivot_s - real_s) <= self.task.deviation_s
+        if skew_s <= self.task.asynchrony_s:
+            self.synchronous_cycles += 1
+            self.effective_quanta += quanta - self.quanta
+        self.quanta = quanta
+
+    def outcome(self) -> Outcome:
+        ends = [flow.ended_at for flow in self.flows if flow.ended_at is not None]
+        return refused(self.task)._replace(
+            machines=tuple(self.machines),
+            started_at=self.started_at,
+            first_end_at=min(ends),
+            last_end_at=max(ends),
+            cycles=self.cycles,
+            skew_sum_s=self.skew_sum_s,
+            skew_max_s=self.skew_max_s,
+            skew_first_end_s=self.skew_first_end_s or 0.0,
+            conforming_cycles=self.conforming_cycles,
+            synchronous_cycles=self.synchronous_cycles,
+            quanta=self.quanta,
+            effective_quanta=self.effective_quanta,
+            corrections=self.corrections,
+        )
+
+
+def refused(task: QosTask) -> Outcome:
+    """What is known of a task that was not admitted."""
+    return Outcome(
+        task=task.number,
+        submitted_at=task.submitted_at,
+        demand=task.demand,
+        duration_s=task.duration_s,
+        subtasks=len(task.relative),
+        asynchrony_s=task.asynchrony_s,
+        deviation_s=task.deviation_s,
+    )
+
+
+class _Run:
+    def __init__(self, setting: Setting, seed: int, speeds_ghz: Sequence[float]) -> None:
+        self._setting = setting
+        self._machines = [
+            Machine(
+                speed,
+                qos=QosQueue(
+                    is_controlled=setting.scheme == "SQ", has_dummy=setting.dummy == "start"
+                ),
+                is_hard=setting.partition == "hard",
+            )
+            for speed in speeds_ghz
+        ]
+        self._booked = [0.0] * len(self._machines)
+        self._agreed: list[list[tuple[Instant, float]]] = [[] for _ in self._machines]
+        self._correct = synchronous if setting.test == "corrected" else synchronous_as_printed
+        self._mapping = stream(seed, "mapping")
+        self._flows = 0
+        self._live: list[_Task] = []
+
+    def run(
+        self,
+        qos: Sequence[QosTask],
+        local: Sequence[OtherTask],
+        best_effort: Sequence[OtherTask],
+    ) -> list[Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        coming, locals_coming, others_coming = deque(qos), deque(local), deque(best_effort)
+        cycle = 0
+        while coming or self._live:
+            now = cycle * self._setting.cycle_s
+            while locals_coming and locals_coming[0].submitted_at <= now:
+                task = locals_coming.popleft()
+                machine = self._machines[task.machine]
+                machine.local.add(self._quanta(task.work_s, machine))
+            while others_coming and others_coming[0].submitted_at <= now:
+                task = others_coming.popleft()
+                machine = self._machines[task.machine]
+                machine.best_effort.add(self._quanta(task.work_s, machine))
+            self._give_back(now)
+            while coming and coming[0].submitted_at <= now:
+                arrival = coming.popleft()
+                outcomes[arrival.number] = refused(arrival)
+                self._admit(arrival, now)
+            cycle += 1
+            self._pass(now, cycle * self._setting.cycle_s)
+            for ended in [one for one in self._live if one.is_over]:
+                outcomes[ended.task.number] = ended.outcome()
+            self._live = [one for one in self._live if not one.is_over]
+        return [outcomes[task.number] for task in qos]
+
+    # --- admission ---
+
+    def _admit(self, task: QosTask, now: Instant) -> None:
+        weights_on = self._place(task)
+        if weights_on is None:
+            return
+        flows = []
+        for index, weight in weights_on:
+            agreed = weight * SHARES[QOS] * QUANTA
+            needed = agreed * task.duration_s / self._setting.cycle_s
+            flow = Flow(self._flows, weight=weight, agreed=agreed, needed=needed)
+            self._flows += 1
+            self._machines[index].qos.add(flow)
+            self._machines[index].qos.settle()
+            self._booked[index] += weight
+            flows.append(flow)
+            if self._setting.release == "agreed":
+                self._agreed[index].append((now + task.duration_s, weight))
+        self._live.append(_Task(task, flows, [index for index, _ in weights_on], now))
+
+    def _place(self, task: QosTask) -> list[tuple[int, float]] | None:
+        """A machine and a normalised weight for each subtask, or None: it is refused."""
+        indices = sorted(range(len(self._machines)), key=self._booked.__getitem__)
+        if self._setting.mapping == "random":
+            self._mapping.shuffle(indices)
+        found: list[tuple[int, float]] = []
+        for nth, relative in enumerate(task.relative):
+            candidates = indices if self._setting.mapping == "fit" else indices[nth : nth + 1]
+            for index in candidates:
+                weight = self._weight(task, relative, index)
+                if self._has_room(index, weight):
+                    found.append((index, weight))
+                    if self._setting.mapping == "fit":
+                        indices.remove(index)
+                    break
+            else:
+                return None
+        return found
+
+    def _weight(self, task: QosTask, relative: float, index: int) -> float:
+        return normalized_weight(
+            task.demand,
+            1 / self._machines[index].speed_ghz,
+            relative,
+            relative_sum=sum(task.relative),
+            partition=100 * SHARES[QOS],
+        )
+
+    def _has_room(self, index: int, weight: float) -> bool:
+        after = self._booked[index] + weight
+        if weight > 1:
+            return False
+        if self._setting.scheme == "QoS":
+            return after <= self._setting.capacity
+        return after < self._setting.capacity
+
+    def _give_back(self, now: Instant) -> None:
+        """The weight that may be admitted again; by the agreement, or by what has ended."""
+        for index, machine in enumerate(self._machines):
+            if self._setting.release == "agreed":
+                self._agreed[index] = [one for one in self._agreed[index] if one[0] > now]
+                self._booked[index] = sum(weight for _, weight in self._agreed[index])
+            else:
+                self._booked[index] = sum(flow.admitted for flow in machine.qos.flows.values())
+
+    def _quanta(self, work_s: Seconds, machine: Machine) -> int:
+        return max(1, ceil(work_s / machine.speed_ghz / self._setting.quantum_s))
+
+    # --- a cycle ---
+
+    def _pass(self, began_at: Instant, now: Instant) -> None:
+        """Run all machines for a cycle; then reports and corrections."""
+        for machine in self._machines:
+            ended = machine.run(QUANTA)
+            for flow, quantum in ended:
+                flow.ended_at = began_at + quantum * self._setting.quantum_s
+            if ended:
+                machine.qos.settle()
+        cycle_s = self._setting.cycle_s
+        for task in self._live:
+            real_s = now - task.started_at
+            virtual_s = [cycle_s * f.done / f.agreed for f in task.flows]
+            task.count(virtual_s, real_s)
+            if self._setting.scheme == "SQ":
+                self._control(task, virtual_s, real_s)
+
+    def _control(self, task: _Task, virtual_s: Sequence[Seconds], real_s: Seconds) -> None:
+        windows = task.task.asynchrony_s, task.task.deviation_s
+        if self._setting.test == "corrected":
+            running = [
+                at for at, flow in zip(virtual_s, task.flows, strict=True) if flow.ended_at is None
+            ]
+            if not running or is_within_windows(
+                running, real_s, asynchrony_s=windows[0], deviation_s=windows[1]
+            ):
+                return  # as the policy would find, after it was told of everybody
+        members = tuple(
+            MemberProgress(
+                component=nth,
+                virtual_s=virtual_s[nth],
+                weight=flow.weight,
+                admitted=flow.admitted,
+                spare=self._machines[index].qos.spare,
+            )
+            for nth, (flow, index) in enumerate(zip(task.flows, task.machines, strict=True))
+            if flow.ended_at is None
+        )
+        question = ProgressQuestion(
+            real_s=real_s,
+            members=members,
+            asynchrony_s=windows[0],
+            deviation_s=windows[1],
+            quanta=QUANTA,
+        )
+        for correction in self._correct(question):
+            flow = task.flows[correction.component]
+            queue = self._machines[task.machines[correction.component]].qos
+            queue.change(flow, flow.weight + correction.weight)
+            queue.settle()
+            task.corrections += 1

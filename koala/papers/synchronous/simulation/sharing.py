@@ -1,0 +1,255 @@
+"""How a machine's quanta are shared: start-time fair queuing between and within queues, turns.
+
+A flow's next quantum has a start tag; the least tag goes first, ties in the order of the flows. A
+served quantum moves its flow's tag by 1/weight, and the virtual time of the queue is the tag that
+was served last; a flow that comes back begins there at the earliest (SQ 4.2.1, 4.4).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import lru_cache
+from heapq import heapify, heappop, heapreplace
+from math import ceil, inf
+from typing import NamedTuple
+
+from koala.core.model.values import Instant
+from koala.papers.synchronous.simulation.setting import SHARES
+
+Tags = tuple[float, ...]
+
+
+class Picks(NamedTuple):
+    """Which queue gets each quantum, how many each gets, and the tags afterwards."""
+
+    order: bytes
+    counts: tuple[int, ...]
+    tags: Tags
+
+
+@lru_cache(maxsize=65536)
+def picks(tags: Tags, backlog: tuple[bool, ...], quanta: int) -> Picks:
+    """Start-time fair queuing between the queues that have work, for so many quanta. Tags are
+    relative to the virtual time, so that there are few different ones, and none is negative.
+    """
+    now = list(tags)
+    virtual = 0.0
+    order = bytearray()
+    present = [flow for flow, has_work in enumerate(backlog) if has_work]
+    for _ in range(quanta):
+        flow = min(present, key=now.__getitem__)
+        virtual = now[flow]
+        now[flow] += 1 / SHARES[flow]
+        order.append(flow)
+    counts = tuple(order.count(flow) for flow in range(len(SHARES)))
+    return Picks(bytes(order), counts, tuple(max(0.0, tag - virtual) for tag in now))
+
+
+class Turns:
+    """A round-robin queue; of each task only the quanta matter that it still needs."""
+
+    __slots__ = ("_tasks", "left")
+
+    def __init__(self) -> None:
+        self.left = 0
+        self._tasks: deque[int] = deque()
+
+    def add(self, quanta: int) -> None:
+        """A task comes, behind the others."""
+        self._tasks.append(quanta)
+        self.left += quanta
+
+    def serve(self, quanta: int) -> None:
+        """Give out so many quanta, or fewer when there is no more to do."""
+        tasks = self._tasks
+        if len(tasks) == 1:
+            self.left = max(0, self.left - quanta)
+            if self.left:
+                tasks[0] = self.left
+            else:
+                tasks.clear()
+            return
+        served = min(quanta, self.left)
+        self.left -= served
+        for _ in range(served):
+            task = tasks.popleft() - 1
+            if task:
+                tasks.append(task)
+
+
+class Flow:
+    """What has a weight in a Grid QoS queue: a subtask, or the dummy, which needs no end."""
+
+    __slots__ = (
+        "admitted",
+        "agreed",
+        "delivered",
+        "ended_at",
+        "needed",
+        "number",
+        "tag",
+        "weight",
+        "whole",
+    )
+
+    def __init__(self, number: int, *, weight: float, agreed: float, needed: float) -> None:
+        self.number = number
+        self.weight = self.admitted = weight
+        self.agreed = agreed  # quanta a cycle: x
+        self.needed = needed  # quanta in all
+        self.whole: float = ceil(needed) if needed < inf else inf
+        self.delivered = 0
+        self.tag = 0.0
+        self.ended_at: Instant | None = None
+
+    @property
+    def left(self) -> float:
+        """Whole quanta until it ends."""
+        return self.whole - self.delivered
+
+    @property
+    def done(self) -> float:
+        """Quanta of work done; of the last one it may use a part."""
+        return min(self.delivered, self.needed)
+
+
+DUMMY = 1 << 60
+"""The dummy's number: behind all subtasks where tags are equal."""
+
+
+class QosQueue:
+    """The Grid QoS queue of a machine. `has_dummy` says whether a dummy holds the weight that is
+    not allocated from the start; without a controller (`is_controlled`) there is none at all.
+    """
+
+    __slots__ = ("_dummy", "_has_dummy", "_is_controlled", "_virtual", "flows")
+
+    def __init__(self, *, is_controlled: bool, has_dummy: bool) -> None:
+        self.flows: dict[int, Flow] = {}
+        self._is_controlled = is_controlled
+        self._has_dummy = has_dummy
+        self._virtual = 0.0
+        self._dummy = Flow(DUMMY, weight=0.0, agreed=inf, needed=inf)
+        self.settle()
+
+    @property
+    def left(self) -> float:
+        """Quanta that it can take."""
+        return inf if self._dummy.weight else sum(flow.left for flow in self.flows.values())
+
+    @property
+    def spare(self) -> float:
+        """The weight of the dummy."""
+        return self._dummy.weight
+
+    def add(self, flow: Flow) -> None:
+        """A subtask begins."""
+        flow.tag = self._virtual
+        self.flows[flow.number] = flow
+
+    def change(self, flow: Flow, weight: float) -> None:
+        """Give it another weight. The part of its wait for the next quantum that is still to come
+        gets longer or shorter with it, so that a correction acts at once.
+        """
+        wait = max(0.0, flow.tag - self._virtual)  # none for a dummy that had no weight
+        flow.tag = self._virtual + wait * flow.weight / weight
+        flow.weight = weight
+
+    def settle(self) -> None:
+        """What the subtasks leave of the weight is the dummy's."""
+        if not self._is_controlled:
+            return
+        admitted = sum(flow.admitted for flow in self.flows.values())
+        whole = max(1.0, admitted) if self._has_dummy else admitted
+        weight = whole - sum(flow.weight for flow in self.flows.values())
+        if weight < 1e-12:  # what is left of rounding is no weight
+            self._dummy.weight = 0.0
+        elif weight != self._dummy.weight:
+            self.change(self._dummy, weight)
+
+    def serve(self, quanta: int) -> Sequence[tuple[Flow, int]]:
+        """Give out so many quanta; who ended, with how many were given out by then."""
+        dummy = self._dummy
+        heap = [(flow.tag, flow.number, flow) for flow in self.flows.values()]
+        if dummy.weight:
+            heap.append((dummy.tag, DUMMY, dummy))
+        heapify(heap)
+        ended: list[tuple[Flow, int]] = []
+        left = quanta
+        while left and heap:
+            tag, number, flow = heap[0]
+            run = left
+            if len(heap) > 1:  # in one go what comes before the second least tag
+                second = heap[1][0]
+                if len(heap) > 2 and heap[2][0] < second:
+                    second = heap[2][0]
+                run = int((second - tag) * flow.weight) or 1
+                run = min(run, left)
+            if number != DUMMY:
+                run = int(flow.left) if run > flow.left else run
+                flow.delivered += run
+            left -= run
+            self._virtual = tag + (run - 1) / flow.weight
+            flow.tag = tag + run / flow.weight
+            if flow.delivered >= flow.whole:
+                heappop(heap)
+                del self.flows[number]
+                ended.append((flow, quanta - left))
+            else:
+                heapreplace(heap, (flow.tag, number, flow))
+        return ended
+
+
+class Machine:
+    """A machine with its three queues; it runs cycle after cycle."""
+
+    __slots__ = ("_is_hard", "_tags", "best_effort", "local", "qos", "speed_ghz")
+
+    def __init__(self, speed_ghz: float, *, qos: QosQueue, is_hard: bool) -> None:
+        self.speed_ghz = speed_ghz
+        self.local = Turns()
+        self.qos = qos
+        self.best_effort = Turns()
+        self._is_hard = is_hard
+        self._tags: Tags = (0.0,) * len(SHARES)
+
+    def run(self, quanta: int) -> list[tuple[Flow, int]]:
+        """Give out the quanta of a cycle; which subtasks ended, with the quantum that ended it."""
+        ended: list[tuple[Flow, int]] = []
+        done = 0
+        while done < quanta:
+            lefts = (self.local.left, self.qos.left, self.best_effort.left)
+            backlog = (True, True, True) if self._is_hard else tuple(left > 0 for left in lefts)
+            if not any(backlog):
+                self._tags = (0.0,) * len(SHARES)
+                break
+            found = picks(self._tags, backlog, quanta - done)
+            if not self._is_hard and (cut := _until_one_is_empty(found, lefts)) < quanta - done:
+                found = picks(self._tags, backlog, cut)
+            self._tags = found.tags
+            local, qos, best_effort = found.counts
+            self.local.serve(local)
+            self.best_effort.serve(best_effort)
+            for flow, nth in self.qos.serve(qos):
+                ended.append((flow, done + _place(found.order, 1, nth)))
+            done += len(found.order)
+        return ended
+
+
+def _until_one_is_empty(found: Picks, lefts: tuple[float, ...]) -> int:
+    """After so many of these quanta a queue would be asked for more than it has."""
+    cuts = [
+        _place(found.order, flow, int(left))
+        for flow, (left, count) in enumerate(zip(lefts, found.counts, strict=True))
+        if 0 < left < count
+    ]
+    return min(cuts, default=len(found.order))
+
+
+def _place(order: bytes, flow: int, nth: int) -> int:
+    """How many quanta are given out when this queue has got its n-th."""
+    place = -1
+    for _ in range(nth):
+        place = order.index(flow, place + 1)
+    return place + 1

@@ -1,0 +1,12 @@
+"""Services of the operating system that every process of Koala uses.
+
+atomic_file          write a file beside its place and rename it at the end
+child_lifetime       end workers with the process that made them
+clock                the clocks of this machine
+disk, disk_formats   free space; the version numbers of all formats on disk
+log_stream           where log lines go
+paths                paths as people write them in configuration files
+standard_streams     reopen closed standard streams
+systemd              notify the service manager
+threads              start worker threads
+"""

@@ -1,0 +1,223 @@
+"""A log of jobs as the workload of a whole multicluster: the scheduler places its jobs, those that
+no site could hold as several components.
+
+What a log does not know is not made up: jobs have no files, and components of one job run equally
+long. The other users of each site are those that the caller brings along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from math import ceil, inf
+from statistics import fmean
+from typing import Any
+
+from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import FOREVER, Instant, JobId, Seconds
+from koala.core.policy_api import Policies
+from koala.errors import ConfigError
+from koala.sim.experiment.setting import SiteSetting, Submission
+from koala.sim.experiment.world import Report, World
+from koala.sim.metrics import JobRecord
+from koala.workload.arrivals import Arrival, Arrivals
+
+SLOWDOWN_BOUND_S = 10.0
+Sizes = tuple[int, ...]
+SplitRule = Callable[[int, Sequence[int]], Sizes | None]
+"""Component sizes of a job of so many processors on sites of these sizes, largest first; None when
+they could not hold it together."""
+
+
+def at_most(largest: float) -> SplitRule:
+    """The fewest components, as equal as possible, none with more than `largest` processors, that
+    the empty grid holds together."""
+
+    def split(size: int, sites: Sequence[int]) -> Sizes | None:
+        if size > sum(sites):
+            return None
+        for count in range(max(1, ceil(size / largest)), size + 1):
+            small, larger = divmod(size, count)
+            parts = (small + 1,) * larger + (small,) * (count - larger)
+            if _fits(parts, sites):
+                return parts
+        return None
+
+    return split
+
+
+def fill(size: int, sites: Sequence[int]) -> Sizes | None:
+    """The largest site whole, then the next, and what is left over."""
+    parts: list[int] = []
+    for site in sites:
+        if size <= 0:
+            break
+        parts.append(min(site, size))
+        size -= site
+    return tuple(parts) if size <= 0 else None
+
+
+RULES: dict[str, SplitRule] = {"equal": at_most(inf), "fill": fill}
+
+
+def rule(text: str) -> SplitRule:
+    """A rule by its word: equal, fill, or a number, the most processors of a component. Raises
+    ConfigError."""
+    if text in RULES:
+        return RULES[text]
+    if text.isdigit() and int(text) > 0:
+        return at_most(int(text))
+    raise ConfigError(
+        f"--split {text}: allowed are {', '.join(RULES)}, or the most processors of a component"
+    )
+
+
+def _fits(parts: Sizes, sites: Sequence[int]) -> bool:
+    """Whether the empty grid holds all of them, each where most is left."""
+    left = list(sites)
+    for part in parts:
+        most = max(range(len(left)), key=left.__getitem__)
+        left[most] -= part
+        if left[most] < 0:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multicluster:
+    """What a log is replayed on."""
+
+    sites: tuple[SiteSetting, ...]
+    parameters: Parameters
+    policies: Policies
+    split: SplitRule
+    until: Instant = FOREVER
+
+
+class GridReplay:
+    """One replay. `too_large` counts jobs that all sites together could not hold."""
+
+    def __init__(self, setting: Multicluster, arrivals: Arrivals) -> None:
+        self._setting = setting
+        self._arrivals = arrivals
+        self._sizes = sorted((s.facts.processors for s in setting.sites), reverse=True)
+        self._known: dict[int, Sizes | None] = {}
+        self._numbers: set[int] = set()  # some logs give one to several jobs
+        self.is_interrupted = False
+        self.too_large = 0
+        self.split_jobs = 0
+
+    def run(self, *, progress: Callable[[int], None] | None = None) -> Report:
+        """To the end of the last job, or to `until`, or until it is interrupted."""
+        world = World(
+            sites=self._setting.sites,
+            submissions=self._submissions(progress),
+            parameters=self._setting.parameters,
+            policies=self._setting.policies,
+        )
+        world.begin()
+        until = self._setting.until
+        while not (self.is_interrupted or world.is_over) and world.step(until=until):
+            pass
+        return world.report()
+
+    def interrupt(self) -> None:
+        """Stop after what happens now; may be called at any time, by a signal handler too."""
+        self.is_interrupted = True
+
+    def document(self, report: Report) -> dict[str, Any]:
+        """What came of it: times in seconds, rates of 1."""
+        done = [job for job in report.jobs if job.is_finished]
+        waits = [job.waiting_s for job in done if job.waiting_s is not None]
+        capacity_s = sum(self._sizes) * report.ended_at
+        return {
+            "jobs": len(report.jobs),
+            "processors": sum(self._sizes),
+            "finished": len(done),
+            "failed": sum(job.phase == "Failed" for job in report.jobs),
+            "unfinished": report.unfinished,
+            "read": self._arrivals.summary.read,
+            "dropped": {
+                **self._arrivals.summary.dropped,
+                "too_large": self._arrivals.summary.too_large + self.too_large,
+            },
+            "changed": self._arrivals.summary.changed,
+            "split_jobs": self.split_jobs,
+            "coallocated": sum(job.is_coallocated for job in done),
+            "wait": _moments(waits),
+            "response": _moments([job.response_s for job in done if job.response_s is not None]),
+            "bounded_slowdown": _moments([_slowdown(job) for job in done]),
+            "wait_split": _moments(
+                [job.waiting_s for job in done if job.components > 1 and job.waiting_s is not None]
+            ),
+            "placement_tries": _mean([float(job.placement_tries) for job in done]),
+            "claiming_tries": _mean([float(job.claiming_tries) for job in done]),
+            "held_processor_s": report.held_s,
+            "utilization": report.running_s / capacity_s if capacity_s else None,
+            "utilization_all_users": (report.running_s + report.held_s + report.local_s)
+            / capacity_s
+            if capacity_s
+            else None,
+            "makespan": report.ended_at,
+            "sites": {
+                name: {"local_jobs": users.submitted, "local_finished": users.finished}
+                for name, users in report.users.items()
+            },
+        }
+
+    def _submissions(self, progress: Callable[[int], None] | None) -> Iterator[Submission]:
+        arriving: Iterable[Arrival] = chain.from_iterable(self._arrivals.sorted_blocks())
+        for count, (at, number, processors, run_s, estimate_s) in enumerate(arriving):
+            if progress is not None and count % 1000 == 0:
+                progress(count)
+            parts = self._parts(processors)
+            if parts is None:
+                self.too_large += 1
+                continue
+            self.split_jobs += len(parts) > 1
+            name = str(number) if number not in self._numbers else f"{number}.{count}"
+            self._numbers.add(number)
+            yield Submission(
+                job=JobId(name),
+                at=float(at),
+                spec=JobSpec(
+                    components=tuple(
+                        ComponentSpec(
+                            executable="trace", processors=part, wall_time_s=float(estimate_s)
+                        )
+                        for part in parts
+                    )
+                ),
+                run_s=(float(run_s),) * len(parts),
+            )
+
+    def _parts(self, processors: int) -> Sizes | None:
+        if processors not in self._known:
+            self._known[processors] = self._setting.split(processors, self._sizes)
+        return self._known[processors]
+
+
+def _slowdown(job: JobRecord) -> float:
+    assert job.ended_at is not None
+    assert job.started_at is not None
+    run_s: Seconds = max(job.ended_at - job.started_at, SLOWDOWN_BOUND_S)
+    return max(1.0, (job.ended_at - job.submitted_at) / run_s)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def _moments(values: Sequence[float]) -> dict[str, float | None]:
+    if not values:
+        return dict.fromkeys(("mean", "median", "p95", "max"))
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return {
+        "mean": fmean(ordered),
+        "median": ordered[round(0.5 * last)],
+        "p95": ordered[round(0.95 * last)],
+        "max": ordered[last],
+    }

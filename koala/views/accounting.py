@@ -1,0 +1,315 @@
+"""What jobs have cost: processor-seconds run, held and wasted, by whom, where and when.
+
+Each processor-second of a claim, from check-in to end, is counted once: as *run* from the pass to
+the end, as *held* from check-in to a pass, and as *wasted* whatever it was, when the claim ended
+without a pass or its attempt was given up. A site's own records of its batch jobs agree with the
+sum but for the way of a placeholder to its check-in. Seconds are cut at the bounds of a period;
+what has one instant (an end, a start, a fault) belongs to the period that has the instant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+from koala.core.model.charges import Charge
+from koala.core.model.job import (
+    SITE_FAULTS,
+    Cancelled,
+    Failed,
+    Finished,
+    Job,
+    claim_charge,
+)
+from koala.core.model.values import Instant, JobId, Seconds, SiteName, UserName
+from koala.core.state import State
+
+DAY_S = 86_400.0
+
+
+class By(StrEnum):
+    """What a report has a row for."""
+
+    USER = "user"
+    SITE = "site"
+    DAY = "day"
+    JOB = "job"
+    CLAIM = "claim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """From `since` on and before `until`; with `user` only of this user's jobs, with `site` only
+    what was claimed there."""
+
+    since: Instant = -math.inf
+    until: Instant = math.inf
+    user: UserName | None = None
+    site: SiteName | None = None
+
+    def has(self, at: Instant | None) -> bool:
+        """Whether the instant is known and belongs to it."""
+        return at is not None and self.since <= at < self.until
+
+    def has_user(self, user: UserName) -> bool:
+        """Whether this user's jobs count."""
+        return self.user in (None, user)
+
+    def has_site(self, site: SiteName) -> bool:
+        """Whether what was claimed there counts."""
+        return self.site in (None, site)
+
+
+def civil_day(at: Instant) -> str:
+    """The day in UTC of an instant in seconds of the epoch, as 2026-11-21. (The calendar of the
+    standard library belongs to a clock's world; the Gregorian one is arithmetic, counted in years
+    that begin in March and eras of 400 years.)
+    """
+    era, of_era = divmod(int(at // DAY_S) + 719_468, 146_097)
+    year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * of_year + 2) // 153
+    day = of_year - (153 * month_from_march + 2) // 5 + 1
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
+    year = year_of_era + 400 * era + (month <= 2)
+    return f"{year:04d}-{month:02d}-{day:02d}"
+
+
+class Report:
+    """The rows of a period and their total; `by` claim has one row a claim and no total. It begins
+    with the jobs of a state; those that had left it before are added a part at a time. Counted are
+    the jobs whose owner `sees` says yes to."""
+
+    def __init__(
+        self,
+        state: State,
+        by: By,
+        period: Period,
+        now: Instant,
+        sees: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self.now = now
+        self._by = by
+        self._period = period
+        self._sees = sees
+        self._table = _Table(by=by, period=period, now=now)
+        self._claims: list[dict[str, Any]] = []
+        self._known = frozenset(state.jobs)
+        live = _live_charges(state, now)
+        for job in state.jobs.values():
+            self._count(job, live.get(job.id, []))
+
+    def add(self, past: Iterable[Job]) -> None:
+        """Jobs that have left the state; one that has left it since the begin counts once."""
+        for job in past:
+            if job.id not in self._known:
+                self._count(job, [])
+
+    def document(self) -> dict[str, Any]:
+        """As users see it."""
+        period = self._period
+        bounds = {
+            "by": self._by.value,
+            "since": None if period.since == -math.inf else period.since,
+            "until": None if period.until == math.inf else period.until,
+            "user": period.user,
+            "site": period.site,
+        }
+        if self._by is By.CLAIM:
+            claims = sorted(self._claims, key=lambda row: _in_order(row["job"]))
+            return {**bounds, "rows": claims, "total": None}
+        table = self._table
+        keys = sorted(table.rows, key=_in_order if self._by is By.JOB else None)
+        rows = [{self._by.value: key, **table.rows[key].picture()} for key in keys]
+        return {**bounds, "rows": rows, "total": table.total.picture()}
+
+    def _count(self, job: Job, live: list[Charge]) -> None:
+        if not (self._sees(job.spec.owner) and self._period.has_user(job.spec.owner)):
+            return
+        charges = [*job.charges, *live]
+        if self._by is not By.CLAIM:
+            self._table.add(job, charges)
+            return
+        for charge in charges:
+            if self._period.has_site(charge.site):
+                row = _claim_row(job, charge, self._period, self.now)
+                self._claims += [] if row is None else [row]
+
+
+def _in_order(job: str) -> tuple[int, str]:
+    """Jobs are numbered as they are submitted."""
+    return len(job), job
+
+
+def charges_picture(state: State, job: Job, now: Instant) -> list[dict[str, Any]]:
+    """What a job's claims have cost so far, one by one."""
+    whole = Period()
+    charges = [*job.charges, *_live_charges(state, now).get(job.id, ())]
+    rows = [_claim_row(job, charge, whole, now) for charge in charges]
+    return [row for row in rows if row is not None]
+
+
+def _live_charges(state: State, now: Instant) -> dict[JobId, list[Charge]]:
+    live: dict[JobId, list[Charge]] = {}
+    for claim in state.ledger.values():
+        if claim.granted_at is not None:
+            live.setdefault(claim.job, []).append(claim_charge(claim, None, now))
+    return live
+
+
+@dataclass(slots=True)
+class _Row:
+    """The figures of one user, site, day or job."""
+
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    claims: int = 0
+    seconds: dict[str, Seconds] = field(default_factory=dict)
+    skews: list[Seconds] = field(default_factory=list)
+    failed_claims: int = 0
+    setbacks: int = 0
+
+    def picture(self) -> dict[str, Any]:
+        """As users see it."""
+        return {
+            "jobs_finished": self.finished,
+            "jobs_failed": self.failed,
+            "jobs_cancelled": self.cancelled,
+            "claims": self.claims,
+            "run_s": self.seconds.get("run_s", 0.0),
+            "held_s": self.seconds.get("held_s", 0.0),
+            "wasted_s": self.seconds.get("wasted_s", 0.0),
+            "skew_median_s": median(self.skews) if self.skews else None,
+            "skew_max_s": max(self.skews, default=None),
+            "failed_claims": self.failed_claims,
+            "setbacks": self.setbacks,
+        }
+
+
+class _Table:
+    """The rows by key, and the total, in which a job at two sites counts once."""
+
+    def __init__(self, *, by: By, period: Period, now: Instant) -> None:
+        self.rows: dict[str, _Row] = {}
+        self.total = _Row()
+        self._by = by
+        self._period = period
+        self._now = now
+
+    def add(self, job: Job, charges: list[Charge]) -> None:
+        """All that a job has cost in the period, and what became of it."""
+        given_up = {setback.attempt for setback in job.setbacks}
+        for charge in charges:
+            self._add_charge(job, charge, is_given_up=charge.attempt in given_up)
+        for setback in job.setbacks:
+            for row in self._rows(job, setback.at, setback.sites):
+                row.setbacks += 1
+        sites = tuple(dict.fromkeys(charge.site for charge in charges))
+        if isinstance(job.phase, Finished | Failed | Cancelled):
+            for row in self._rows(job, job.phase.at, sites):
+                row.finished += isinstance(job.phase, Finished)
+                row.failed += isinstance(job.phase, Failed)
+                row.cancelled += isinstance(job.phase, Cancelled)
+        self._add_start(job)
+
+    def _add_charge(self, job: Job, charge: Charge, *, is_given_up: bool) -> None:
+        at_site = (charge.site,)
+        for row in self._rows(job, charge.granted_at, at_site):
+            row.claims += 1
+        if charge.end in SITE_FAULTS:
+            for row in self._rows(job, charge.ended_at, at_site):
+                row.failed_claims += 1
+        for kind, since, until in _spans(charge, self._period, self._now, is_given_up=is_given_up):
+            for begin, end in self._pieces(since, until):
+                for row in self._rows(job, begin, at_site):
+                    amount = charge.processors * (end - begin)
+                    row.seconds[kind] = row.seconds.get(kind, 0.0) + amount
+
+    def _add_start(self, job: Job) -> None:
+        """How even the start of its last attempt was, if it has several components."""
+        members = [] if job.attempt is None else job.attempt.present
+        passes = [m.passed_at for m in members if m.passed_at is not None]
+        if len(passes) > 1:
+            sites = tuple(dict.fromkeys(m.site for m in members if m.site is not None))
+            for row in self._rows(job, max(passes), sites):
+                row.skews.append(max(passes) - min(passes))
+
+    def _rows(self, job: Job, at: Instant | None, sites: tuple[SiteName, ...]) -> Iterator[_Row]:
+        """The rows in which something of this instant, to do with these sites, counts."""
+        if at is None or not self._period.has(at):
+            return
+        if self._period.site is not None:
+            sites = tuple(site for site in sites if self._period.has_site(site))
+            if not sites:
+                return
+        yield self.total
+        for key in self._keys(job, at, sites):
+            yield self.rows.setdefault(key, _Row())
+
+    def _keys(self, job: Job, at: Instant, sites: tuple[SiteName, ...]) -> tuple[str, ...]:
+        match self._by:
+            case By.USER:
+                return (job.spec.owner,)
+            case By.SITE:
+                return sites
+            case By.DAY:
+                return (civil_day(at),)
+            case By.JOB | By.CLAIM:
+                return (job.id,)
+
+    def _pieces(self, since: Instant, until: Instant) -> Iterator[tuple[Instant, Instant]]:
+        """The span, cut at midnights where days are counted."""
+        while self._by is By.DAY and until > (midnight := (since // DAY_S + 1) * DAY_S):
+            yield since, midnight
+            since = midnight
+        yield since, until
+
+
+def _spans(
+    charge: Charge, period: Period, now: Instant, *, is_given_up: bool
+) -> Iterator[tuple[str, Instant, Instant]]:
+    """Which seconds of the period the claim's processors were taken, and what for."""
+    if charge.granted_at is None:
+        return
+    end = now if charge.ended_at is None else charge.ended_at
+    passed_at = charge.passed_at
+    if passed_at is None:
+        is_live = charge.ended_at is None and not is_given_up
+        spans = [("held_s" if is_live else "wasted_s", charge.granted_at, end)]
+    else:
+        held, run = ("wasted_s", "wasted_s") if is_given_up else ("held_s", "run_s")
+        spans = [(held, charge.granted_at, passed_at), (run, passed_at, end)]
+    for kind, since, until in spans:
+        since, until = max(since, period.since), min(until, period.until)  # noqa: PLW2901
+        if since < until:
+            yield kind, since, until
+
+
+def _claim_row(job: Job, charge: Charge, period: Period, now: Instant) -> dict[str, Any] | None:
+    """A claim's own row; None when the period has nothing of it."""
+    given_up = any(setback.attempt == charge.attempt for setback in job.setbacks)
+    spans = list(_spans(charge, period, now, is_given_up=given_up))
+    if not spans and not period.has(charge.ended_at):
+        return None
+    seconds = {"run_s": 0.0, "held_s": 0.0, "wasted_s": 0.0}
+    for kind, since, until in spans:
+        seconds[kind] += charge.processors * (until - since)
+    return {
+        "claim": charge.claim,
+        "batch_job": charge.batch_job,
+        "job": job.id,
+        "user": job.spec.owner,
+        "site": charge.site,
+        "processors": charge.processors,
+        "asked_at": charge.asked_at,
+        "granted_at": charge.granted_at,
+        "passed_at": charge.passed_at,
+        "ended_at": charge.ended_at,
+        "end": charge.end,
+        **seconds,
+    }

@@ -1,0 +1,426 @@
+"""Ordered plain-data pictures of the state, for queries, explanations and digests.
+
+What users see with `--json` is what is drawn here (docs/api.md); nothing else reads the core.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from koala.core.model.grid import MIPS_DEFAULT, Site
+from koala.core.model.job import (
+    Attempt,
+    Cancelled,
+    ClaimEnd,
+    Claiming,
+    Delayed,
+    Failed,
+    Finished,
+    Job,
+    Member,
+    Placing,
+    Running,
+    Stopping,
+)
+from koala.core.model.placement_queues import short
+from koala.core.model.replicas import Transfer
+from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
+from koala.core.pipeline.claiming_schedule import tries_left
+from koala.core.site_health import is_resting
+from koala.core.state import State
+from koala.views.accounting import charges_picture
+
+CHARGES_SHOWN = 60
+"""As many claims of a job are shown; a report has them all."""
+
+
+def summary(job: Job) -> dict[str, Any]:
+    """What a list shows of a job."""
+    attempt = job.attempt
+    sites = [] if attempt is None else [m.site for m in attempt.present if m.site is not None]
+    return {
+        "job": job.id,
+        "owner": job.spec.owner,
+        "phase": job.phase_name,
+        "priority": job.spec.priority.value,
+        "processors": job.spec.processors,
+        "components": len(job.spec.components),
+        "sites": sites,
+        "submitted_at": job.submitted_at,
+        "attempts": job.attempts,
+        "reason": _reason(job),
+    }
+
+
+def whole_picture(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
+    """All that is known of a job, and what it has cost so far, what is held and runs now with it.
+    KeyError when there is none.
+    """
+    job = state.jobs[job_id]
+    charges = charges_picture(state, job, now)
+    picture = job_picture(state, job_id)
+    held_s, run_s = _of_living_claims(state, job, now)
+    picture["timeline"]["processor_wasted_s"] += held_s
+    picture["timeline"]["processor_run_s"] += run_s
+    return {
+        **picture,
+        "transfers": [_transfer(job, one, now) for one in _transfers(state, job)],
+        "charges": charges[-CHARGES_SHOWN:],
+    }
+
+
+def _of_living_claims(state: State, job: Job, now: Instant) -> tuple[Seconds, Seconds]:
+    """Processor-seconds that are added to the job's sums when its claims pass, or end: held before
+    a pass, and run after it."""
+    held_s = run_s = 0.0
+    for claim in state.ledger.values():
+        if claim.job != job.id or claim.granted_at is None:
+            continue
+        if claim.passed_at is None:
+            held_s += claim.processors * max(0.0, now - claim.granted_at)
+        else:
+            run_s += claim.processors * max(0.0, now - claim.passed_at)
+    return held_s, run_s
+
+
+def _transfers(state: State, job: Job) -> list[Transfer]:
+    """The copies of a job's present or last attempt, in the order in which they ended, and those
+    under way."""
+    if job.attempt is None:
+        return []
+    under_way = [
+        transfer
+        for transfer in state.files.transfers.values()
+        if transfer.job == job.id
+        and transfer.attempt == job.attempt.number
+        and not transfer.is_done
+    ]
+    return [*job.attempt.copied, *under_way]
+
+
+def _transfer(job: Job, transfer: Transfer, now: Instant) -> dict[str, Any]:
+    """How far a copy is, as was told last; `left_s` None: longer than was expected."""
+    assert job.attempt is not None
+    left_s = transfer.expected_at - now
+    is_overdue = left_s < 0 or left_s == FOREVER
+    return {
+        "transfer": transfer.id,
+        "file": transfer.file,
+        "source": transfer.source,
+        "target": transfer.target,
+        "components": [
+            job.spec.label(member.component)
+            for member in job.attempt.members
+            if member.transfer == transfer.id
+        ],
+        "size_bytes": transfer.size_bytes,
+        "moved_bytes": transfer.moved_bytes,
+        "share": transfer.share,
+        "rate_bps": transfer.rate_bps or None,
+        "left_s": 0.0 if transfer.is_done else None if is_overdue else left_s,
+        "started_at": transfer.started_at,
+        "told_at": transfer.told_at,
+        "is_done": transfer.is_done,
+    }
+
+
+def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
+    """What the state has of a job. KeyError when there is none."""
+    job = state.jobs[job_id]
+    owed = sum(claim.job == job_id for claim in state.ledger.values()) if job.is_over else 0
+    return {
+        **summary(job),
+        "status": job.phase.status if isinstance(job.phase, Failed) else None,
+        "queue": None if job.queue is None else short(job.queue),
+        "placement_tries": job.placement_tries,
+        "claiming_tries": job.claiming_tries,
+        "retries": job.retries,
+        "failures": job.failures,
+        "preemptions": job.preemptions,
+        "claim_fraction": job.claim_fraction,
+        "timeline": timeline(job),
+        "deadline": _deadline(state, job),
+        "parts": [_part(state, job, index) for index in range(len(job.spec.components))],
+        "progress": _progress(job),
+        "claims_owed": owed,
+        "story": [[at, text] for at, text in job.story],
+    }
+
+
+def _progress(job: Job) -> dict[str, Any] | None:
+    """How the components of a controlled job have advanced; None: not controlled, or not yet."""
+    course = job.course
+    if course is None:
+        return None
+    return {
+        "policy": course.policy,
+        "asynchrony_s": job.spec.asynchrony_s,
+        "deviation_s": job.spec.deviation_s,
+        "skew_s": course.points[-1][1],
+        "largest_skew_s": course.largest_s,
+        "corrections": course.corrections,
+        "shares": {job.spec.label(index): share for index, share in course.shares.items()},
+        "skews": [list(point) for point in course.points],
+    }
+
+
+def _reason(job: Job) -> str:
+    match job.phase:
+        case Failed() | Cancelled() | Stopping():
+            return job.phase.reason
+        case _:
+            return ""
+
+
+def _deadline(state: State, job: Job) -> dict[str, Any] | None:
+    """When a job with a required start is tried; None: it has none."""
+    if job.deadline_at is None:
+        return None
+    left = () if job.is_over else tries_left(state, job)
+    return {
+        "deadline_at": job.deadline_at,
+        "next_try_at": left[0] if left else None,
+        "tries_left": len(left),
+    }
+
+
+def timeline(job: Job) -> dict[str, Any]:
+    """Points A to E of the paper's figure 1 and the times between them (readings: KOALA 8, 9)."""
+    attempt = job.attempt
+    passed = _passes(attempt)
+    started_at = max(passed) if passed else None
+    ended_at = job.phase.at if isinstance(job.phase, Finished | Failed | Cancelled) else None
+    start_at = None if attempt is None else attempt.start_at
+    picture: dict[str, Any] = {
+        "submitted_at": job.submitted_at,
+        "placed_at": None if attempt is None else attempt.placed_at,
+        "claim_at": job.phase.claim_at if isinstance(job.phase, Claiming) else None,
+        "claimed_at": None if attempt is None else attempt.granted_at,
+        "start_at": start_at,
+        "started_at": started_at,
+        "ended_at": ended_at,
+        "total_waiting_s": None if started_at is None else started_at - job.submitted_at,
+        "transfer_estimate_s": None if attempt is None else attempt.transfer_s,
+        "transfer_s": None if attempt is None else attempt.fetch_s,
+        "transfer_bytes": None if attempt is None else attempt.fetch_bytes,
+        "processor_gained_s": job.gained_s,
+        "processor_wasted_s": job.wasted_s,
+        "processor_run_s": job.ran_s,
+        "extra_claiming_tries": max(0, job.claiming_tries - 1),
+        "start_delay_s": None,
+        "start_lateness_s": None,
+        "start_skew_s": None,
+    }
+    if start_at is not None and job.first_start_at is not None:
+        picture["start_delay_s"] = start_at - job.first_start_at
+    if passed and started_at is not None and start_at is not None:
+        picture["start_lateness_s"] = started_at - start_at
+        picture["start_skew_s"] = max(passed) - min(passed)
+    return picture
+
+
+def _passes(attempt: Attempt | None) -> list[Instant]:
+    if attempt is None:
+        return []
+    return [m.passed_at for m in attempt.present if m.passed_at is not None]
+
+
+def _part(state: State, job: Job, index: int) -> dict[str, Any]:
+    component = job.spec.components[index]
+    member = (
+        job.attempt.members[index]
+        if job.attempt is not None
+        else Member(component=index, site=None)
+    )
+    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    return {
+        "component": index,
+        "label": job.spec.label(index),
+        "processors": component.processors,
+        "processes": component.processes,
+        "executable": component.executable,
+        "fixed_site": component.site,
+        "start_type": component.start_type.value,
+        "site": member.site,
+        "file_site": member.source,
+        "mips": member.mips,
+        "booked_bps": _booked_bps(state, member),
+        "is_fetched": member.is_fetched,
+        "is_dropped": member.is_dropped,
+        "claim": member.claim,
+        "claim_phase": None if claim is None else claim.phase.value,
+        "claims": member.claims,
+        "claimed_at": member.claimed_at,
+        "passed_at": member.passed_at,
+        "refusal": member.refusal,
+        "end": None if member.end is None else _end(member.end),
+    }
+
+
+def _booked_bps(state: State, member: Member) -> float:
+    """What is kept for the member now: of the link that its file comes over, or of its site's."""
+    transfer = state.files.transfers.get(member.transfer) if member.transfer is not None else None
+    if transfer is None:
+        return member.booked_bps
+    return 0.0 if transfer.is_done else transfer.booked_bps
+
+
+def _end(end: ClaimEnd) -> dict[str, Any]:
+    return {
+        "kind": end.kind.value,
+        "text": end.describe(),
+        "statuses": list(end.statuses),
+        "ended_at": end.ended_at,
+        "cpu_s": end.cpu_s,
+        "memory_bytes": end.memory_bytes,
+    }
+
+
+def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
+    """Every site, in order of name."""
+    held: dict[SiteName, int] = {}
+    for claim in state.ledger.values():
+        held[claim.site] = held.get(claim.site, 0) + claim.processors
+    return [_site(site, held.get(site.name, 0), now) for site in state.sites.values()]
+
+
+def _site(site: Site, held: int, now: Instant) -> dict[str, Any]:
+    return {
+        "site": site.name,
+        "state": _site_state(site, now),
+        "processors": site.facts.processors,
+        "idle": max(0, site.idle()),
+        "claimed": held,
+        "errors": site.errors,
+        "unusable_until": None if site.unusable_until == float("inf") else site.unusable_until,
+        "owner": site.facts.owner,
+        "users": len(site.facts.users),
+        "grace_s": site.facts.grace_s,
+        "may_kill_local": site.facts.may_kill_local,
+        "mips": site.facts.mips,
+        "slots": site.facts.slots,
+        "local": site.reported_local,
+        "rtt_s": site.rtt_s,
+        "address": site.facts.address,
+    }
+
+
+def _site_state(site: Site, now: Instant) -> str:
+    if not site.is_connected:
+        return "disconnected"
+    if site.is_drained:
+        return "drained"
+    if is_resting(site):
+        return "unusable"
+    return "probing" if site.unusable_until is not None else "usable"
+
+
+def _site_for_digest(site: Site) -> dict[str, Any]:
+    """What the first versions did not know is left out where it is as they took it to be: the
+    digests in their journals stay right (tests/daemon/test_formats.py)."""
+    picture = _site(site, 0, 0.0)
+    return {
+        name: value
+        for name, value in picture.items()
+        if name in _ALWAYS_KNOWN or (value and value != _LATER.get(name))
+    }
+
+
+_ALWAYS_KNOWN = (
+    *("site", "state", "processors", "idle", "claimed", "errors", "unusable_until", "owner"),
+    *("grace_s", "may_kill_local", "local", "rtt_s", "address"),
+)
+_LATER = {"mips": MIPS_DEFAULT}
+"""Values that say nothing of names that came later, where these are not empty."""
+
+
+def files_picture(state: State) -> list[dict[str, Any]]:
+    """The replica catalogue, in order of logical name."""
+    return [
+        {
+            "file": name,
+            "size_bytes": replica.size_bytes,
+            "checksum": replica.checksum,
+            "sites": list(replica.sites),
+        }
+        for name, replica in sorted(state.files.replicas.items())
+    ]
+
+
+def _is_told_of(transfer: Transfer) -> bool:
+    """Something was told while it was under way, which no agent did at first."""
+    return transfer.told_at is not None and not transfer.is_done
+
+
+def digest(state: State) -> str:
+    """A checksum of the whole state but for stories and the ends of jobs that are over."""
+    over = dict(state.forgotten)
+    live = []
+    for job in state.jobs.values():
+        if job.is_over:
+            over[job.phase_name] = over.get(job.phase_name, 0) + 1
+        elif isinstance(job.phase, Placing | Delayed):  # most jobs of a long queue: keep it cheap
+            live.append([job.id, job.phase_name, job.placement_tries, job.claiming_tries,
+                         job.claim_fraction, job.attempts, job.tried_at])  # fmt: skip
+        else:
+            picture = job_picture(state, job.id)
+            del picture["story"]
+            for part in picture["parts"]:
+                if not part["mips"]:  # as in journals of older daemons
+                    del part["mips"], part["booked_bps"]
+            if picture["progress"] is None:  # as in journals that are older than this
+                del picture["progress"]
+            live.append([picture, job.phase.since if isinstance(job.phase, Running) else None])
+    refusals = {
+        job.id: [[site, refusal.at, refusal.pause_s] for site, refusal in job.refusals.items()]
+        for job in state.jobs.values()
+        if job.refusals and not job.is_over
+    }
+    counts_jobs = state.parameters.errors_counted == "jobs"  # older journals count none
+    whole = {
+        **({"refusals": refusals} if refusals else {}),
+        "epoch": state.epoch,
+        "arms": state.arms,
+        "scans": state.queues.scans,
+        "discipline": state.queues.discipline,
+        "disabled": list(state.queues.disabled),
+        "departures": state.queues.departures,
+        "freed": list(state.queues.freed),
+        "over": over,
+        "live": live,
+        "queues": [
+            list(state.queues.lines),
+            *state.queues.order(),
+            list(state.queues.timed),
+        ],
+        "ledger": [
+            [c.id, c.phase, c.site, c.nonce, c.ask_number, c.granted_at, c.passed_at, c.released]
+            + ["silent"] * c.is_silent
+            + ([c.address, c.hosts] if c.address or c.hosts else [])
+            for c in state.ledger.values()
+        ],
+        "sites": [
+            [
+                _site_for_digest(site),
+                site.is_drained,
+                site.reported_idle,
+                site.asks,
+                site.unreported,
+                site.window,
+                *([site.erring] if site.erring and counts_jobs else []),
+            ]
+            for site in state.sites.values()
+        ],
+        "files": files_picture(state),
+        "transfers": sorted(
+            [t.id, t.is_done] + ([t.moved_bytes, t.expected_at] if _is_told_of(t) else [])
+            for t in state.files.transfers.values()
+        ),
+        "bandwidth": sorted([*link, value] for link, value in state.files.bandwidth.items()),
+        "keys": len(state.keys) + state.keys_forgotten,
+        "budgets": [[u, b.spent_s] for u, b in sorted(state.user_budgets.items())],
+        "wake_at": state.timers.next_at,
+    }
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

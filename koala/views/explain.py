@@ -1,0 +1,347 @@
+"""Why a job is where it is, in the words of a person."""
+
+from __future__ import annotations
+
+from koala.core.feasibility import describe_misfit, fits, most_at_a_site, pieces_of, rooms_of
+from koala.core.model.charges import Refusal, Trouble
+from koala.core.model.grid import Site, Unplaceable
+from koala.core.model.job import (
+    Attempt,
+    Cancelled,
+    Claiming,
+    ClaimPhase,
+    Delayed,
+    Failed,
+    Finished,
+    Job,
+    Member,
+    Placing,
+    Releasing,
+    Running,
+    Starting,
+    Stopping,
+)
+from koala.core.model.placement_queues import local_site
+from koala.core.model.replicas import Transfer
+from koala.core.model.values import FOREVER, Instant, JobId, SiteName
+from koala.core.pipeline.claiming_schedule import tries_left
+from koala.core.pipeline.placing import empty_picture, whole_request
+from koala.core.pipeline.preflight import untried_members
+from koala.core.pipeline.refusals import closed_to, left_alone, open_to
+from koala.core.queries import is_held, picture_of, starts_early
+from koala.core.site_views import is_usable
+from koala.core.state import State
+from koala.views.units import size
+
+
+def why(state: State, job_id: JobId, now: Instant) -> list[str]:
+    """A sentence or more: what the job waits for, or how it ended. KeyError when there is none."""
+    job = state.jobs[job_id]
+    match job.phase:
+        case Delayed():
+            return [_delayed(state, job), *filter(None, [_misfit(state, job)])]
+        case Placing():
+            return _placing(state, job, now) if job.deadline_at is None else _timed(state, job, now)
+        case Claiming(claim_at=claim_at):
+            return _claiming(state, job, claim_at, now)
+        case Starting():
+            return _starting(state, job, now)
+        case Releasing():
+            return ["released; waits for all components to tell that they passed the barrier"]
+        case Running(since=since):
+            return [f"running for {_span(now - since)}", *_running(state, job)]
+        case Stopping(reason=reason):
+            return [f"being stopped: {reason}", *_fence(state, job)]
+        case Finished():
+            return [_finished(job)]
+        case Failed() | Cancelled() as phase:
+            return [_given_up(phase), *_owed(state, job)]
+
+
+def _finished(job: Job) -> str:
+    """All that took part in the start ended well; others may have been left out, dropped, or
+    stopped with the job."""
+    assert job.attempt is not None
+    others = [
+        f"component {job.spec.label(member.component)}: {_fate(member)}"
+        for member in job.attempt.members
+        if member.end is None or not member.end.is_well
+    ]
+    if not others:
+        return "finished: every component ended well"
+    return f"finished: every other component ended well; {', '.join(others)}"
+
+
+def _given_up(phase: Failed | Cancelled) -> str:
+    if isinstance(phase, Failed):
+        return phase.reason
+    return f"cancelled {phase.reason.removeprefix('cancelled ')}"  # as older daemons wrote it
+
+
+def _fate(member: Member) -> str:
+    if member.end is None or member.passed_at is None:
+        return "never started"
+    return member.end.describe()
+
+
+def _delayed(state: State, job: Job) -> str:
+    ahead = list(state.queues.delayed).index(job.id)
+    return (
+        f"delayed: the placement queues hold {len(state.queues)} jobs"
+        f" (limit {state.parameters.queue_jobs_max}); {ahead} delayed jobs are ahead of it"
+    )
+
+
+def _placing(state: State, job: Job, now: Instant) -> list[str]:
+    lines = state.turns.explain(state, job, now)
+    closed = closed_to(state, job, now)
+    picture = open_to(state, job, picture_of(state), now)
+    answer = state.policies.place(whole_request(state, job, now), picture)
+    misfit = _misfit(state, job)
+    tries = f"{job.placement_tries} placement tries"
+    if now < job.not_before:
+        lines.append(f"{_pause(job, now)}; {tries}")
+    elif misfit:
+        lines.append(f"{misfit}; {tries}")
+    elif isinstance(answer, Unplaceable):
+        size = job.spec.components[answer.component].processors
+        label = job.spec.label(answer.component)
+        reason = "no other site can take it now" if closed else answer.reason
+        lines.append(f"component {label} ({size} processors): {reason}; {tries}")
+    else:
+        lines.append(f"it could be placed now; {tries}")
+    if state.is_paced and not misfit and state.timers.next_at is not None:
+        lines[-1] += f"; next scan in {_span(state.parameters.scan_interval_s)} at the latest"
+    if not misfit and isinstance(answer, Unplaceable):
+        lines += _holders(state, job) or _doubts(state, job, now)
+    away = [
+        f"{s.name} ({_trouble(s, job, now)})"
+        for s in state.sites.values()
+        if not is_usable(s) and s.facts.admits(job.spec.owner)
+    ]
+    if away:
+        lines.append(f"sites not usable: {', '.join(away)}")
+    lines += [_left(site, one, now) for site, one in left_alone(state, job, now).items()]
+    last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
+    return [*lines, last] if last else lines
+
+
+def _misfit(state: State, job: Job) -> str:
+    """Why no end of other jobs would let it start; nothing where one might."""
+    spec, most = job.spec, most_at_a_site(state.policies.place)
+    only_at = local_site(job.queue) if len(spec.components) == 1 else None
+    pieces, needed = pieces_of(spec, only_at), job.needed
+    for sites, what in (
+        (list(state.sites.values()), "it cannot start before a site grows or another registers"),
+        ([s for s in state.sites.values() if is_usable(s)], "it waits for other sites than these"),
+    ):
+        rooms = rooms_of(sites, spec.owner, most)
+        if not fits(pieces, needed, rooms):
+            return f"{describe_misfit(pieces, needed, rooms)}; {what}"
+    return ""
+
+
+def _doubts(state: State, job: Job, now: Instant) -> list[str]:
+    """The placement policy would find no place on an empty grid either."""
+    if job.needed < len(job.spec.components):
+        return []
+    request = whole_request(state, job, now)
+    answer = state.policies.place(request, empty_picture(state, job))
+    if not isinstance(answer, Unplaceable):
+        return []
+    label = job.spec.label(answer.component)
+    return [
+        "the placement policy would find no place for it either if nothing else ran: component"
+        f" {label}: {answer.reason}"
+    ]
+
+
+def _holders(state: State, job: Job) -> list[str]:
+    """Where its input file is, when no site there can give it now."""
+    file = job.spec.input_file
+    replica = None if file is None else state.files.replicas.get(file.name)
+    if file is None or replica is None:
+        return []
+    known = [state.sites[name] for name in replica.sites if name in state.sites]
+    shown = [site for site in known if site.facts.admits(job.spec.owner)]
+    if any(is_usable(site) for site in shown):
+        return []
+    if not shown:
+        return [f"no site that its owner may use holds {file.name}"]
+    names = " and ".join(site.name for site in shown)
+    return [f"{file.name} is at {names} only; the job waits until one of them can be used again"]
+
+
+def _left(site: SiteName, one: Refusal, now: Instant) -> str:
+    """A site that the job leaves alone for a while."""
+    span = _span(one.again_at - now)
+    match one.trouble:
+        case Trouble.REFUSED:
+            return f"not tried at {site} for {span}: it refused the job ({one.reason})"
+        case Trouble.ERRED:
+            return f"not tried at {site} for {span}: it erred with the job ({one.reason})"
+        case Trouble.UNSENT:
+            return f"no file is copied from {site} for {span}: {one.reason}"
+
+
+def _pause(job: Job, now: Instant) -> str:
+    """Why a queued job is not even tried."""
+    left_s = job.not_before - now
+    if job.attempts >= job.attempt_min:
+        return f"not tried again for {_span(left_s)} after its setback"
+    lives = "an attempt of it that a lost part of the journal knew may live"
+    if left_s == float("inf"):
+        return f"never tried: {lives} (run_lease_s = inf); cancel it and submit it again"
+    return f"not tried for {_span(left_s)}: {lives}"
+
+
+def _timed(state: State, job: Job, now: Instant) -> list[str]:
+    lines = [*_deadline(state, job, now), *filter(None, [_misfit(state, job)])]
+    if job.spec.input_file is not None:
+        answer = state.policies.place(whole_request(state, job, now), picture_of(state))
+        if isinstance(answer, Unplaceable):
+            label = job.spec.label(answer.component)
+            lines.append(f"its input file is not on its way: component {label}: {answer.reason}")
+    return lines
+
+
+def _deadline(state: State, job: Job, now: Instant) -> list[str]:
+    """What a job with a deadline waits for, besides all else."""
+    if job.deadline_at is None:
+        return []
+    left = tries_left(state, job)
+    text = f"is to start at its deadline, in {_span(job.deadline_at - now)}"
+    if not left:
+        return [f"{text}; no try is left"]
+    more = f", {len(left) - 1} more after it" if len(left) > 1 else ", the last one"
+    last = ""
+    if state.parameters.at_deadline == "kill":
+        last = "; at the last one local jobs may be killed where sites allow it"
+    return [f"{text}; next try in {_span(left[0] - now)}{more}{last}"]
+
+
+def _trouble(site: Site, job: Job, now: Instant) -> str:
+    """Why a site is not usable, since when, and how it comes back."""
+    resumed = f"until an administrator resumes it (koala resume {site.name})"
+    if not site.is_connected:
+        also = ", and drained" if site.is_drained else ""
+        return f"disconnected{_since(site.disconnected_at, now)}{also}, until its agent connects"
+    if site.is_drained:
+        return f"drained{_since(site.drained_at, now)}, {resumed}"
+    rest_s = (site.unusable_until or now) - now
+    until = resumed if rest_s == float("inf") else f"until a probe in {_span(rest_s)}"
+    own = site.erring.get(job.id, 0)
+    whose = f", {own} of them with this job" if own > 1 else ""
+    return (
+        f"unusable{_since(site.unusable_since, now)} after {site.errors} consecutive errors"
+        f"{whose}, {until}"
+    )
+
+
+def _since(at: Instant, now: Instant) -> str:
+    """For how long something has been so; nothing where nobody knows."""
+    return f" for {_span(now - at)}" if at else ""
+
+
+def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) -> list[str]:
+    attempt = job.attempt
+    assert attempt is not None
+    held = sum(is_held(state, member) for member in attempt.present)
+    lines = [f"{held} of {len(attempt.present)} components claimed, {job.needed} needed"]
+    for member in attempt.present:
+        claim = state.ledger.get(member.claim) if member.claim is not None else None
+        label = job.spec.label(member.component)
+        if claim is not None and claim.phase is ClaimPhase.ASKED:
+            lines.append(f"component {label}: waits for the answer of {claim.site}")
+        elif claim is None and member.end is None:
+            why_not = member.refusal or "not tried yet"
+            lines.append(f"component {label} at {member.site or 'no site yet'}: {why_not}")
+    lines += _deadline(state, job, now)
+    if claim_at is not None and job.deadline_at is None:
+        lines.append(
+            f"next claiming try in {_span(claim_at - now)}; {_start_time(state, job, attempt, now)}"
+        )
+    return [*lines, *_fetching(state, job, attempt, now)]
+
+
+def _start_time(state: State, job: Job, attempt: Attempt, now: Instant) -> str:
+    """When a job without a deadline starts."""
+    left = _span(attempt.start_at - now)
+    if starts_early(state, job):
+        return f"starts once all files and claims are there, last try in {left}"
+    return f"start time in {left}"
+
+
+def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[str]:
+    lines = []
+    for member in attempt.present:
+        if member.lacks_file:
+            label = job.spec.label(member.component)
+            way = f"its input file travels from {member.source} to {member.site}"
+            transfer = state.files.transfers.get(member.transfer) if member.transfer else None
+            far = "" if transfer is None else f": {_far(transfer, now)}"
+            lines.append(f"component {label}: {way}{far}")
+    return lines
+
+
+def _far(transfer: Transfer, now: Instant) -> str:
+    """How far a copy is, as was told last."""
+    left_s = transfer.expected_at - now
+    left = f"about {_span(left_s)} left" if 0 <= left_s < FOREVER else "longer than was expected"
+    if transfer.told_at is None:
+        return f"{size(transfer.size_bytes)}, {left} by the estimate, nothing told yet"
+    moved = f"{size(transfer.moved_bytes)} of {size(transfer.size_bytes)} ({transfer.share:.0%})"
+    return f"{moved}, {size(transfer.rate_bps)}/s, {left}, told {_span(now - transfer.told_at)} ago"
+
+
+def _starting(state: State, job: Job, now: Instant) -> list[str]:
+    attempt = job.attempt
+    assert attempt is not None
+    fetching = _fetching(state, job, attempt, now)
+    if fetching:
+        return ["all components claimed; the barrier waits for files", *fetching]
+    untried = untried_members(state, job)
+    if untried:
+        labels = ", ".join(job.spec.label(member.component) for member in untried)
+        return [f"all components claimed; pre-flight: waits until {labels} tried their TCP paths"]
+    if attempt.arming is None:
+        return [f"all components claimed; starts in {_span(attempt.start_at - now)}"]
+    waiting = ", ".join(attempt.arming.waiting)
+    return [f"arming (round {attempt.arms}); waits for {waiting}"]
+
+
+def _running(state: State, job: Job) -> list[str]:
+    assert job.attempt is not None
+    open_ = [m for m in job.attempt.present if m.end is None]
+    names = ", ".join(f"{job.spec.label(m.component)} at {m.site}" for m in open_)
+    return [f"{len(open_)} components have not ended: {names}"]
+
+
+def _fence(state: State, job: Job) -> list[str]:
+    assert job.attempt is not None
+    lines = []
+    for member in job.attempt.members:
+        claim = state.ledger.get(member.claim) if member.claim is not None else None
+        if claim is not None:
+            is_away = not state.sites[claim.site].is_connected
+            away = (
+                ", which is disconnected: until its lease is over at the latest" if is_away else ""
+            )
+            lines.append(f"waits until {claim.id} is gone from {claim.site}{away}")
+    return lines
+
+
+def _owed(state: State, job: Job) -> list[str]:
+    claims = [claim for claim in state.ledger.values() if claim.job == job.id]
+    return [f"{claim.site} still owes the end of {claim.id}" for claim in claims]
+
+
+def _span(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 1:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

@@ -1,0 +1,110 @@
+"""What queueing theory knows of the model: the simulator must agree (Multiple queues 3.2.2)."""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import factorial
+from random import Random
+from statistics import fmean, pstdev
+from typing import Any
+
+import pytest
+
+from koala.papers.multiqueue.simulation.points import Point
+from koala.papers.multiqueue.simulation.runs import run, setting
+from koala.policies.queueing.multiqueue import DISCIPLINES
+from koala.workload.jobstream import service_times
+
+
+def point(policy: str, *, load: float, reps: int = 4, **values: Any) -> Point:
+    """A point of equal sites, a queue of each equally loaded."""
+    values.setdefault("jobs", 25_000)
+    values.setdefault("warmup", 5_000)
+    values.setdefault("mix", (1.0,))
+    chosen = setting(
+        policy=policy, utilization=load, split=(1.0,) * 4, sites=(32,) * 4, q=0.9, **values
+    )
+    return Point(setting=chosen, runs=tuple(run(chosen, seed) for seed in range(1, reps + 1)))
+
+
+def erlang_c(servers: int, load: float) -> float:
+    """Mean response time of M/M/c whose servers are busy for this share of the time."""
+    offered = servers * load
+    last = offered**servers / factorial(servers) / (1 - load)
+    waiting = last / (sum(offered**n / factorial(n) for n in range(servers)) + last)
+    return 1 + waiting / (servers - offered)
+
+
+def test_gs_with_jobs_of_one_processor_is_one_queue_with_128_servers() -> None:
+    found = point("GS", load=0.95, sizes=(1, 1), jobs=30_000, reps=6).response("all")
+    assert found.mean == pytest.approx(erlang_c(128, 0.95), abs=2 * found.ci95)
+    assert found.ci95 < 0.03
+
+
+@pytest.mark.parametrize("policy", ["LS-DO", "GP"])
+def test_local_jobs_of_one_processor_see_32_servers(policy: str) -> None:
+    found = point(policy, load=0.9, sizes=(1, 1)).response("local")
+    assert found.mean == pytest.approx(erlang_c(32, 0.9), abs=2 * found.ci95)
+    assert found.ci95 < 0.06
+
+
+@pytest.mark.parametrize("policy", DISCIPLINES)
+def test_jobs_of_whole_clusters_see_one_server_under_every_policy(policy: str) -> None:
+    found = point(
+        policy, load=0.5, mix=(0, 0, 0, 1), sizes=(32, 32), jobs=6_000, warmup=500, reps=2
+    )
+    assert found.response("all").mean == pytest.approx(2.0, rel=0.12)
+
+
+@pytest.mark.parametrize("policy", ["LS-RD", "LP-GF"])
+def test_jobs_with_a_processor_of_each_cluster_see_32_servers(policy: str) -> None:
+    found = point(policy, load=0.9, mix=(0, 0, 0, 1), sizes=(1, 1)).response("all")
+    assert found.mean == pytest.approx(erlang_c(32, 0.9), abs=2 * found.ci95)
+
+
+@pytest.mark.parametrize(("load", "is_saturated"), [(0.90, False), (0.96, True)])
+def test_local_fcfs_queues_take_a_load_of_0_93(load: float, *, is_saturated: bool) -> None:
+    """The multiserver-job queue of the paper's sizes is saturated at 0.9318."""
+    found = point("LS-DO", load=load, sizes=(1, 8), jobs=40_000, reps=2)
+    assert found.is_saturated == is_saturated
+    if is_saturated:
+        assert found.unserved.mean == pytest.approx(1 - 0.9318 / load, abs=0.01)
+
+
+def test_little_s_law_holds_for_the_load() -> None:
+    found = point("EQ-LF", load=0.6, mix=(1, 1, 1, 1), sizes=(1, 8))
+    assert found.utilization.mean == pytest.approx(0.6, abs=2.5 * found.utilization.ci95)
+
+
+def test_the_stream_has_the_moments_of_the_paper() -> None:
+    chosen = setting(
+        policy="GS", mix=(50, 0, 0, 50), split=(40, 20, 20, 20), sizes=(4, 32), q=0.9,
+        sites=(32,) * 4, utilization=0.7,
+    )  # fmt: skip
+    jobs = list(islice(chosen.stream.jobs(7), 40_000))
+    sizes = [size for job in jobs for size in job.sizes]
+    assert fmean(sizes) == pytest.approx(10.444, rel=0.01)
+    assert fmean(len(job.sizes) for job in jobs) == pytest.approx(2.5, rel=0.02)
+    assert [fmean(job.home == n for job in jobs) for n in range(4)] == pytest.approx(
+        [0.4, 0.2, 0.2, 0.2], abs=0.01
+    )
+    assert fmean(job.service for job in jobs) == pytest.approx(1, rel=0.02)
+    rate = len(jobs) / jobs[-1].at
+    assert rate * 2.5 * 10.444 / 128 == pytest.approx(0.7, rel=0.02)
+
+
+@pytest.mark.parametrize("cv", [0, 1, 2.5])
+def test_service_times_have_mean_1_and_the_variation_asked_for(cv: float) -> None:
+    draw = service_times(cv, Random(1))
+    drawn = [draw() for _ in range(200_000)]
+    assert fmean(drawn) == pytest.approx(1, rel=0.02)
+    assert pstdev(drawn) == pytest.approx(cv, rel=0.03)
+
+
+def test_policies_get_the_same_jobs_from_the_same_seed() -> None:
+    ls, gs = (
+        setting(policy=p, mix=(1, 1), split=(1, 1), sites=(8, 8), utilization=0.5, q=0.9,
+                sizes=(1, 8))
+        for p in ("LS-DO", "GS")
+    )  # fmt: skip
+    assert list(islice(ls.stream.jobs(3), 100)) == list(islice(gs.stream.jobs(3), 100))

@@ -1,0 +1,161 @@
+"""A whole reproduction of a toy: each claim told, failing ones as failing; figures stay equal."""
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from koala.errors import ConfigError
+from koala.papers import figures, report
+from koala.papers.claims import Verdict
+from koala.papers.paper import Run
+from koala.papers.results import Results
+from koala.papers.sweep import Swept, plan, sweep
+from tests.papers.toy import PAPER, run
+
+WHOLE = plan(PAPER, PAPER.efforts["quick"])
+
+
+@pytest.fixture(scope="module")
+def made() -> report.Report:
+    return report.report(sweep(WHOLE, workers=1))
+
+
+def test_each_verdict_is_reached(made: report.Report) -> None:
+    verdicts = {found.claim.id: found.verdict for found in made.claims}
+    assert verdicts == {
+        "1-1": Verdict.HOLDS,
+        "1-2": Verdict.NEAR,
+        "1-3": Verdict.FAILS,
+        "2-1": Verdict.UNDECIDED,
+        "2-2": Verdict.HOLDS,
+    }
+
+
+def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: report.Report) -> None:
+    lines = report.as_markdown(made).splitlines()
+    for found in made.claims:
+        (row,) = [line for line in lines if line.startswith(f"| {found.claim.id}. ")]
+        assert found.claim.text in row
+        assert str(found.verdict) in row
+        assert " ± " in row or "SAT" in row
+    counts = "5 claims: 2 hold, 1 hold only near saturation, 1 undecided, 1 fail."
+    assert f"{counts} Not testable here: 1." in lines
+
+
+def test_what_is_not_testable_is_listed_with_the_reason(made: report.Report) -> None:
+    row = "| 3 | 3-1. users like it | there are no users |"
+    assert row in report.as_markdown(made).splitlines()
+    assert [one["id"] for one in report.document(made)["not_testable"]] == ["3-1"]
+
+
+def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: report.Report) -> None:
+    (row,) = [line for line in report.as_markdown(made).splitlines() if "| 1-3. " in line]
+    assert "**fails**" in row
+    assert "fails: 1-3 quick is slower" in report.summary(made)
+    (claim,) = [one for one in report.document(made)["claims"] if one["id"] == "1-3"]
+    assert claim["verdict"] == "fails"
+    rows = list(csv.DictReader(report.as_csv(made).splitlines()))
+    assert {row["claim_verdict"] for row in rows if row["claim"] == "1-3"} == {"fails"}
+
+
+def test_the_document_is_json_without_infinities(made: report.Report) -> None:
+    document = json.loads(json.dumps(report.document(made), allow_nan=False))
+    assert document["verdicts"]["fails"] == 1
+    assert document["runs"] == {"wanted": 36, "finished": 36}
+
+
+def test_settings_that_figures_and_claims_share_are_run_once() -> None:
+    runs = WHOLE.runs()
+    assert len(runs) == len(set(runs)) == 6 * 6
+    assert [one.seed for one in runs[:6]] == [1] * 6, "first all first replications"
+
+
+def test_one_figure_needs_its_own_settings_and_claims_alone() -> None:
+    part = plan(PAPER, PAPER.efforts["quick"], figure=2)
+    assert [one.id for one in part.claims] == ["1-3"]
+    assert len(part.settings()) == 4
+    with pytest.raises(ConfigError, match="--figure 7: allowed for toy are 1, 2"):
+        plan(PAPER, PAPER.efforts["quick"], figure=7)
+
+
+def test_a_figure_is_the_same_byte_for_byte(made: report.Report, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        report.write(made, tmp_path / name)
+        report.draw(made, tmp_path / name, progress=lambda _done: None)
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert names == [
+        "claims.csv",
+        *(f"figure-0{number}.{kind}" for number in (1, 2) for kind in ("csv", "png", "svg")),
+        "report.md",
+    ]
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_drawing_marks_what_is_saturated_and_names_its_series(
+    made: report.Report, tmp_path: Path
+) -> None:
+    vector, _ = figures.draw(PAPER.figures[0], made.results, tmp_path)
+    words = [text.strip() for text in ET.parse(vector).getroot().itertext()]
+    assert "SAT" in words
+    assert {"slow", "quick", "worst", "0.5", "0.9"} <= set(words)
+
+
+def test_the_table_behind_a_figure_has_a_line_for_each_point(made: report.Report) -> None:
+    rows = list(csv.DictReader(figures.as_csv(PAPER.figures[0], made.results).splitlines()))
+    assert len(rows) == 6
+    (worst,) = [row for row in rows if row["setting"] == "worst at 0.9"]
+    assert (worst["mean"], worst["saturated"]) == ("", "yes")
+    (slow,) = [row for row in rows if row["setting"] == "slow at 0.9"]
+    assert float(slow["ci95"]) > 0
+    assert slow["replications"] == "6"
+
+
+def test_the_report_has_the_numbers_of_each_chart(made: report.Report) -> None:
+    lines = report.as_markdown(made).splitlines()
+    start = lines.index("| response | slow | quick | worst |")
+    row = lines[start + 3]
+    assert row.startswith("| 0.9 | 9.")
+    assert row.endswith("| SAT |")
+
+
+def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
+    runs = WHOLE.runs()[:9]
+    results = Results(((one, run(one)) for one in runs), diverging=PAPER.diverging)
+    partial = report.report(
+        Swept(plan=WHOLE, results=results, finished=len(runs), is_interrupted=True)
+    )
+    text = report.as_markdown(partial)
+    assert "**Interrupted** after 9 of 36 runs" in text
+    assert ".svg" not in text, "no figure is drawn"
+    assert text.count("| 1-3. ") == 1
+
+
+def test_ctrl_c_keeps_the_finished_runs() -> None:
+    made = 0
+
+    def interrupt(done: int) -> None:
+        nonlocal made
+        made = done
+        if done == 4:
+            raise KeyboardInterrupt
+
+    swept = sweep(WHOLE, workers=1, progress=interrupt)
+    assert (swept.is_interrupted, swept.finished) == (True, 4)
+
+
+def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
+    empty = Swept(plan=WHOLE, results=Results(()), finished=0, is_interrupted=True)
+    made = report.report(empty)
+    report.write(made, tmp_path)
+    assert not list(tmp_path.glob("*.svg")), "whoever interrupts does not wait for drawings"
+    assert {found.verdict for found in made.claims} == {Verdict.UNDECIDED}
+
+
+def test_a_run_is_a_function_of_setting_and_seed() -> None:
+    one = Run(setting=WHOLE.settings()[0], seed=3, effort=WHOLE.effort)
+    assert run(one) == run(one)

@@ -1,0 +1,153 @@
+"""A paper with two policies whose response times are known: what the framework is tried on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from koala.papers.claims import Claim, Comparison, Rule, close, higher, lower
+from koala.papers.paper import (
+    Effort,
+    Figure,
+    Level,
+    Outcome,
+    Panel,
+    Paper,
+    Quantity,
+    Run,
+    Series,
+    Untestable,
+)
+
+LOW, HIGH = Level(name="low"), Level(name="high", is_near=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A policy at a load."""
+
+    policy: str
+    load: float
+
+    def __str__(self) -> str:
+        return f"{self.policy} at {self.load:g}"
+
+
+MEANS = {
+    ("slow", 0.5): 2.0,
+    ("quick", 0.5): 2.0,
+    ("slow", 0.9): 9.0,
+    ("quick", 0.9): 6.0,
+    ("worst", 0.5): 4.0,
+}
+
+
+def run(one: Run) -> Outcome:
+    """Responses share a large noise of the seed and have a small one of their own."""
+    point = one.setting
+    assert isinstance(point, Point)
+    shared, own = Random(one.seed), Random(f"{one.seed} {point}")
+    mean = MEANS.get((point.policy, point.load), float("nan"))
+    response = mean + shared.gauss(0, 1.0) + own.gauss(0, 0.01)
+    is_saturated = point == Point(policy="worst", load=0.9)
+    return Outcome(values={"response": response}, is_saturated=is_saturated)
+
+
+def response(policy: str, load: float) -> Quantity:
+    """Its mean response time."""
+    return Quantity(Point(policy=policy, load=load), "response", f"{policy} {load:g}")
+
+
+def at(level: Level, policy: str) -> Quantity:
+    """Its mean response time at a level."""
+    return response(policy, 0.9 if level.is_near else 0.5)
+
+
+def quicker(level: Level) -> tuple[Comparison, ...]:
+    """Quick is quicker: at high load only."""
+    return (lower(at(level, "quick"), at(level, "slow")),)
+
+
+CLAIMS = (
+    Claim(
+        id="1-1",
+        section="1",
+        text="worst is higher than quick",
+        figures=(1,),
+        test=lambda level: (higher(at(level, "worst"), at(level, "quick")),),
+    ),
+    Claim(id="1-2", section="1", text="quick is quicker", figures=(1,), test=quicker),
+    Claim(
+        id="1-3",
+        section="1",
+        text="quick is slower",
+        figures=(1, 2),
+        test=lambda level: (higher(at(level, "quick"), at(level, "slow")),),
+    ),
+    Claim(
+        id="2-1",
+        section="2",
+        text="quick is quicker by less than a hundredth of itself, or more",
+        reading="undecided by construction",
+        test=lambda level: (lower(at(level, "quick"), at(level, "slow"), by=0.5),),
+    ),
+    Claim(
+        id="2-2",
+        section="2",
+        text="in most cases quick is close to slow",
+        rule=Rule.MOST,
+        test=lambda level: (
+            *close(response("quick", 0.5), response("slow", 0.5)),
+            higher(at(level, "quick"), at(level, "slow")),
+        ),
+    ),
+)
+
+FIGURES = (
+    Figure(
+        number=1,
+        title="Bars",
+        panels=(
+            Panel(
+                title="response",
+                x=("0.5", "0.9"),
+                series=tuple(
+                    Series(name=name, of=(response(name, 0.5), response(name, 0.9)))
+                    for name in ("slow", "quick", "worst")
+                ),
+                y_label="time",
+            ),
+        ),
+        note="With SAT.",
+    ),
+    Figure(
+        number=2,
+        title="Lines",
+        panels=(
+            Panel(
+                title="response",
+                x=(0.5, 0.9),
+                series=(
+                    Series(name="slow", of=(response("slow", 0.5), None)),
+                    Series(name="quick", of=(response("quick", 0.5), response("quick", 0.9))),
+                ),
+                x_label="load",
+            ),
+        ),
+    ),
+)
+
+PAPER = Paper(
+    name="toy",
+    title="A toy",
+    run=run,
+    efforts={"quick": Effort(name="quick", replications=6, length=10, levels=(LOW, HIGH))},
+    figures=FIGURES,
+    claims=CLAIMS,
+    ours="All of it.",
+    levels="Low and high.",
+    diverging=("response",),
+    untestable=(
+        Untestable(id="3-1", section="3", text="users like it", reason="there are no users"),
+    ),
+)

@@ -1,0 +1,395 @@
+"""The core, broken on purpose in many ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from koala.core import leases, scheduler
+from koala.core import policy_api as slots
+from koala.core import queries as facts
+from koala.core import site_health as health
+from koala.core import site_views as sites
+from koala.core import snapshot as saving
+from koala.core.model import values
+from koala.core.model.actions import ReleaseClaim
+from koala.core.model.job import (
+    SITE_FAULTS,
+    Attempt,
+    ClaimPhase,
+    EndKind,
+    Finished,
+    Job,
+    Placing,
+    Releasing,
+    Running,
+)
+from koala.core.model.parameters import Parameters
+from koala.core.model.timers import TimerKind
+from koala.core.model.values import Priority
+from koala.core.pipeline import claim_end as losing
+from koala.core.pipeline import claiming, ending, preflight, starting, wanted
+from koala.daemon import group_commit as turns
+from tests.swarm import oracle
+from tests.swarm.mutating import Patches, mutant, replaced
+
+
+@mutant
+def release_before_the_last_armed() -> Patches:
+    """The first Armed releases all."""
+    real = starting.on_armed
+
+    def on_armed(state: Any, event: Any, now: float) -> None:
+        claim = state.ledger.get(event.claim)
+        job = state.placed.get(claim.job) if claim else None
+        arming = job.attempt.arming if job is not None and job.attempt else None
+        if arming is not None and arming.number == event.number and now < arming.release_at:
+            for waiting in arming.waiting:
+                state.ledger[waiting].phase = ClaimPhase.ARMED
+            arming.waiting[:] = [event.claim]
+        real(state, event, now)
+
+    with replaced((scheduler, "on_armed"), by=on_armed):
+        yield
+
+
+@mutant
+def paths_count_as_open() -> Patches:
+    """The barrier is armed whatever became of the TCP paths."""
+
+    def is_open(state: Any, job: Job, now: float) -> bool:
+        real(state, job, now)
+        return True
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away."""
+
+    real = preflight.paths_are_open
+    with (
+        replaced((starting, "paths_are_open"), by=is_open),
+        replaced((oracle, "check"), by=check),
+    ):
+        yield
+
+
+@mutant
+def any_number_arms() -> Patches:
+    """An Armed under an old number counts for the new one."""
+    real = starting.on_armed
+
+    def on_armed(state: Any, event: Any, now: float) -> None:
+        claim = state.ledger.get(event.claim)
+        job = state.placed.get(claim.job) if claim else None
+        arming = job.attempt.arming if job is not None and job.attempt else None
+        real(state, replace(event, number=arming.number) if arming else event, now)
+
+    with replaced((scheduler, "on_armed"), by=on_armed):
+        yield
+
+
+@mutant
+def no_fence() -> Patches:
+    """A released attempt is placed again at once."""
+    real = ending.requeue_if_fenced
+
+    def requeue(state: Any, job: Job, now: float) -> None:
+        assert job.attempt is not None
+        job.attempt.may_run = False
+        real(state, job, now)
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away: the oracle is what is tried here."""
+
+    with (
+        replaced((ending, "requeue_if_fenced"), (losing, "requeue_if_fenced"), by=requeue),
+        replaced((oracle, "check"), by=check),
+    ):
+        yield
+
+
+@mutant
+def early_fence() -> Patches:
+    """The fence time forgets the lease."""
+    short = property(lambda self: self.kill_s + 0.1)
+    with (
+        replaced((Parameters, "fence_s"), by=short),
+        replaced(
+            (leases.Leases, "_alive_until"), by=lambda self, claim, sites, now: claim.asked_at
+        ),
+    ):
+        yield
+
+
+@mutant
+def fences_are_ignored() -> Patches:
+    """A claim that is certainly dead is waited for."""
+    with replaced((scheduler, "on_fenced"), by=lambda state, event, now: None):
+        yield
+
+
+@mutant
+def forgotten_stops() -> Patches:
+    """A setback stops nobody."""
+    with replaced((ending, "stop_member"), by=lambda state, member: None):
+        yield
+
+
+@mutant
+def the_same_claim_again() -> Patches:
+    """Each claim of a component has the same id."""
+    real = values.claim_id
+
+    def claim_id(job: Any, *, attempt: int, component: int, n: int) -> Any:
+        return real(job, attempt=1, component=component, n=1)
+
+    with replaced((claiming, "claim_id"), by=claim_id):
+        yield
+
+
+@mutant
+def two_releases() -> Patches:
+    """A job that has not passed by T is released under another number."""
+    real = scheduler.Scheduler._on_job_due
+
+    def on_job_due(self: Any, job: Job, bell: TimerKind, now: float) -> None:
+        real(self, job, bell, now)
+        attempt = job.attempt
+        if isinstance(job.phase, Releasing) and bell is TimerKind.RELEASE and attempt is not None:
+            again = _renumbered(attempt)
+            for member in attempt.present:
+                if member.claim is not None and member.site is not None:
+                    release = ReleaseClaim(
+                        claim=member.claim, site=member.site, number=again, release_at=now + 1.0
+                    )
+                    self.actions.append(release)
+
+    with replaced((scheduler.Scheduler, "_on_job_due"), by=on_job_due):
+        yield
+
+
+def _renumbered(attempt: Attempt) -> Any:
+    assert attempt.released is not None
+    return replace(attempt.released, counter=attempt.released.counter + 1)
+
+
+@mutant
+def errors_are_never_reset() -> Patches:
+    """A component that ends well forgives nothing."""
+    with replaced((losing, "ended_well"), by=lambda site: False):
+        yield
+
+
+@mutant
+def bad_sites_do_not_rest() -> Patches:
+    """A site past its threshold gets claims."""
+    with replaced((health, "is_resting"), (sites, "is_resting"), by=lambda site: False):
+        yield
+
+
+@mutant
+def requeued_to_nowhere() -> Patches:
+    """A job that comes back stands in no queue."""
+
+    def enqueue(state: Any, job: Job, text: str, now: float) -> None:
+        state.enter(job, Placing(queued_at=now), text, now)
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away: the oracle is what is tried here."""
+
+    with (
+        replaced((ending, "enqueue"), by=enqueue),
+        replaced((oracle, "check"), by=check),
+    ):
+        yield
+
+
+@mutant
+def finished_by_the_first() -> Patches:
+    """The first component that ends well finishes the job."""
+
+    def finish(state: Any, job: Job, now: float) -> None:
+        attempt = job.attempt
+        if attempt is not None and any(member.end is not None for member in attempt.present):
+            ending.end(state, job, Finished(at=now), "", now)
+
+    with replaced((losing, "finish_if_over"), by=finish):
+        yield
+
+
+@mutant
+def stops_are_not_owed() -> Patches:
+    """A Stop that was lost in a cut is not said again."""
+    real = wanted.wanted
+
+    def without(state: Any, site: Any) -> Any:
+        return replace(real(state, site), stops=())
+
+    with replaced((scheduler, "wanted"), by=without):
+        yield
+
+
+@mutant
+def unrecorded_answers() -> Patches:
+    """The journal keeps another answer than the policy gave."""
+    real = slots._to_plain
+
+    def to_plain(answer: Any) -> Any:
+        return Priority.HIGH.value if isinstance(answer, Priority) else real(answer)
+
+    with replaced((slots, "_to_plain"), by=to_plain):
+        yield
+
+
+@mutant
+def effects_before_the_commit() -> Patches:
+    """Actions leave before their event is durable."""
+    real = turns.GroupCommit._handle
+
+    def handle(self: Any, event: Any, now: float) -> None:
+        before = len(self._actions)
+        real(self, event, now)
+        early = self._actions[before:]
+        if self._receiver is not None and early:
+            self._receiver.carry_out(early)
+
+    with replaced((turns.GroupCommit, "_handle"), by=handle):
+        yield
+
+
+@mutant
+def stopped_is_gone() -> Patches:
+    """A claim that was stopped leaves the ledger at once: nobody owes anything."""
+
+    def stop_member(state: Any, member: Any) -> None:
+        claim = state.ledger.pop(member.claim, None) if member.claim is not None else None
+        if claim is not None:
+            state.sites[claim.site].unreported.pop(claim.id, None)
+            member.claim = None
+
+    with replaced((ending, "stop_member"), by=stop_member):
+        yield
+
+
+@mutant
+def deadlines_may_be_missed() -> Patches:
+    """Each Arm moves D on."""
+
+    def latest(_state: Any, _job: Job, release_at: float) -> float:
+        return release_at + 10.0
+
+    with replaced((starting, "latest_start_at"), by=latest):
+        yield
+
+
+@mutant
+def local_jobs_die_without_the_word() -> Patches:
+    """`at_deadline = fail` is forgotten."""
+    real = claiming.grounds
+
+    def grounds(state: Any, *rest: Any) -> Any:
+        kept, state.parameters = state.parameters, replace(state.parameters, at_deadline="kill")
+        found = real(state, *rest)
+        state.parameters = kept
+        return found
+
+    with replaced((claiming, "grounds"), by=grounds):
+        yield
+
+
+@mutant
+def release_before_the_last_check_in() -> Patches:
+    """A claim that was asked for counts as held, and is not waited for at the barrier."""
+    real_arm, real_release = starting.arm, starting.release
+
+    def arm(state: Any, job: Job, *rest: Any) -> None:
+        real_arm(state, job, *rest)
+        assert job.attempt is not None
+        if job.attempt.arming is None:
+            return
+        waiting = job.attempt.arming.waiting
+        there = [claim for claim in waiting if state.ledger[claim].phase is not ClaimPhase.ASKED]
+        waiting[:] = there or waiting
+
+    def release(state: Any, job: Job, *rest: Any) -> None:
+        for member in facts.barrier_members(state, job):
+            state.ledger[member.claim].phase = ClaimPhase.ARMED
+        real_release(state, job, *rest)
+
+    def check(state: Any, now: float) -> None:
+        """The core's own invariants look away."""
+
+    with (
+        replaced((claiming, "is_held"), by=lambda state, member: member.claim in state.ledger),
+        replaced((starting, "arm"), by=arm),
+        replaced((starting, "release"), by=release),
+        replaced((oracle, "check"), by=check),
+    ):
+        yield
+
+
+@mutant
+def a_drained_site_is_asked() -> Patches:
+    """The word to drain a site is noted, and nothing follows from it."""
+
+    def is_usable(site: Any) -> bool:
+        return bool(site.is_connected and not health.is_resting(site))
+
+    with replaced((sites, "is_usable"), (claiming, "is_usable"), by=is_usable):
+        yield
+
+
+@mutant
+def a_refusal_is_an_error() -> Patches:
+    """A site that was merely full is counted out."""
+    with replaced((losing, "SITE_FAULTS"), by=(*SITE_FAULTS, EndKind.REFUSED)):
+        yield
+
+
+@mutant
+def one_error_too_many() -> Patches:
+    """The threshold of consecutive errors is the last number that is borne."""
+    real = ending.count_error
+
+    def count_error(state: Any, site: Any, *rest: Any) -> None:
+        kept = state.parameters
+        more = kept.consecutive_errors_max + 1
+        state.parameters = replace(kept, consecutive_errors_max=more)
+        real(state, site, *rest)
+        state.parameters = kept
+
+    with replaced((losing, "count_error"), by=count_error):
+        yield
+
+
+@mutant
+def a_releasing_job_is_preempted() -> Patches:
+    """Whoever has armed and was released may still be a victim."""
+    with replaced((claiming, "Running"), by=Running | Releasing):
+        yield
+
+
+@mutant
+def a_link_is_booked_twice() -> Patches:
+    """What jobs have booked of a link is free for the next one."""
+    real = facts.free_bandwidth
+
+    def free_bandwidth(state: Any) -> Any:
+        return {link: bps for link, bps in state.files.bookable.items() if link in real(state)}
+
+    with replaced((facts, "free_bandwidth"), by=free_bandwidth):
+        yield
+
+
+@mutant
+def a_snapshot_without_the_timers() -> Patches:
+    """What is saved of the state is not all of it."""
+    real = saving.save
+
+    def save(state: Any) -> Any:
+        kept, state.timers = state.timers, type(state.timers)()
+        plain = real(state)
+        state.timers = kept
+        return plain
+
+    with replaced((turns, "save"), by=save):
+        yield

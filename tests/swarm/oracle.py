@@ -1,0 +1,484 @@
+"""The oracle: it sees the truth at the sites and every event of the daemon, and holds both against
+the promises (design, 5). It knows nothing of how the core decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from koala.core.invariants import check
+from koala.core.model.actions import Action, Announce, ArmClaim, ClaimProcessors, ReleaseClaim
+from koala.core.model.events import (
+    ClaimFenced,
+    ClaimGone,
+    Event,
+    JobSubmitted,
+    SiteDrained,
+    SiteRegistered,
+    SiteResumed,
+)
+from koala.core.model.job import ArmNumber, EndKind, Finished, JobSpec, StartType
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import ALL, ClaimId, Instant, JobId, Priority, Seconds, SiteName
+from koala.core.scheduler import Scheduler
+from koala.daemon.storage.records import Notice
+from koala.sim.engine import Engine
+from tests.swarm.breach import parts, require
+from tests.swarm.site_errors import Errors
+from tests.swarm.system.daemons import Daemon
+from tests.swarm.system.starters import Starter
+
+EVENTS_KEPT = 60
+ENDS = ("Finished", "Failed", "Cancelled")
+LINGER_S = 60.0  # a starter whose agent is away tells its end for so long
+KNOWN_S = 60.0
+CLOCK_S = 0.05
+"""What clocks of different rates may differ by within a barrier."""
+
+
+def needs_all(spec: JobSpec) -> bool:
+    """Whether no component with a barrier may start before it has tried a path."""
+    return any((path.source, path.target) == (ALL, ALL) for path in spec.connect)
+
+
+def number_of(starter: Starter) -> ArmNumber:
+    """Under which Arm it has promised."""
+    assert starter.armed is not None
+    epoch, counter = starter.armed
+    return ArmNumber(epoch=epoch, counter=counter)
+
+
+@dataclass
+class Truth:
+    """What really is, of one job."""
+
+    spec: JobSpec
+    is_accepted: bool = False
+    is_submitted: bool = False  # durably
+    phase: str = ""
+    is_lost: bool = False  # with the disk
+    is_restored: bool = False  # from a backup, which may know less of it than was true
+    is_finished: bool = False
+    running: dict[ClaimId, Starter] = field(default_factory=dict)
+    began: dict[ClaimId, None] = field(default_factory=dict)
+    ran: dict[ClaimId, Starter] = field(default_factory=dict)
+    passed: dict[tuple[int, int], ClaimId] = field(default_factory=dict)
+    newest_passed: int = 0
+    deadline_at: Instant | None = None  # once it was claimed
+
+
+class Oracle:
+    """Witness of the sites and overseer of the daemon."""
+
+    def __init__(self, parameters: Parameters, specs: dict[JobId, JobSpec]) -> None:
+        self.engine: Engine | None = None
+        self.shift_s: Callable[[], Seconds] = lambda: 0.0  # the daemon's time less the true one
+        self.well_since: Callable[[ClaimId], Instant | None] = lambda _: None  # as agents know it
+        self.parameters = parameters
+        self.jobs = {job: Truth(spec=spec) for job, spec in specs.items()}
+        self.alive: dict[SiteName, dict[str, int]] = {}
+        self.processors: dict[SiteName, int] = {}
+        self.promises: dict[ClaimId, list[ArmNumber]] = {}
+        self.releases: dict[tuple[JobId, int], ArmNumber] = {}
+        self.arms: dict[
+            tuple[ClaimId, ArmNumber], tuple[Instant, Seconds, tuple[ClaimId, ...]]
+        ] = {}
+        self.offsets: dict[SiteName, Seconds] = {}
+        self.killing: list[SiteName] = []
+        self.events = 0
+        self.replays = 0
+        self.last: deque[str] = deque(maxlen=EVENTS_KEPT)
+        self.seen: dict[str, int] = {}
+        self.free: dict[tuple[JobId, int], set[int]] = {}  # without a barrier, at the release
+        self.heard_gone: set[ClaimId] = set()  # durably
+        self.given_up: set[ClaimId] = set()  # while its site was away
+        self.drained: dict[SiteName, bool] = {}
+        self.notices: dict[int, Notice] = {}  # that watchers were told
+        self.errors = Errors(parameters.errors_counted)
+        self._hash = hashlib.sha256()
+
+    @property
+    def now(self) -> Instant:
+        return self.engine.now if self.engine is not None else 0.0
+
+    @property
+    def trace(self) -> str:
+        """A hash of everything that was seen, in order."""
+        return self._hash.hexdigest()
+
+    def note(self, text: str) -> None:
+        line = f"{self.now:12.4f} {text}"
+        self.last.append(line)
+        self._hash.update(line.encode())
+
+    def count(self, what: str) -> None:
+        """Something worth knowing happened: shows that a swarm reaches it."""
+        self.seen[what] = self.seen.get(what, 0) + 1
+
+    # --- the truth at the sites ---
+
+    def began(self, site: SiteName, starter: Starter) -> None:
+        """Promise 1: a starter takes processors that were idle."""
+        claim = starter.claim
+        self.note(f"{site}: {starter.nonce} begins")
+        self.jobs[parts(claim)[0]].began[claim] = None
+        used = self.alive.setdefault(site, {})
+        require(claim not in used, 1, f"{claim} runs twice at {site}")
+        used[claim] = starter.processors
+        total = sum(used.values())
+        require(total <= self.processors[site], 1, f"{site} runs {total}: {used}")
+
+    def armed(self, site: SiteName, starter: Starter) -> None:
+        """A promise was made."""
+        number = number_of(starter)
+        self.note(f"{site}: {starter.nonce} arms {number}")
+        is_tried = starter.tried == ""
+        text = f"{starter.claim} arms before its paths are open: {starter.tried}"
+        spec = self.jobs[parts(starter.claim)[0]].spec
+        require(is_tried or (not starter.asked_paths and not needs_all(spec)), 3, text)
+        self.armed_list(starter.claim).append(number)
+
+    def armed_list(self, claim: ClaimId) -> list[ArmNumber]:
+        return self.promises.setdefault(claim, [])
+
+    def passed(self, site: SiteName, starter: Starter) -> None:
+        """Promise 3, at the instant of the pass."""
+        claim = starter.claim
+        job, attempt, component = parts(claim)
+        self.note(f"{site}: {starter.nonce} passes")
+        self.count("passes")
+        truth = self.jobs[job]
+        if not starter.is_free:
+            require(not truth.is_finished, 3, f"{claim} passes and {job} is Finished")
+        before = truth.passed.get((attempt, component))
+        require(before is None, 3, f"{claim} passes after {before}")
+        others = [other for other in truth.running if parts(other)[1] != attempt]
+        require(not others, 3, f"{claim} passes while {others} are alive")
+        newest = truth.newest_passed
+        require(attempt >= newest, 3, f"{claim} passes after attempt {newest} has passed")
+        if not starter.is_free:
+            is_durable = (job, attempt) in self.releases
+            require(is_durable, 3, f"{claim} passes and its release is not in the journal")
+            self._require_armed(starter)
+        if truth.deadline_at is not None:
+            self._require_in_time(site, starter, truth)
+        if not truth.spec.rerun and not truth.is_restored:
+            earlier = [c for (tried, _), c in truth.passed.items() if tried != attempt]
+            require(not earlier, 3, f"{claim} passes after {earlier} did, and may not (rerun=no)")
+        truth.passed[(attempt, component)] = claim
+        truth.newest_passed = attempt
+        truth.running[claim] = truth.ran[claim] = starter
+
+    def _require_armed(self, starter: Starter) -> None:
+        """All members that the bundle names have armed under the number that was released."""
+        number = number_of(starter)
+        truth = self.jobs[parts(starter.claim)[0]]
+        spec = truth.spec
+        _, _, peers = self.arms[(starter.claim, number)]
+        named = {parts(peer)[2] for peer in peers}
+        text = f"{starter.claim} was told of {starter.named}, and armed with {sorted(named)}"
+        require(set(starter.named) == named, 3, text)
+        for peer in peers:
+            component = parts(peer)[2]
+            if spec.components[component].start_type is StartType.NONE:
+                continue
+            is_armed = number in self.promises.get(ClaimId(peer), [])
+            claim = starter.claim
+            require(is_armed, 3, f"{claim} passes and {peer} has not armed {number}")
+        strict = [
+            index
+            for index, component in enumerate(spec.components)
+            if component.start_type is StartType.STRICT
+        ]
+        if spec.quorum is None:
+            missing = [index for index in strict if index not in named]
+            require(not missing, 3, f"{starter.claim} passes without {missing}")
+        else:
+            text = f"{starter.claim} passes with {sorted(named)}"
+            attempt = parts(starter.claim)[1]
+            job = parts(starter.claim)[0]
+            ran = {component for tried, component in truth.passed if tried == attempt}
+            ran |= self.free[(job, attempt)]
+            require(len(named | ran) >= spec.quorum, 3, text)
+
+    def _require_in_time(self, site: SiteName, starter: Starter, truth: Truth) -> None:
+        """Never before the deadline, as far as clocks agree; nor later than it may be missed by: an
+        Arm in time was received by its T, and lets nobody pass later than D from then. And once.
+        """
+        claim, number = starter.claim, number_of(starter)
+        assert truth.deadline_at is not None
+        early_s = truth.deadline_at - self.now - max(0.0, -self.offsets[site])
+        require(early_s <= CLOCK_S, 3, f"{claim} passes {early_s:g} s before its deadline")
+        release_at, late_s, _ = self.arms[(claim, number)]
+        require(self.now <= release_at + late_s + CLOCK_S, 3, f"{claim} passes too late")
+        attempts = [attempt for attempt, _ in truth.passed if attempt != parts(claim)[1]]
+        is_new = not attempts or truth.is_restored
+        require(is_new, 3, f"{claim} passes after attempts {attempts} did")
+        self.count("in time")
+
+    def made_room(self, site: SiteName, claim: str, idle: int, killed: list[int]) -> None:
+        """Local jobs die only where site and operator allow it, for a job that is at its deadline,
+        and no more of them than needed."""
+        self.note(f"{site}: {killed} make room for {claim}")
+        job, _, component = parts(claim)
+        truth = self.jobs[job]
+        processors = truth.spec.components[component].processors
+        allowed = site in self.killing and self.parameters.at_deadline == "kill"
+        require(allowed, 6, f"local jobs die at {site}, which does not allow it")
+        require(truth.deadline_at is not None, 6, f"local jobs die for {job}, without a deadline")
+        assert truth.deadline_at is not None
+        early_s = truth.deadline_at - self.parameters.lead_max_s - self.now
+        require(early_s <= CLOCK_S, 6, f"local jobs die {early_s:g} s too early for {claim}")
+        without_last = idle + sum(killed[:-1])
+        is_needed = not killed or without_last < processors
+        require(is_needed, 6, f"{killed} die for {processors} processors beside {idle}")
+        self.count("killed" if killed else "room without a kill")
+
+    def stopped(self, starter: Starter) -> None:
+        """Its program is dead."""
+        claim = starter.claim
+        running = self.jobs[parts(claim)[0]].running
+        if running.get(claim) is starter:
+            del running[claim]
+
+    def ended(self, site: SiteName, starter: Starter) -> None:
+        """Its processors are free again."""
+        claim = starter.claim
+        self.note(f"{site}: {starter.nonce} is gone")
+        if starter.passed_at is None:
+            held_s = self.now - starter.began_at
+            limits = self.parameters
+            slack_s = limits.late_max_s + limits.pause_max_s + limits.kill_s + LINGER_S + 5.0
+            is_short = held_s <= starter.hold_s * (1 + limits.clock_rate_error) + slack_s
+            require(is_short, 5, f"{claim} held its processors for {held_s:g} s")
+        del self.alive[site][claim]
+
+    # --- the daemon ---
+
+    def accepted(self, job: JobId) -> None:
+        """Promise 4 begins."""
+        truth = self.jobs[job]
+        truth.is_accepted = not truth.is_lost
+
+    def handled(self, scheduler: Scheduler, event: Event, now: Instant) -> None:
+        """Every invariant of the core, after every event."""
+        self.events += 1
+        self.note(repr(event))
+        check(scheduler, now)
+        if isinstance(event, ClaimGone):
+            self._require_own_end(event)
+        if isinstance(event, ClaimFenced):
+            site = self.errors.asked.get(event.claim)
+            if site is None or not scheduler.sites[site].is_connected:
+                self.given_up.add(event.claim)
+        self.errors.heard(event)
+        self.errors.require_rests(scheduler, self.parameters.consecutive_errors_max)
+
+    def _require_own_end(self, event: ClaimGone) -> None:
+        """What counts as the program's own end is one: it ends the job, or its part in it."""
+        if event.end.kind is EndKind.EXITED:
+            starter = self.jobs[parts(event.claim)[0]].ran.get(event.claim)
+            is_own = starter is not None and starter.has_ended_itself
+            require(is_own, 4, f"{event.claim} is said to have ended by itself: {event.end}")
+
+    def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
+        """What is about to leave."""
+        self.errors.durable(event)
+        if isinstance(event, ClaimGone):
+            self.heard_gone.add(event.claim)
+        self._note_drain(event)
+        if isinstance(event, JobSubmitted):
+            truth = self.jobs[event.job]
+            require(not truth.is_submitted, 4, f"{event.job} is submitted twice")
+            truth.is_submitted = True
+        for action in actions:
+            match action:
+                case ArmClaim():
+                    peers = tuple(peer.claim for peer in action.peers)
+                    release_at = action.release_at - self.shift_s()
+                    self.arms[(action.claim, action.number)] = (release_at, action.late_s, peers)
+                    self._set_deadline(scheduler, action.claim)
+                    self._require_timed(action.claim, release_at)
+                case ReleaseClaim():
+                    job, attempt, _ = parts(action.claim)
+                    known = self.releases.setdefault((job, attempt), action.number)
+                    text = f"{action.claim} is released under {action.number} after {known}"
+                    require(known == action.number, 3, text)
+                    self.free.setdefault((job, attempt), self._free_of(job, attempt))
+                case ClaimProcessors(claim=claim, site=site):
+                    self.errors.asked.setdefault(claim, site)
+                    self._set_deadline(scheduler, claim)
+                    text = f"{claim} is asked of {site}, which is drained"
+                    require(not self.drained[site], 7, text)
+                    unusable = scheduler.sites[site].unusable_until
+                    is_resting = unusable is not None and not scheduler.sites[site].is_probing
+                    text = f"{action.claim} is asked of {site}, which rests"
+                    require(not is_resting or self._is_hit_now(scheduler, site), 7, text)
+                case Announce(job=job_id) if job_id is not None:
+                    self._hear(scheduler, action, job_id)
+                case _:
+                    pass
+
+    def _free_of(self, job: JobId, attempt: int) -> set[int]:
+        """The components without a barrier that count for a quorum: they began, and nobody had
+        heard yet of the end of any of these."""
+        components = self.jobs[job].spec.components
+        return {
+            component
+            for claim in self.jobs[job].began
+            if claim not in self.heard_gone
+            for _, tried, component in (parts(claim),)
+            if tried == attempt and components[component].start_type is StartType.NONE
+        }
+
+    def _note_drain(self, event: Event) -> None:
+        """Which sites are drained, as the events say; a word about one that has never registered
+        is no word."""
+        match event:
+            case SiteRegistered(site=site):
+                self.drained.setdefault(site, False)
+            case SiteDrained(site=site) if site in self.drained:
+                self.drained[site] = True
+            case SiteResumed(site=site) if site in self.drained:
+                self.drained[site] = False
+            case _:
+                pass
+
+    def _set_deadline(self, scheduler: Scheduler, claim: ClaimId) -> None:
+        """The required start in true time; it moves when the daemon's wall clock was set."""
+        job = parts(claim)[0]
+        truth = self.jobs[job]
+        at = truth.spec.deadline_at(scheduler.jobs[job].submitted_at)
+        truth.deadline_at = None if at is None else at - self.shift_s()
+
+    def _require_timed(self, claim: ClaimId, release_at: Instant) -> None:
+        at = self.jobs[parts(claim)[0]].deadline_at
+        if at is None:
+            return
+        late_s = release_at - at
+        is_timed = -1e-6 <= late_s < self.parameters.late_max_s
+        require(is_timed, 3, f"{claim}: T is {late_s:g} late")
+
+    def _is_hit_now(self, scheduler: Scheduler, site: SiteName) -> bool:
+        """It became unusable in the same batch, after the claim was made."""
+        until = scheduler.sites[site].unusable_until
+        rest_s = self.parameters.probe_after_s
+        return until is not None and until - rest_s >= self.now + self.shift_s() - 13.0
+
+    def _hear(self, scheduler: Scheduler, said: Announce, job: JobId) -> None:
+        truth = self.jobs[job]
+        if said.phase:
+            self.count(said.phase)
+        if said.phase == "Finished":
+            # Those without a barrier end with the attempt; one that was dropped is owed a Stop.
+            alive = [claim for claim, s in truth.running.items() if not s.is_free]
+            require(not alive, 3, f"{job} is Finished and {alive} run")
+            truth.is_finished = True
+            undone = [claim for claim in self._released(job) if self.well_since(claim) is None]
+            is_well = len(undone) <= self._spare(truth.spec) or truth.is_restored
+            require(is_well, 3, f"{job} is Finished and {undone} did not end well")
+        if said.phase == "Stopping":
+            self.count(said.text.split(":", 1)[0].split(" by ", 1)[0][:24])
+        if "preempted by" in said.text and said.phase == "Stopping":
+            other = JobId(said.text.rsplit(" ", 1)[1])
+            priorities = (truth.spec.priority, self.jobs[other].spec.priority)
+            text = f"{job} is preempted by {other}: {priorities}"
+            require(priorities == (Priority.LOW, Priority.HIGH), 6, text)
+            require(truth.phase != "Releasing", 6, f"{job} was preempted in Releasing")
+        if said.phase == "Placing" and truth.newest_passed and not truth.is_restored:
+            self._require_undone(job, said.text)
+        truth.phase = said.phase or truth.phase
+
+    def _require_undone(self, job: JobId, text: str) -> None:
+        """Promise 3: what is done is not done again where somebody could tell: whoever was released
+        in the newest attempt has ended well, as the agents have known for a while, and none of them
+        was given up while its site was away."""
+        released = self._released(job)
+        if not released or self.given_up.intersection(released):
+            return
+        known = [self.well_since(claim) for claim in released]
+        is_done = all(at is not None and at < self.now - KNOWN_S for at in known)
+        require(not is_done, 3, f"{job} is done, and to be run again: {text}")
+
+    def _released(self, job: JobId) -> tuple[ClaimId, ...]:
+        """The claims that were released together in the newest attempt."""
+        attempt = self.jobs[job].newest_passed
+        number = self.releases.get((job, attempt))
+        for (claim, armed), (_, _, peers) in self.arms.items():
+            if armed == number and parts(claim)[:2] == (job, attempt):
+                return peers
+        return ()
+
+    def _spare(self, spec: JobSpec) -> int:
+        """How many of those that were released a quorum can do without."""
+        return 0 if spec.quorum is None else len(spec.components) - spec.quorum
+
+    def crashed(self) -> None:
+        """What was not committed was never heard."""
+        self.note("the daemon dies")
+        self.count("daemon lives")
+        self.errors.crashed()
+
+    def lied(self, how: str) -> None:
+        """A disk that lied was found out."""
+        self.count(how.partition(":")[2].strip())
+
+    def is_lost(self, job: JobId) -> bool:
+        """See Onlooker."""
+        return self.jobs[job].is_lost
+
+    def restored(self, daemon: Daemon) -> None:
+        """What came after the backup never was, but for what runs at the sites."""
+        self.note("a backup is restored")
+        self.count("restored")
+        self.errors.is_known = False
+        self.notices.clear()
+        # A site that came later is not known, nor what was said of it.
+        self.drained = {name: site.is_drained for name, site in daemon.scheduler.sites.items()}
+        for job, truth in self.jobs.items():
+            if not truth.is_submitted:
+                continue
+            found = daemon.job(job)
+            truth.is_lost = found is None
+            truth.is_accepted = truth.is_accepted and found is not None
+            truth.is_finished = found is not None and isinstance(found.phase, Finished)
+            truth.is_restored = True
+
+    def noticed(self, notices: Sequence[Notice]) -> None:
+        """Invariant H: each number once, in order, and never another text."""
+        for notice in notices:
+            newest = next(reversed(self.notices), 0)
+            require(notice.number > newest, 4, f"notice {notice.number} comes after {newest}")
+            self.notices[notice.number] = notice
+
+    def require_told(self, kept: Sequence[Notice]) -> None:
+        """Invariant H: what watchers were told is what they can ask for, and it has no gap; each
+        end is told once."""
+        numbers = [notice.number for notice in kept]
+        require(numbers == list(range(1, len(kept) + 1)), 4, f"notices have gaps: {numbers}")
+        by_number = {notice.number: notice for notice in kept}
+        for number, notice in self.notices.items():
+            require(by_number.get(number) == notice, 4, f"{notice} was told, and is not kept so")
+        ends = Counter(notice.job for notice in kept if notice.phase in ENDS)
+        twice = [job for job, count in ends.items() if count > 1]
+        require(not twice, 2, f"the end of {twice} is told twice")
+
+    def replayed(self, before: str, after: str) -> None:
+        """Promise 8."""
+        self.replays += 1
+        require(before == after, 8, "a replay gave another state")
+
+    # --- at the end ---
+
+    def require_kept(self, daemon: Daemon) -> None:
+        """Promise 4: what was accepted is there; Finished stays Finished."""
+        for job, truth in self.jobs.items():
+            found = daemon.job(job)
+            if truth.is_accepted:
+                require(found is not None, 4, f"{job} was accepted and is lost")
+            if truth.is_finished:
+                phase = found.phase if found is not None else None
+                require(isinstance(phase, Finished), 4, f"{job} was Finished and is {phase}")

@@ -1,0 +1,312 @@
+"""Daemon, agents and starters, broken on purpose in many ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from msgspec import structs
+
+from koala.core.leases import Leases
+from koala.daemon import group_commit as turns
+from koala.daemon.agents import registry as roster
+from koala.daemon.agents import reports
+from koala.daemon.storage import journal, records
+from koala.files import transfer
+from koala_agent.claims import ends as claim_ends
+from koala_agent.claims import table as claims
+from koala_agent.claims.events import Withdraw
+from koala_agent.claims.messages import EndKind
+from koala_agent.claims.states import Armed, Asked, Granted, Passed, Withdrawing
+from koala_agent.starter import machine, pacing
+from koala_agent.starter.compat import to_number
+from koala_agent.starter.events import Holding
+from tests.swarm.mutating import Patches, mutant, replaced
+
+# The daemon ---------------------------------------------------------------------------------------
+
+
+@mutant
+def a_chain_that_is_not_checked() -> Patches:
+    """A row that was changed on the disk is believed."""
+    with replaced((records, "_chained"), by=lambda *_row: b"always the same!"):
+        yield
+
+
+@mutant
+def a_mark_that_is_not_read() -> Patches:
+    """A journal that lost its end is believed."""
+    with replaced((journal, "read_mark"), by=lambda _text, **_source: records.JournalPosition()):
+        yield
+
+
+@mutant
+def answers_before_the_commit() -> Patches:
+    """Clients hear that their job is accepted, and then it is written down."""
+    real = turns.GroupCommit.take
+
+    def take(self: Any) -> Any:
+        items = real(self)
+        for item in items:
+            item.settle(item.result, item.error)
+        return items
+
+    with replaced((turns.GroupCommit, "take"), by=take):
+        yield
+
+
+@mutant
+def pings_that_are_answered_and_not_noted() -> Patches:
+    """The fence is counted from the grant, whatever was promised since."""
+    with replaced((Leases, "answer"), by=lambda self, claim, now: None):
+        yield
+
+
+@mutant
+def ends_that_are_never_acknowledged() -> Patches:
+    """An agent tells the end of a claim for ever."""
+
+    real = roster.AgentRegistry.send
+
+    def send(self: Any, site: Any, message: Any) -> None:
+        if message.WhichOneof("kind") != "acknowledge":
+            real(self, site, message)
+
+    with replaced((roster.AgentRegistry, "send"), by=send):
+        yield
+
+
+@mutant
+def inventories_that_are_half_taken() -> Patches:
+    """Of all that an agent has, the first report counts."""
+    real = reports.of_registration
+
+    def of_registration(registration: Any, inventory: Any, *others: Any) -> Any:
+        return real(registration, inventory[:1], *others)
+
+    with replaced((reports, "of_registration"), by=of_registration):
+        yield
+
+
+# The agent ----------------------------------------------------------------------------------------
+
+
+@mutant
+def gone_before_the_local_manager_says_so() -> Patches:
+    """A claim that is withdrawn is gone at once."""
+
+    def withdraw(self: Any, claim: Any, end: Any) -> None:
+        self._say(Withdraw(claim=claim.id))
+        self._go(claim, end)
+
+    with replaced((claims.ClaimTable, "_withdraw"), by=withdraw):
+        yield
+
+
+@mutant
+def a_nonce_that_is_not_checked() -> Patches:
+    """A placeholder that the batch system starts once more takes the place of the first."""
+    real = claims.ClaimTable._check_in
+
+    def check_in(self: Any, event: Any) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is not None and isinstance(claim.state, Granted | Armed | Passed):
+            state = Granted(nonce=event.nonce)
+            self._put(claim, state)
+        real(self, event)
+
+    with replaced((claims.ClaimTable, "_check_in"), by=check_in):
+        yield
+
+
+@mutant
+def spoilt_copies_that_are_kept() -> Patches:
+    """The checksum of a copy is not looked at."""
+    real = transfer.Transfer._compare
+
+    def compare(self: Any, _checksum: str, now: float) -> Any:
+        promised = getattr(self.state, "promised", "")
+        return real(self, promised, now)
+
+    with replaced((transfer.Transfer, "_compare"), by=compare):
+        yield
+
+
+@mutant
+def a_check_in_after_the_withdrawal() -> Patches:
+    """A starter that comes while its claim is being withdrawn gets it nevertheless."""
+    real = claims.ClaimTable._check_in
+
+    def check_in(self: Any, event: Any) -> None:
+        claim = self.claims.get(event.claim)
+        if claim is not None and isinstance(claim.state, Withdrawing):
+            self.claims[event.claim] = structs.replace(claim, state=Asked(grace_until=self._now))
+        real(self, event)
+
+    with replaced((claims.ClaimTable, "_check_in"), by=check_in):
+        yield
+
+
+@mutant
+def a_refusal_after_silence_is_the_end() -> Patches:
+    """Of two submissions the second was refused: so nothing is there."""
+    real = claims.ClaimTable._submit_failed
+
+    def submit_failed(self: Any, claim: Any, state: Any, event: Any) -> None:
+        real(self, claim, structs.replace(state, trouble=""), event)
+
+    with replaced((claims.ClaimTable, "_submit_failed"), by=submit_failed):
+        yield
+
+
+@mutant
+def bindings_that_are_not_stored() -> Patches:
+    """Who has checked in is known to this life of the agent only."""
+    real = claims.ClaimTable._put
+
+    def put(self: Any, claim: Any, state: Any = None) -> Any:
+        written = len(self._out)
+        claim = real(self, claim, state)
+        if isinstance(state, Granted):
+            del self._out[written:]
+        return claim
+
+    with replaced((claims.ClaimTable, "_put"), by=put):
+        yield
+
+
+@mutant
+def ends_by_the_site_are_the_programs() -> Patches:
+    """A placeholder that the site's people ended counts as a program that did."""
+    real = claim_ends.bound
+
+    def bound(event: Any, claim: Any) -> Any:
+        end = real(event, claim)
+        return replace(end, kind=EndKind.EXITED, statuses=(1,))
+
+    with replaced((claim_ends, "bound"), by=bound):
+        yield
+
+
+# The starter --------------------------------------------------------------------------------------
+
+
+@mutant
+def a_lease_from_the_answer() -> Patches:
+    """The lease counts from the coming of the answer, not from the sending of the ping."""
+    real = machine.StarterMachine._pong
+
+    def pong(self: Any, sent_at: float, answered_at: float) -> None:
+        real(self, sent_at, answered_at)
+        self._answered_at = self._now
+
+    with replaced((machine.StarterMachine, "_pong"), by=pong):
+        yield
+
+
+@mutant
+def a_check_in_that_is_a_start() -> Patches:
+    """Without a barrier it passes when its agent adopts it, whatever the daemon thinks by then."""
+    real = machine.StarterMachine._adopt
+
+    def adopt(self: Any, message: Any) -> None:
+        self._is_wanted = True
+        real(self, message)
+
+    with replaced((machine.StarterMachine, "_adopt"), by=adopt):
+        yield
+
+
+@mutant
+def a_lease_that_does_not_end() -> Patches:
+    """A program runs on though nobody wants it."""
+
+    real = machine.StarterMachine.lease_until
+
+    def lease_until(self: Any) -> float:
+        return float(real(self)) if self.passed_at is None else float("inf")
+
+    with replaced((machine.StarterMachine, "lease_until"), by=lease_until):
+        yield
+
+
+@mutant
+def a_start_after_d() -> Patches:
+    """D is no limit for who holds a Release."""
+
+    real = machine.StarterMachine._arm
+
+    def arm(self: Any, message: Any, *rest: Any) -> None:
+        before = self.arming
+        real(self, message, *rest)
+        if self.arming is not before and self.arming.is_promised:
+            object.__setattr__(self.arming, "until", self.arming.until + 1e6)
+            self._promised_until += 1e6
+
+    with replaced((machine.StarterMachine, "_arm"), by=arm):
+        yield
+
+
+@mutant
+def a_start_without_release() -> Patches:
+    """Who has promised passes at T."""
+    real = machine.StarterMachine._arm
+
+    def arm(self: Any, message: Any, *rest: Any) -> None:
+        real(self, message, *rest)
+        arming = self.arming
+        if isinstance(self.phase, Holding) and arming is not None and arming.is_promised:
+            at = to_number(message, "release_at") - self.clock.offset_s(self._now)
+            self._open_at = min(at, arming.until - 0.01)
+
+    with replaced((machine.StarterMachine, "_arm"), by=arm):
+        yield
+
+
+@mutant
+def a_release_of_another_arm() -> Patches:
+    """Any Release is as good as the one that matches."""
+    real = machine.StarterMachine._release
+
+    def release(self: Any, message: Any) -> None:
+        if self.arming is not None:
+            message = {**message, "number": list(self.arming.number)}
+        real(self, message)
+
+    with replaced((machine.StarterMachine, "_release"), by=release):
+        yield
+
+
+@mutant
+def a_hold_without_an_end() -> Patches:
+    """A starter waits at the barrier for as long as it is answered."""
+    real = machine.StarterMachine._tick_holding
+
+    def tick_holding(self: Any) -> None:
+        self._hold_until = float("inf")
+        real(self)
+
+    with replaced((machine.StarterMachine, "_tick_holding"), by=tick_holding):
+        yield
+
+
+@mutant
+def an_end_before_the_program_is_dead() -> Patches:
+    """A starter that sent TERM believes that it was obeyed."""
+    real = machine.StarterMachine._looked
+
+    def looked(self: Any, event: Any) -> None:
+        phase = self.phase
+        if getattr(phase, "kill_at", None) is not None:
+            event = type(event)(left=0, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
+        real(self, event)
+
+    with replaced((machine.StarterMachine, "_looked"), by=looked):
+        yield
+
+
+@mutant
+def a_program_that_stays_held() -> Patches:
+    """Whose share of the time is over is not let go for its end."""
+    with replaced((pacing.Pacing, "end"), by=lambda self: []):
+        yield

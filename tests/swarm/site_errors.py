@@ -1,0 +1,82 @@
+"""Promise 7 seen from outside: which errors a site has made, and whether it rests for them."""
+
+from __future__ import annotations
+
+from koala.core.model.events import ClaimFenced, ClaimGone, Event, SiteResumed, TransferFailed
+from koala.core.model.job import SITE_FAULTS, ClaimEnd, EndKind
+from koala.core.model.values import ClaimId, SiteName
+from koala.core.scheduler import Scheduler
+from tests.swarm.breach import require
+
+
+class Errors:
+    """Consecutive errors of each site, counted anew from the events (KOALA 3.4): each of them, or
+    jobs that have any. A lost lease may be the daemon's own fault, and a transfer may be known as
+    failed already, so these count in `most` only, and not in `least`.
+    """
+
+    def __init__(self, counted: str) -> None:
+        self.counted = counted
+        self.asked: dict[ClaimId, SiteName] = {}
+        self.most: dict[SiteName, list[str]] = {}  # the job of each error
+        self.least: dict[SiteName, list[str]] = {}
+        self._rests: dict[SiteName, bool] = {}
+        self._gone: set[ClaimId] = set()
+        self._durable: list[Event] = []
+        self.is_known = True  # no backup was restored, which may know of fewer
+
+    def durable(self, event: Event) -> None:
+        """This one survives a crash."""
+        self._durable.append(event)
+
+    def crashed(self) -> None:
+        """Only what was durable was ever heard."""
+        self.most, self.least = {}, {}
+        self._gone = set()
+        for event in self._durable:
+            self.heard(event)
+
+    def heard(self, event: Event) -> None:
+        """What the event says for or against a site."""
+        match event:
+            case ClaimGone(claim=claim, end=end):
+                self._ended(claim, end)
+            case ClaimFenced(claim=claim):
+                self._ended(claim, ClaimEnd(kind=EndKind.FENCED))
+            case TransferFailed(at=site, transfer=transfer) if site is not None:
+                self.most.setdefault(site, []).append(transfer.partition("/")[0])
+            case SiteResumed(site=site):
+                self._well(site)
+            case _:
+                pass
+
+    def _ended(self, claim: ClaimId, end: ClaimEnd) -> None:
+        site = self.asked.get(claim)
+        if site is None or claim in self._gone:
+            return
+        self._gone.add(claim)
+        job = claim.partition("/")[0]
+        if end.is_well:
+            self._well(site)
+        elif end.kind in SITE_FAULTS:
+            self.most.setdefault(site, []).append(job)
+            if end.kind is not EndKind.LEASE:
+                self.least.setdefault(site, []).append(job)
+
+    def _well(self, site: SiteName) -> None:
+        self.most.pop(site, None)
+        self.least.pop(site, None)
+
+    def _count(self, jobs: list[str]) -> int:
+        return len(set(jobs)) if self.counted == "jobs" else len(jobs)
+
+    def require_rests(self, scheduler: Scheduler, threshold: int) -> None:
+        """Promise 7: a site becomes unusable after so many consecutive errors, and only then."""
+        for name, site in scheduler.sites.items() if self.is_known else ():
+            is_unusable = site.unusable_until is not None
+            if is_unusable and not self._rests.get(name):
+                found = self._count(self.most.get(name, []))
+                require(found >= threshold, 7, f"{name} rests after {found} errors in a row")
+            least = self._count(self.least.get(name, []))
+            require(is_unusable or least < threshold, 7, f"{name} is usable after {least} errors")
+            self._rests[name] = is_unusable

@@ -1,0 +1,114 @@
+"""Many seeds: `python -m tests.swarm.swarm --seeds 10000 [--first K] [--jobs 2] [--explore]`.
+
+A failure prints the one command that repeats it and the last events before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import secrets
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+from koala.runtime.child_lifetime import serve
+from tests.swarm.run import Run
+from tests.swarm.scenario import draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a seed: what broke (empty: nothing), what was reached, how many events the core
+    has handled, and how much time was simulated."""
+
+    seed: int
+    story: str
+    seen: dict[str, int]
+    events: int
+    simulated_s: float
+
+
+def attempt(seed: int) -> Verdict:
+    """Run a seed."""
+    run = Run(draw(seed))
+    story = ""
+    try:
+        run.play()
+    except Exception:  # noqa: BLE001 - whatever breaks a seed is what the swarm is looking for
+        last = "\n".join(run.oracle.last)
+        story = f"{last}\n{traceback.format_exc(limit=-4)}"
+    return Verdict(
+        seed=seed,
+        story=story,
+        seen=run.oracle.seen,
+        events=run.oracle.events,
+        simulated_s=run.world.engine.now,
+    )
+
+
+def spare_collections() -> None:
+    """Have garbage collected seldom: what a seed leaves behind goes at once, when its run does."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def begin(parent: int) -> None:
+    """Make this process one that runs seeds, for as long as its parent lives."""
+    serve(parent)
+    spare_collections()
+
+
+def verdicts(seeds: range, jobs: int) -> Iterator[Verdict]:
+    """Of every seed; in no order when there are several processes."""
+    if jobs == 1:
+        spare_collections()
+        yield from map(attempt, seeds)
+        return
+    with get_context("spawn").Pool(jobs, begin, (os.getpid(),)) as pool:
+        yield from pool.imap_unordered(attempt, seeds, chunksize=20)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the seeds; 1 when one of them broke something."""
+    parser = argparse.ArgumentParser(prog="tests.swarm.swarm", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--explore", action="store_true", help="begin at a seed never seen")
+    parser.add_argument("--stop-after", type=int, default=3, help="failures")
+    parser.add_argument("--short", action="store_true", help="only the last line of each failure")
+    options = parser.parse_args(arguments)
+    first = secrets.randbelow(10**9) if options.explore else options.first
+    reached: Counter[str] = Counter()
+    events = done = 0
+    broken: list[int] = []
+    simulated_s = 0.0
+    for verdict in verdicts(range(first, first + options.seeds), options.jobs):
+        done += 1
+        events += verdict.events
+        simulated_s += verdict.simulated_s
+        reached.update(verdict.seen)
+        if verdict.story:
+            broken.append(verdict.seed)
+            story = verdict.story.strip()
+            print(story.rsplit("\n", 1)[1] if options.short else story)
+            print(f"repeat with: python -m tests.swarm.swarm --first {verdict.seed} --seeds 1")
+            print(f"made small:  python -m tests.swarm.minimise {verdict.seed}")
+            if len(broken) >= options.stop_after:
+                break
+        if sys.stderr.isatty() or done % 500 == 0:
+            end = "\r" if sys.stderr.isatty() else "\n"
+            print(f"{done} seeds, {events} events, {len(broken)} broken", file=sys.stderr, end=end)
+    hours = f"{simulated_s / 3600:.0f} simulated hours"
+    print(f"{done} seeds from {first} on, {events} events, {hours}, {len(broken)} broken: {broken}")
+    print("reached: " + ", ".join(f"{name} {n}" for name, n in sorted(reached.items())))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

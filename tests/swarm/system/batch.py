@@ -1,0 +1,322 @@
+"""A simulated batch system: the agents' own model of a queue, and what real ones do wrong.
+
+It lives on while the agent is gone. Commands take time, err, are obeyed without an answer, or find
+the controller away; ended jobs may be forgotten; a placeholder whose node dies may be started once
+more. What it says is gone is gone: the word "ended" comes after the last process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from koala.core.model.values import Instant, Seconds, SiteName
+from koala.errors import LocalManagerError
+from koala.sim.engine import Engine, Entry
+from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
+from koala_agent.lrm.port import EndCause, Ended, Listed, Queued, RequestRefusedError, Running
+from tests.swarm.system.faults import FaultPlan
+
+SIGKILL_S_MAX = 2.0
+"""From a batch system's TERM to its KILL, at the longest."""
+
+
+class Runs(Protocol):
+    """What a batch job has started on a node."""
+
+    def signalled(self) -> None:
+        """The site wants it to end."""
+
+    def killed(self) -> None:
+        """All of it is dead, from one instant to the next."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """A batch job. `begin` starts what it runs on a node and answers it."""
+
+    claim: str
+    processors: int
+    time_limit_s: Seconds
+    begin: Callable[[Job], Runs]
+    runs: Runs | None = None
+    is_unwanted: bool = False
+    queued_at: Instant = 0.0
+    end: Ended | None = None
+    timers: list[Entry] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The processors of the site."""
+
+    processors: int
+    startable: int
+    local_processors: int
+    queued_jobs: int
+
+
+Answer = Callable[[LocalManagerError | None], None]
+
+
+class Room(Protocol):
+    """Who sees local jobs die for a claim."""
+
+    def made_room(self, site: SiteName, claim: str, idle: int, killed: list[int]) -> None:
+        """For this claim, beside so many idle processors, local jobs of these sizes were killed, in
+        this order."""
+
+
+class BatchSystem:
+    """One site's batch system. `news` is set by the agent that is up, and hears of ends."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        plan: FaultPlan,
+        site: SiteName,
+        *,
+        processors: int,
+        discipline: Discipline,
+        room: Room,
+    ) -> None:
+        self.queue: LocalQueue[str] = local_queue(processors=processors, discipline=discipline)
+        self.jobs: dict[str, Job] = {}
+        self.away_until: Instant = 0.0
+        self.news: Callable[[Ended], None] | None = None
+        self.changed: Callable[[], None] | None = None
+        self._engine = engine
+        self._plan = plan
+        self._site = site
+        self._room = room
+        self._local_waiting: dict[str, tuple[int, Seconds]] = {}
+        self._local_sizes: dict[str, int] = {}  # of those that run, in order of start
+        self._locals = 0
+        self._wakes_at = math.inf
+
+    # --- commands ---
+
+    def submit(self, job: Job, answer: Answer, *, may_kill: bool) -> None:
+        """Queue it, once a claim."""
+
+        def obey() -> None:
+            if job.claim not in self.jobs:
+                self.jobs[job.claim] = job
+                job.queued_at = self._engine.now
+                if not (may_kill and self._make_room(job)):
+                    estimate_s = min(job.time_limit_s, 1e9)
+                    self.queue.submit(job.claim, processors=job.processors, estimate_s=estimate_s)
+                self._advance()
+
+        self._command(obey, answer, is_submission=True)
+
+    def withdraw(self, claim: str, answer: Answer) -> None:
+        """Dequeue or end it."""
+        self._command(lambda: self._withdraw(claim), answer)
+
+    def listing(self, answer: Callable[[tuple[Listed, ...] | LocalManagerError], None]) -> None:
+        """All that it knows; ended jobs may be forgotten."""
+        listed: list[Listed] = []
+
+        def obey() -> None:
+            for claim, job in list(self.jobs.items()):
+                if job.end is not None:
+                    if self._plan.strikes("manager_forgets", self._engine.now):
+                        del self.jobs[claim]
+                    else:
+                        listed.append(job.end)
+                elif self.queue.is_waiting(claim):
+                    listed.append(Queued(claim=claim))
+                else:
+                    listed.append(Running(claim=claim))
+
+        self._command(obey, lambda error: answer(tuple(listed) if error is None else error))
+
+    def _command(
+        self, obey: Callable[[], None], answer: Answer, *, is_submission: bool = False
+    ) -> None:
+        """Everything takes time, and may go wrong on the way there or back."""
+        engine, plan = self._engine, self._plan
+
+        def reach() -> None:
+            now = engine.now
+            if now < self.away_until:
+                error = LocalManagerError("the controller does not answer", transient=True)
+                engine.after(min(9.0, self.away_until - now), lambda: answer(error))
+                return
+            if is_submission and plan.strikes("manager_error", now):
+                answer(LocalManagerError("refused by the queue"))
+                return
+            if is_submission and plan.strikes("manager_refuses", now):
+                answer(RequestRefusedError("more processors than the queue has"))
+                return
+            if plan.strikes("manager_fails_for_now", now):
+                answer(LocalManagerError("try again", transient=True))
+                return
+            obey()
+            if plan.strikes("manager_deaf", now):
+                answer(LocalManagerError("no answer in time", transient=True))
+            else:
+                answer(None)
+
+        engine.after(plan.command_s(engine.now), reach)
+
+    @property
+    def figures(self) -> Figures:
+        """The processors now."""
+        return Figures(
+            processors=self.queue.processors,
+            startable=self.queue.startable(self._engine.now),
+            local_processors=sum(self._local_sizes.values()),
+            queued_jobs=self.queue.waiting,
+        )
+
+    # --- the queue ---
+
+    def submit_local(self, processors: int, run_s: Seconds) -> None:
+        """A job of the site's own users."""
+        self._locals += 1
+        key = f"local{self._locals}"
+        processors = min(processors, self.queue.processors)
+        self._local_waiting[key] = processors, run_s
+        self.queue.submit(key, processors=processors, estimate_s=run_s)
+        self._advance()
+
+    def _advance(self) -> None:
+        for key in self.queue.advance(self._engine.now):
+            if key in self._local_waiting:
+                self._local_sizes[key], run_s = self._local_waiting.pop(key)
+                self._engine.after(run_s, partial(self._local_over, key))
+            else:
+                self._start(self.jobs[key])
+        if self.queue.wake_at != self._wakes_at:
+            self._wakes_at = self.queue.wake_at
+            if self._wakes_at < math.inf:
+                self._engine.at(self._wakes_at, self._advance)
+        if self.changed is not None:
+            self.changed()
+
+    def _local_over(self, key: str) -> None:
+        if self._local_sizes.pop(key, None) is not None:  # else it was killed
+            self.queue.end(key)
+            self._advance()
+
+    def _make_room(self, job: Job) -> bool:
+        """Start it at once, and kill the youngest local jobs for that if they suffice."""
+        if job.processors > self.queue.idle + sum(self._local_sizes.values()):
+            return False
+        idle, killed = self.queue.idle, []
+        for key in reversed(tuple(self._local_sizes)):
+            if job.processors <= self.queue.idle:
+                break
+            killed.append(self._local_sizes.pop(key))
+            self.queue.end(key)
+        self._room.made_room(self._site, job.claim, idle, killed)
+        until = self._engine.now + min(job.time_limit_s, 1e9)
+        self.queue.occupy(job.claim, processors=job.processors, until=until)
+        self._start(job)
+        return True
+
+    # --- a batch job's life ---
+
+    def _start(self, job: Job) -> None:
+        job.runs = job.begin(job)
+        if job.time_limit_s < math.inf:
+            limit = partial(self._end_by, job, EndCause.TIME_LIMIT)
+            job.timers.append(self._engine.after(job.time_limit_s, limit))
+
+    def _withdraw(self, claim: str) -> None:
+        job = self.jobs.get(claim)
+        if job is None or job.end is not None:
+            return
+        if self.queue.is_waiting(claim):
+            self.queue.withdraw(claim)
+            self._over(job, EndCause.WITHDRAWN)
+            self._advance()
+        elif not job.is_unwanted:
+            job.is_unwanted = True
+            self._end_by(job, EndCause.WITHDRAWN)
+
+    def _end_by(self, job: Job, cause: EndCause) -> None:
+        """TERM, and KILL after a while; the first cause counts."""
+        if job.runs is None or job.end is not None:
+            return
+        runs = job.runs
+        kill_s = SIGKILL_S_MAX * self._plan.stream("batch kill").random()
+        job.timers.append(self._engine.after(kill_s, partial(self._kill, job, cause)))
+        runs.signalled()
+
+    def _kill(self, job: Job, cause: EndCause) -> None:
+        if job.runs is not None:
+            runs, job.runs = job.runs, None
+            runs.killed()
+            self._leave(job, cause)
+
+    def exited(self, job: Job) -> None:
+        """What it ran has ended by itself, the last process included."""
+        if job.runs is not None:
+            job.runs = None
+            self._leave(job, EndCause.WITHDRAWN if job.is_unwanted else EndCause.EXITED)
+
+    def _leave(self, job: Job, cause: EndCause) -> None:
+        for timer in job.timers:
+            timer.cancel()
+        job.timers.clear()
+        self.queue.end(job.claim)
+        self._over(job, cause)
+        self._advance()
+
+    def _over(self, job: Job, cause: EndCause) -> None:
+        ended = job.end = Ended(claim=job.claim, cause=cause)
+        delay_s = self._plan.stream("news").choice((0.01, 0.1, 1.0))
+        self._engine.after(delay_s, lambda: self._tell(job, ended))
+
+    def _tell(self, job: Job, ended: Ended) -> None:
+        """To the agent that is there now; one that was away finds it in a listing. The end of a job
+        that was forgotten is no news of another one that was submitted for the same claim."""
+        if self.news is not None and self.jobs.get(job.claim, job) is job:
+            self.news(ended)
+
+    # --- what the site does ---
+
+    def lose_node(self, claim: str) -> None:
+        """A node dies, or somebody kills all of the job; it may be started once more."""
+        job = self.jobs.get(claim)
+        if job is None or job.runs is None:
+            return
+        runs, job.runs = job.runs, None
+        runs.killed()
+        if job.is_unwanted or not self._plan.strikes("requeue", self._engine.now):
+            self._leave(job, EndCause.LOST)
+            return
+        for timer in job.timers:
+            timer.cancel()
+        job.timers.clear()
+        self.queue.end(claim)
+        self.queue.submit(claim, processors=job.processors, estimate_s=60.0)
+        self._advance()
+
+    def cancel_as_site(self, claim: str) -> None:
+        """The site's people end one of our placeholders."""
+        job = self.jobs.get(claim)
+        if job is None or job.end is not None:
+            return
+        if self.queue.is_waiting(claim):
+            self.queue.withdraw(claim)
+            self._over(job, EndCause.CANCELLED_BY_SITE)
+            self._advance()
+        else:
+            self._end_by(job, EndCause.CANCELLED_BY_SITE)
+
+    def lives(self, claim: str, *, since: Instant) -> bool:
+        """Whether the batch job of a claim waits or runs, and did then."""
+        job = self.jobs.get(claim)
+        return job is not None and job.end is None and job.queued_at <= since
+
+    @property
+    def alive(self) -> list[str]:
+        """Claims whose batch jobs wait or run."""
+        return [claim for claim, job in self.jobs.items() if job.end is None]

@@ -1,0 +1,318 @@
+"""The copies that a simulated agent fetches: the agents' own machine of a transfer, and around it
+what its carrier has (the spool on the site's disk, the stream from the other agent).
+
+Bytes are counted, not moved: a part has so many of them, and is spoilt or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from koala.core.model.values import Instant, SiteName
+from koala.files.orders import FetchOrder, Report, ServeOrder, TransferFinished, TransferReport
+from koala.files.transfer import (
+    Action,
+    Admitted,
+    Arrived,
+    AskPlace,
+    Busy,
+    CancelRequested,
+    Check,
+    Checked,
+    Cut,
+    Discard,
+    Ended,
+    Event,
+    Failed,
+    Fault,
+    Finished,
+    HangUp,
+    Keep,
+    Kept,
+    Listening,
+    Ordered,
+    Read,
+    Refused,
+    Tell,
+    Ticked,
+    Transfer,
+    TransferLimits,
+)
+from tests.swarm.system.machines import Process, Timer
+from tests.swarm.system.network import Network
+
+LIMITS = TransferLimits(
+    tries_max=6, stalled_s=10.0, progress_s=120.0, busy_s=60.0, pause_s=0.25, pause_s_max=5.0
+)
+CHUNKS = 4
+CHUNK_S_MAX = 4.0
+"""Of one that comes as it should: much less than what is a stall."""
+RIGHT, WRONG = "right", "wrong"
+
+
+@dataclass(slots=True)
+class Part:
+    """What lies in the site's spool of one copy; it outlives the agent. `order` says what its
+    bytes belong to."""
+
+    order: FetchOrder
+    begun_at: Instant
+    have_bytes: int = 0
+    written_at: Instant = 0.0
+    is_spoilt: bool = False
+    took_s: float | None = None
+
+
+Spool = dict[str, Part]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What is outside: whether a site's agent would serve a copy now (None: it is not there), how
+    many bytes a second come from there, and the name of an agent in the network."""
+
+    serves: Callable[[SiteName, str], bool | None]
+    bandwidth: Callable[[SiteName, SiteName], float]
+    network: Network
+
+
+class Copy:
+    """One copy, in one life of the agent (koala.files.fetch.Fetch)."""
+
+    def __init__(self, order: FetchOrder, copies: Copies) -> None:
+        process = copies.process
+        self.machine = Transfer(
+            order, target=copies.site, limits=LIMITS, now=process.machine.boot()
+        )
+        self.earlier: TransferFinished | None = None
+        self.is_cancelled = False
+        self._copies = copies
+        self._timer = Timer(process, lambda: self._handle(Ticked()))
+        self._try = 0
+
+    @property
+    def report(self) -> TransferReport | None:
+        """How it ended."""
+        if self.is_cancelled:
+            return None
+        state = self.machine.state
+        return self.earlier or (state.report if isinstance(state, Finished | Failed) else None)
+
+    def begin(self) -> None:
+        """Take up what an earlier life left."""
+        order, copies = self.machine.order, self._copies
+        part = copies.spool.get(order.transfer)
+        now = copies.process.engine.now
+        if part is None or _identity(part.order) != _identity(order):
+            copies.spool[order.transfer] = part = Part(order=order, begun_at=now)
+        if part.took_s is not None:
+            self.earlier = TransferFinished(
+                transfer=order.transfer, size_bytes=order.size_bytes, took_s=part.took_s
+            )
+            copies.tell(self.earlier)
+            return
+        spent_s = max(0.0, part.written_at - part.begun_at)
+        self._handle(Ordered(have_bytes=part.have_bytes, spent_s=spent_s))
+
+    def cancel(self) -> None:
+        """Not wanted any more."""
+        self.is_cancelled = True
+        self._handle(CancelRequested())
+        self._timer.stop()
+
+    def _handle(self, event: Event) -> None:
+        for action in self.machine.handle(event, self._copies.process.machine.boot()):
+            self._carry_out(action)
+        self._timer.set(None if self.is_cancelled else self.machine.wake_at)
+
+    def _carry_out(self, action: Action) -> None:
+        process = self._copies.process
+        match action:
+            case AskPlace():
+                process.soon(lambda: self._tell(Admitted()))
+            case Read(offset=offset):
+                self._try += 1
+                self._read(offset)
+            case HangUp():
+                self._try += 1
+            case Check():
+                process.after(0.01, self._check)
+            case Keep(took_s=took_s):
+                process.after(0.01, lambda: self._keep(took_s))
+            case Discard():
+                self._part.have_bytes, self._part.is_spoilt = 0, False
+            case Tell(report=report):
+                self._copies.tell(report)
+
+    def _tell(self, event: Event) -> None:
+        if not self.is_cancelled:
+            self._handle(event)
+
+    @property
+    def _part(self) -> Part:
+        return self._copies.spool[self.machine.order.transfer]
+
+    # --- one try ---
+
+    def _read(self, offset: int) -> None:
+        """Have the source send the rest, in some chunks."""
+        copies, order = self._copies, self.machine.order
+        process, plan = copies.process, copies.process.plan
+        now = process.engine.now
+        source = SiteName(order.source)
+        number = self._try
+        serves = copies.sources.serves(source, order.transfer)
+        network = copies.sources.network
+        names = (f"agent:{source}", f"agent:{copies.site}")
+        if serves is None or not network.is_open(*names):
+            reason = "UNAVAILABLE: not reached"
+            at_source = Fault.SOURCE if offset == 0 else Fault.NOBODY
+            self._later(0.5, number, Cut(fault=at_source, reason=reason))
+        elif plan.strikes("transfer_busy", now):
+            self._later(0.05, number, Busy(reason="RESOURCE_EXHAUSTED: readers"))
+        elif not serves:
+            self._later(0.05, number, Cut(fault=Fault.SOURCE, reason="UNAUTHENTICATED"))
+        elif plan.strikes("transfer_error", now):
+            self._later(0.05, number, Refused(fault=Fault.SOURCE, reason="NOT_FOUND"))
+        else:
+            self._stream(number, order.size_bytes - offset)
+
+    def _stream(self, number: int, left: int) -> None:
+        copies = self._copies
+        plan, order = copies.process.plan, self.machine.order
+        bps = order.booked_bps or copies.sources.bandwidth(SiteName(order.source), copies.site)
+        factor = 0.6 + 0.8 * plan.stream("transfer").random()
+        at_s = 0.01
+        for size_bytes in _shares(left, max(CHUNKS, math.ceil(left / bps / CHUNK_S_MAX))):
+            now = copies.process.engine.now
+            if plan.strikes("transfer_cut", now):
+                self._later(at_s, number, Cut(fault=Fault.NOBODY, reason="the stream broke"))
+                return
+            if plan.strikes("transfer_stall", now):
+                at_s += plan.stream("stall").choice((5.0, 20.0, 1000.0))
+            at_s += size_bytes / bps * factor
+            copies.process.after(at_s, lambda size=size_bytes: self._arrive(number, size))  # type: ignore[misc]
+        self._later(at_s, number, Ended(checksum=RIGHT))
+
+    def _later(self, after_s: float, number: int, event: Event) -> None:
+        def tell() -> None:
+            if number == self._try:
+                self._tell(event)
+
+        self._copies.process.after(after_s, tell)
+
+    def _arrive(self, number: int, size_bytes: int) -> None:
+        if number != self._try or self.is_cancelled:
+            return
+        process, order = self._copies.process, self.machine.order
+        network = self._copies.sources.network
+        names = (f"agent:{order.source}", f"agent:{self._copies.site}")
+        if self._copies.sources.serves(SiteName(order.source), order.transfer) is None:
+            self._try += 1
+            self._tell(Cut(fault=Fault.NOBODY, reason="the source is gone"))
+            return
+        if not network.is_open(*names):  # nothing comes, and nobody says so
+            self._try += 1
+            return
+        process.point()
+        if process.plan.strikes("spool_error", process.engine.now):
+            self._try += 1
+            self._tell(Cut(fault=Fault.TARGET, reason="No space left on device"))
+            return
+        part = self._part
+        part.have_bytes += size_bytes
+        part.written_at = process.engine.now
+        part.is_spoilt |= process.plan.strikes("transfer_spoilt", process.engine.now)
+        process.point()
+        self._tell(Arrived(size_bytes=size_bytes))
+        progress = self.machine.progress(process.machine.boot())
+        if progress is not None:
+            self._copies.tell(progress)
+        self._tell(Listening())
+
+    def _check(self) -> None:
+        if self.is_cancelled:
+            return
+        self._tell(Checked(checksum=WRONG if self._part.is_spoilt else RIGHT))
+
+    def _keep(self, took_s: float) -> None:
+        if self.is_cancelled:
+            return
+        process, part, order = self._copies.process, self._part, self.machine.order
+        assert not part.is_spoilt, f"promise 4: a spoilt copy of {order.file} is kept"
+        is_whole = part.have_bytes == order.size_bytes
+        assert is_whole, f"promise 4: {part.have_bytes} bytes are kept as {order}"
+        process.point()
+        self._part.took_s = took_s
+        process.point()
+        self._tell(Kept())
+
+
+def _identity(order: FetchOrder) -> tuple[object, ...]:
+    return (order.transfer, order.file, order.offset, order.size_bytes, order.checksum)
+
+
+def _shares(left: int, chunks: int) -> Iterator[int]:
+    for n in range(chunks, 0, -1):
+        share = left // n
+        left -= share
+        yield share
+
+
+class Copies:
+    """All copies to one site, and what it serves (koala_agent.files.Files)."""
+
+    def __init__(
+        self,
+        process: Process,
+        site: SiteName,
+        spool: Spool,
+        sources: Sources,
+        tell: Callable[[Report], None],
+    ) -> None:
+        self.process = process
+        self.site = site
+        self.spool = spool
+        self.sources = sources
+        self.tell = tell
+        self.served: dict[str, ServeOrder] = {}
+        self._copies: dict[str, Copy] = {}
+
+    def fetch(self, order: FetchOrder) -> None:
+        """See Files."""
+        known = self._copies.get(order.transfer)
+        if known is None:
+            copy = self._copies[order.transfer] = Copy(order, self)
+            copy.begin()
+            return
+        known.machine.redirect(order)
+        if known.report is not None:
+            self.tell(known.report)
+
+    def serve(self, order: ServeOrder) -> None:
+        """See Files."""
+        self.served[order.transfer] = order
+
+    def cancel(self, transfer: str) -> None:
+        """See Files."""
+        self.served.pop(transfer, None)
+        self.remove(transfer)
+
+    def remove(self, transfer: str) -> None:
+        """See Files."""
+        copy = self._copies.pop(transfer, None)
+        if copy is not None:
+            copy.cancel()
+        self.spool.pop(transfer, None)
+
+    def retain(self, transfers: frozenset[str]) -> None:
+        """See Files."""
+        for transfer in sorted({*self._copies, *self.served, *self.spool} - transfers):
+            self.cancel(transfer)
+
+    def inventory(self) -> tuple[TransferReport, ...]:
+        """See Files."""
+        ends = (copy.report for copy in self._copies.values())
+        return tuple(report for report in ends if report is not None)

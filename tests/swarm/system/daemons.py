@@ -1,0 +1,527 @@
+"""The simulated daemon: its own turns, roster, desk, effects, journal and recovery, tied together
+as its process does (koala.daemon.main), without a loop, gRPC or files.
+
+A crash before a commit loses events and actions together. Each start replays the journal with the
+daemon's own code, with policies that must not be asked; now and then what is replayed is first a
+disk that lies, which must be refused or give the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from koala.core.model.actions import Action, Announce, PublishOutputs
+from koala.core.model.events import Event
+from koala.core.model.job import Claim, Job
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
+from koala.core.policy_api import Policies
+from koala.core.scheduler import Scheduler
+from koala.daemon.action_dispatcher import ActionDispatcher
+from koala.daemon.agents.registry import AgentConnection, AgentRegistry, LinkCallbacks
+from koala.daemon.agents.requests import RequestHandler
+from koala.daemon.agents.session import Allowlist, Timing
+from koala.daemon.clock import Clock
+from koala.daemon.group_commit import BatchContext, GroupCommit, InboxItem, Upkeep
+from koala.daemon.recovery import Recovered, recover
+from koala.daemon.storage.journal import Journal, prepare
+from koala.daemon.storage.records import Batch, Notice
+from koala.daemon.storage.watermark import Watermarks
+from koala.errors import JournalError, KoalaError, RejectedError
+from koala.protocol.from_agent import SiteWatermark
+from koala.sim.engine import Engine, Rank
+from koala.views.documents import digest
+from koala.wire.v1 import link_pb2 as pb
+from tests.swarm.system.disk import PATH, Copy, Disk, change_row, spoilt
+from tests.swarm.system.faults import FaultPlan
+from tests.swarm.system.journals import archived_job, archived_key, last_seq, replayed, state_of
+from tests.swarm.system.machines import CrashedError, Machine, Process, Timer
+from tests.swarm.system.network import End, Pipe
+
+T = TypeVar("T")
+RESTART_S = 1.0
+ROUND_S = 1.0
+SECRET = b"simulated"
+
+
+class Overseer(Protocol):
+    """Who sees everything that the daemon does."""
+
+    def handled(self, scheduler: Scheduler, event: Event, now: Instant) -> None:
+        """An event was handled; nothing has left yet."""
+
+    def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
+        """An event is durable, and its actions are about to leave."""
+
+    def replayed(self, before: str, after: str) -> None:
+        """A journal was replayed: the digest of what was lost, all of which was durable, and of
+        what came back.
+        """
+
+    def crashed(self) -> None:
+        """What was handled and not committed is lost."""
+
+    def lied(self, how: str) -> None:
+        """A disk that lied was found out."""
+
+    def noticed(self, notices: Sequence[Notice]) -> None:
+        """Watchers are told."""
+
+    def restored(self, daemon: Daemon) -> None:
+        """A backup was put in the disk's place: what came after it is lost, and everybody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Custody:
+    """How state and journal are kept from growing (turns.Upkeep), and how long events are kept that
+    no start needs."""
+
+    snapshot_events: int = 10_000
+    keep_jobs: int = 1_000_000
+    keep_jobs_s: Seconds = FOREVER
+    keep_s: Seconds = FOREVER
+    lot: int = 1
+    images: float = 0.01  # how often an image of the disk is taken, by commit
+
+
+STANDARD_CUSTODY = Custody()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What of the configuration is part of the state (recovery.Settings)."""
+
+    parameters: Parameters
+    policies: Policies
+    policy_names: tuple[tuple[str, str], ...]
+    links: tuple[tuple[SiteName, SiteName, float], ...] = ()
+    bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
+    upkeep: Custody = STANDARD_CUSTODY
+
+
+class Line:
+    """An agent's stream (roster.Line)."""
+
+    def __init__(self, end: End[Any], over: Callable[[], None], point: Callable[[], None]) -> None:
+        self.is_over = False
+        self._end = end
+        self._over = over
+        self._point = point
+
+    def put(self, lot: Sequence[pb.ToAgent]) -> bool:
+        """See roster.Line."""
+        for message in lot:
+            self._point()
+            self._end.send(message)
+        return True
+
+    def end(self) -> None:
+        """See roster.Line."""
+        if not self.is_over:
+            self.is_over = True
+            self._end.close()
+            self._over()
+
+
+class _Turns(GroupCommit):
+    """The daemon's turns, seen by an overseer."""
+
+    daemon: Daemon
+    said: list[Action]
+
+    def on_arrival(self) -> None:
+        """See Turns."""
+        self.daemon.work_soon()
+
+    def _handle(self, event: Event, now: Instant) -> None:
+        before = len(self._actions)
+        self.said = []
+        super()._handle(event, now)
+        self.daemon.handled.append((event, [*self._actions[before:], *self.said]))
+        self.daemon.overseer.handled(self._scheduler, event, now)
+
+    def _notice(self, action: Announce) -> Notice:
+        self.said.append(action)
+        return super()._notice(action)
+
+
+class Daemon(Process):
+    """One daemon and its lives."""
+
+    crash_kind = "crash_daemon"
+
+    def __init__(
+        self,
+        engine: Engine,
+        plan: FaultPlan,
+        machine: Machine,
+        *,
+        settings: Settings,
+        timing: Timing,
+        overseer: Overseer,
+    ) -> None:
+        super().__init__(engine, plan, machine)
+        self.disk = Disk(point=self.point, errs=lambda: plan.strikes("disk_error", engine.now))
+        self.disk.now = lambda: engine.now
+        self.overseer = overseer
+        self.handled: list[tuple[Event, list[Action]]] = []
+        self.down_until: Instant = 0.0
+        self.scheduler = Scheduler(settings.parameters, settings.policies)
+        self.shift_s: Seconds = 0.0  # the daemon's time less the true one
+        self._settings = settings
+        self._timing = timing
+        self._is_committing = False
+        self._works_soon = False
+        self._is_assembled = False
+        self._lost_digest: str | None = None
+        self._is_restored = False
+        self._older: tuple[bytes, bytes] | None = None  # an image, and the mark of its time
+        self._lines: list[End[Any]] = []
+
+    # --- lives ---
+
+    def start(self) -> None:
+        """Replay, and begin a new epoch."""
+        self.begin_life()
+        self.run(self._start)
+
+    def _start(self) -> None:
+        if self.life > 1:
+            self._try_lies()
+            self._compare_replay()
+            self._restore()
+        try:
+            prepare(self.disk.connection, PATH)
+            journal = Journal(self.disk, self.disk.connection)
+            recovered = recover(journal, self._settings, self._clock, accept_loss=self._is_restored)
+        except JournalError as error:
+            if "damaged" in str(error) or "replay" in str(error):
+                raise AssertionError(f"an honest disk is refused: {error}") from error
+            raise CrashedError from error
+        self._assemble(journal, recovered)
+        if self._is_restored:
+            self._is_restored = False
+            self.overseer.restored(self)
+
+    def _restore(self) -> None:
+        """The disk is lost, and somebody puts a backup in its place (`koala restore`)."""
+        if self._older is None or not self.plan.strikes("restore", self.engine.now):
+            return
+        (image, self.disk.mark), self._older = self._older, None
+        self.disk.connection.deserialize(image)
+        self._is_restored = True  # until a start goes well (recovery.RESTORED)
+
+    def _compare_replay(self) -> None:
+        """Promise 8, where all that the last life had handled was durable."""
+        if self._lost_digest is not None and self.plan.stream("replay").random() < 0.15:
+            self.overseer.replayed(self._lost_digest, digest(replayed(self.disk)))
+
+    def _clock(self, not_before: Instant) -> Clock:
+        clock = Clock(not_before, wall=self.machine.wall, boot=self.machine.boot)
+        self.shift_s = clock.now() - self.engine.now
+        return clock
+
+    def _assemble(self, journal: Journal, recovered: Recovered) -> None:
+        self.scheduler = scheduler = recovered.scheduler
+        self.clock = clock = recovered.clock
+        self._journal = journal
+        custody = self._settings.upkeep
+        self.turns = turns = _Turns(
+            scheduler,
+            journal,
+            clock,
+            digest=digest,
+            jobs=recovered.jobs,
+            upkeep=Upkeep(
+                keep_jobs=custody.keep_jobs,
+                keep_jobs_s=custody.keep_jobs_s,
+                snapshot_events=custody.snapshot_events,
+                settings=recovered.settings,
+                replayed=recovered.replayed,
+                lot=custody.lot,
+            ),
+        )
+        journal.keep_s = custody.keep_s
+        turns.daemon = self
+        marks = Watermarks(
+            secret=SECRET,
+            epoch=scheduler.epoch,
+            loss_epoch=scheduler.loss_epoch,
+            newest=lambda: journal.mark,
+            chain_at=journal.chain_at,
+        )
+        guests = Allowlist(epoch=scheduler.epoch, sites={}, is_open=True, verdict=marks.verdict)
+        self.roster = AgentRegistry(scheduler, turns, clock, guests=guests, timing=self._timing)
+        self.desk = RequestHandler(
+            scheduler, turns, clock, send=self.roster.send, take_log=lambda _site, _part: None
+        )
+        effects = ActionDispatcher(
+            send=self.roster.send,
+            publish=self._publish,
+            sites=lambda: scheduler.sites,
+            secret=SECRET,
+        )
+        effects.relay = "relay:1"
+        self.roster.serve(
+            LinkCallbacks(
+                messages=effects.messages,
+                relay=lambda: effects.relay,
+                answer=self.desk.answer,
+                lose=lambda _site: None,
+                mark=lambda: journal.mark,
+                sealed=marks.sealed,
+                forked=_forked,
+            )
+        )
+        turns.deliver_to(_Receiver(self, effects))
+        self.handled = []
+        self._is_committing = self._works_soon = False
+        self._is_assembled = True
+        self._wake = Timer(self, self._work)
+        self._set_wake()
+        self.after(ROUND_S, self._round)
+
+    def _publish(self, _action: PublishOutputs) -> None:
+        """No outputs here."""
+
+    def crash(self) -> None:
+        """SIGKILL: all that is not in the journal is lost."""
+        if not self.is_up:
+            return
+        is_whole = self._is_assembled and not self._is_committing and not self.handled
+        self._lost_digest = digest(self.scheduler) if is_whole else None
+        self._is_assembled = False
+        self.overseer.crashed()
+        self.is_up = False
+        self.life += 1
+        self.disk.crashed()
+        for end in self._lines:
+            end.reset()
+        self._lines.clear()
+        self.engine.after(RESTART_S, self._revive)
+
+    def _revive(self) -> None:
+        if self.is_up:
+            return
+        if self.engine.now < self.down_until:
+            self.engine.at(self.down_until, self._revive)
+        else:
+            self.start()
+
+    # --- the pump (koala.daemon.event_loop.Pump) ---
+
+    def work_soon(self) -> None:
+        """Something is in the inbox."""
+        if not self._works_soon and not self._is_committing:
+            self._works_soon = True
+            self.soon(self._work)
+
+    def _work(self) -> None:
+        self._works_soon = False
+        if self._is_committing:
+            return
+        turns = self.turns
+        items = turns.take()
+        batch = turns.seal()
+        if batch is None:
+            self._deliver(items, ())
+            return
+        self._is_committing = True
+        commit_s = self.plan.commit_s(self.engine.now)
+        self.after(commit_s, lambda: self._commit(items, batch))
+
+    def _commit(self, items: list[InboxItem], batch: Batch) -> None:
+        try:
+            self._journal.append(batch)
+        except (JournalError, CrashedError) as error:
+            self.disk.crashed()
+            if last_seq(self.disk) >= batch.records[-1].seq:
+                self._tell_committed()  # durable, though nothing of it will leave in this life
+            self.turns.failed()
+            raise CrashedError from error
+        self.turns.committed(batch)
+        self._is_committing = False
+        self._tell_committed()
+        if self.plan.stream("image").random() < self._settings.upkeep.images:
+            self._older = (self.disk.image(), self.disk.mark)
+        self._deliver(items, batch.notices)
+
+    def _tell_committed(self) -> None:
+        handled, self.handled = self.handled, []
+        for event, actions in handled:
+            self.overseer.committed(self.scheduler, event, actions)
+
+    def _deliver(self, items: list[InboxItem], notices: Sequence[Notice]) -> None:
+        self.turns.deliver(items, notices)
+        if self.turns.waiting:
+            self.work_soon()
+        self._set_wake()
+
+    def _set_wake(self) -> None:
+        if not self._is_committing:
+            self._wake.set(self._to_boot(self.turns.wake_at), rank=Rank.WAKE)
+
+    def _to_boot(self, instant: Instant | None) -> Instant | None:
+        """An instant of the daemon's clock as its machine counts."""
+        if instant is None:
+            return None
+        return instant - self.clock.now() + self.machine.boot()
+
+    def _round(self) -> None:
+        if self.scheduler.ledger:
+            for _ in range(4):
+                self.desk.go_round()
+        self.after(ROUND_S, self._round)
+
+    def ask(self, decide: Callable[[BatchContext], T], settle: Callable[[T], None]) -> None:
+        """What a client asks; answered once it is durable, and not at all when the daemon dies."""
+
+        def settled(result: T, error: KoalaError | None) -> None:
+            assert error is None or isinstance(error, RejectedError), error
+            if error is None:
+                settle(result)
+
+        if self.is_up:
+            self.run(lambda: self.turns.post(decide, settled))
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all that it has handled is durable."""
+        is_there = self.is_up and self._is_assembled
+        return is_there and not self._is_committing and not self.turns.waiting
+
+    def finish(self) -> None:
+        """TERM: goodbye to the agents, what is under way is finished, and a snapshot is left
+        (koala.daemon.main.Daemon, Pump.run)."""
+        if self.is_up and self._is_assembled:
+            self.run(self._finish)
+
+    def _finish(self) -> None:
+        if self._is_committing or self.turns.waiting:
+            self.after(0.01, self._finish)
+            return
+        self.roster.close("the daemon stops")
+        snapshot = self.turns.snapshot()
+        try:
+            self._journal.append(Batch(records=(), snapshot=snapshot))
+        except JournalError as error:
+            raise CrashedError from error
+        raise CrashedError  # all is written: it is simply not there any more
+
+    def job(self, job: JobId) -> Job | None:
+        """A job, wherever it is."""
+        return self.scheduler.jobs.get(job) or archived_job(self.disk, job)
+
+    def job_of_key(self, turn: BatchContext, key: str) -> tuple[JobId, str] | None:
+        """What was submitted under this key (koala.daemon.clients.submit_service). Raises
+        RejectedError when a job may just be on its way from the state to the archive: the client
+        tries again."""
+        if turn.scheduler.keys_forgotten != self.turns.keys_archived:
+            raise RejectedError("try again")
+        return turn.scheduler.keys.get(key) or archived_key(self.disk, key)
+
+    # --- agents' streams (koala.daemon.agents.streams.Streams) ---
+
+    def accept(self, pipe: Pipe[Any]) -> None:
+        """An agent has connected."""
+        end = pipe.ends[1]
+        self._lines = [other for other in self._lines if other.is_believed]
+        self._lines.append(end)
+        line = Line(end, lambda: self.soon(left), self.point)
+        connection = self.roster.opened(line, end.name)
+        timer = Timer(self, lambda: self._woke(connection, timer))
+        life = self.life
+        is_left: list[bool] = []
+
+        def arm() -> None:
+            timer.set(self._to_boot(connection.session.wake_at))
+
+        def heard(message: pb.FromAgent) -> None:
+            if life == self.life:
+                self.run(partial(self._hear, connection, message, arm))
+
+        def left() -> None:
+            if not is_left:
+                is_left.append(True)
+                line.is_over = True
+                timer.stop()
+                self.roster.left(connection)
+
+        def lost() -> None:
+            if life == self.life:
+                self.run(left)
+
+        end.take, end.lost = heard, lost
+        arm()
+
+    def _woke(self, connection: AgentConnection, timer: Timer) -> None:
+        self.roster.woke(connection)
+        timer.set(self._to_boot(connection.session.wake_at))
+
+    def _hear(
+        self, connection: AgentConnection, message: pb.FromAgent, arm: Callable[[], None]
+    ) -> None:
+        self.roster.heard(connection, message)
+        arm()
+
+    # --- leases ---
+
+    def fence_at(self, claim: Claim) -> Instant:
+        """From when on nothing of the claim can live, in true time."""
+        limits = self._settings.parameters
+        return (
+            self.desk.leases.fence_at(
+                claim,
+                self.scheduler.sites,
+                fence_s=limits.fence_s,
+                hold_fence_s=limits.hold_fence_s,
+                now=self.clock.now(),
+            )
+            - self.shift_s
+        )
+
+    # --- disks that lie ---
+
+    def _try_lies(self) -> None:
+        """Promise 4: a damaged journal is detected and refused, never half read."""
+        if not self.plan.strikes("corrupt", self.engine.now):
+            return
+        random = self.plan.stream("spoil")
+        image, mark = self.disk.image(), self.disk.mark
+        honest = state_of(Copy(image, mark), self._settings)
+        if self._older is not None and random.random() < 0.5 and self._older[1] != mark:
+            lie, how = Copy(self._older[0], mark), "an older journal under the newest mark"
+        elif random.random() < 0.5:
+            lie, how = Copy(image, mark), "a journal with a row that was changed"
+            change_row(lie, random)
+        else:
+            lie, how = Copy(spoilt(image, random), mark), "a journal with a spoilt page"
+        found = state_of(lie, self._settings)
+        is_well = found in (None, honest)
+        assert is_well, f"promise 4: {how} is read, and gives another state"
+        self.overseer.lied(f"{how}: {'refused' if found is None else 'harmless'}")
+
+
+def _forked(site: SiteName, mark: SiteWatermark) -> None:
+    raise AssertionError(
+        f"promise 4: {site} acted on event {mark.seq}, which is not in the journal"
+    )
+
+
+class _Receiver:
+    """What the turns deliver to."""
+
+    def __init__(self, daemon: Daemon, effects: ActionDispatcher) -> None:
+        self._daemon = daemon
+        self._effects = effects
+
+    def carry_out(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            self._effects.carry_out(action)
+
+    def publish(self, notices: Sequence[Notice]) -> None:
+        """See turns.Receiver."""
+        self._daemon.overseer.noticed(notices)

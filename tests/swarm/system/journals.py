@@ -1,0 +1,79 @@
+"""What is read of a simulated journal beside the daemon that writes it."""
+
+from __future__ import annotations
+
+from koala.core.model.job import Job
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import Instant, JobId
+from koala.core.policy_api import NO_POLICIES
+from koala.core.scheduler import Scheduler
+from koala.core.snapshot import load
+from koala.daemon.clock import Clock
+from koala.daemon.recovery import Settings, recover
+from koala.daemon.storage import archive
+from koala.daemon.storage.journal import Journal, prepare
+from koala.daemon.storage.records import JournalPosition, Notice, Record
+from koala.errors import JournalError
+from koala.views.documents import digest
+from tests.swarm.system.disk import PATH, Copy, Disk
+
+
+def state_of(disk: Disk, settings: Settings) -> str | None:
+    """The digest of the state that a disk gives; None when it is refused."""
+    try:
+        prepare(disk.connection, PATH)
+        journal = Journal(disk, disk.connection)
+        recovered = recover(journal, settings, _still)
+    except JournalError:
+        return None
+    return digest(recovered.scheduler)
+
+
+def _still(_not_before: Instant) -> Clock:
+    return Clock(wall=lambda: 0.0, boot=lambda: 0.0)
+
+
+def last_seq(disk: Disk) -> int:
+    """Of the last event that is durable."""
+    (last,) = disk.connection.execute("SELECT max(seq) FROM event").fetchone()
+    return int(last or 0)
+
+
+def replayed(disk: Disk) -> Scheduler:
+    """The state that the journal gives, and nothing more: from the first event, or where the first
+    ones are not kept any longer, from the oldest snapshot."""
+    copy = Copy(disk.image(), disk.mark)
+    journal = Journal(copy, copy.connection)
+    scheduler, begun, at = Scheduler(Parameters(), NO_POLICIES), JournalPosition(), 0.0
+    if journal.first_event > 1:
+        kept = [one for one in journal.snapshots() if isinstance(one, archive.KeptSnapshot)][-1]
+        scheduler = load(kept.snapshot.plain, NO_POLICIES)
+        begun, at = kept.mark, kept.at
+    for record in journal.records(begun, last_at=at):
+        scheduler.replay(record.event, record.at, record.answers)
+    return scheduler
+
+
+def records_of(disk: Disk) -> list[Record]:
+    """All that is in the journal."""
+    copy = Copy(disk.image(), disk.mark)
+    return list(Journal(copy, copy.connection).records())
+
+
+def archived_job(disk: Disk, job: JobId) -> Job | None:
+    """A job that has left the state."""
+    return archive.read_job(disk.connection, PATH, job)
+
+
+def archived_key(disk: Disk, key: str) -> tuple[JobId, str] | None:
+    """Job and digest of a submission whose job has left the state."""
+    return archive.read_keys(disk.connection, PATH, [key]).get(key)
+
+
+def notices_of(disk: Disk) -> list[Notice]:
+    """All that watchers can ask for."""
+    rows = disk.connection.execute(
+        "SELECT number, at, job, site, phase, text FROM notice ORDER BY number"
+    )
+    names = ("number", "at", "job", "site", "phase", "text")
+    return [Notice(**dict(zip(names, row, strict=True))) for row in rows]

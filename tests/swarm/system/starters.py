@@ -1,0 +1,503 @@
+"""A simulated node with the real starter on it: its machine, and around that what its carrier has
+(the line to the agent, the blocked program, the small files in its folder, the clock).
+
+The program is a duration and an exit status. The node's files outlive starter and agent, and are
+read by the agent's own code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
+from koala.sim.engine import Engine, Entry
+from koala_agent.claims.messages import StarterRecord
+from koala_agent.placeholders import starter_codec
+from koala_agent.starter.events import (
+    ClosePaths,
+    Connected,
+    Continue,
+    Dial,
+    Disconnected,
+    Exit,
+    Fork,
+    Halt,
+    Look,
+    Looked,
+    Measure,
+    Measured,
+    Open,
+    Opened,
+    Prepare,
+    ProcessEnded,
+    Ready,
+    Received,
+    Send,
+    Settings,
+    Signal,
+    SiteSignalled,
+    TooLate,
+    Tried,
+    TryPaths,
+    Unexecutable,
+    Woken,
+    WriteEnd,
+)
+from koala_agent.starter.machine import StarterMachine
+from tests.swarm.system.faults import FaultPlan
+from tests.swarm.system.machines import Machine, Process, Timer
+from tests.swarm.system.network import End
+
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Event
+
+KILL = 9
+TERM = 15
+
+
+@dataclass(slots=True)
+class Folder:
+    """What a claim's starter wrote: JSON texts, as in its files."""
+
+    passed: str = ""
+    end: str = ""
+
+    def record(self) -> StarterRecord | None:
+        """As the agent reads it."""
+        passed, ended = (_read(text) for text in (self.passed, self.end))
+        return starter_codec.record_of(passed, ended)
+
+
+def _read(text: str) -> dict[str, object] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+class Witness(Protocol):
+    """Who is told the truth about starters, at the instant of it."""
+
+    def began(self, site: SiteName, starter: Starter) -> None:
+        """A starter was started."""
+
+    def armed(self, site: SiteName, starter: Starter) -> None:
+        """A starter has promised."""
+
+    def passed(self, site: SiteName, starter: Starter) -> None:
+        """A starter has passed the barrier: its program runs."""
+
+    def stopped(self, starter: Starter) -> None:
+        """Nothing of its program is left; it may still tell how that ended."""
+
+    def ended(self, site: SiteName, starter: Starter) -> None:
+        """Nothing of the starter is left."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """Where a starter runs. `dial` answers the end of a connection that is being made, None when
+    nobody answers; `exited` is called when its last process has ended by itself."""
+
+    site: SiteName
+    machine: Machine
+    folder: Folder
+    pause_max_s: Seconds
+    program: tuple[Seconds, int]
+    dial: Callable[[Starter], End[bytes] | None]
+    exited: Callable[[], None]
+    witness: Witness
+    said: list[bytes] = field(default_factory=list)
+
+
+class Watch:
+    """What a starter was told, and so may do and for how long, in its machine's time. It knows
+    nothing of how the starter decides."""
+
+    def __init__(self, spec: dict[str, Any], now: Instant) -> None:
+        self._lease_from = now
+        self._hold_until = now + float(spec["hold_s"])
+        self._hold_lease_s = float(spec["hold_lease_s"])
+        self._run_lease_s = float(spec["run_lease_s"])
+        self._kill_s = float(spec["kill_s"])
+        self._late_at: dict[tuple[int, int], Instant] = {}  # D of each Arm
+        self._promised: list[tuple[int, int]] = []
+
+    def heard(self, message: dict[str, Any], now: Instant) -> None:
+        """The agent has said this."""
+        kind = message["kind"]
+        if kind == "pong" and message["sent_at"] <= now:
+            self._lease_from = max(self._lease_from, message["sent_at"])
+        elif kind == "adopted":
+            self._hold_lease_s = max(self._hold_lease_s, message["hold_lease_s"])
+            self._run_lease_s = max(self._run_lease_s, message["run_lease_s"])
+            self._kill_s = max(self._kill_s, message["kill_s"])
+        elif kind == "arm":
+            epoch, counter = message["number"]
+            self._late_at[(epoch, counter)] = now + message["late_s"]
+
+    def require_may_pass(self, starter: Starter, at: Instant) -> None:
+        """Neither D nor the lease has run out."""
+        lease_until = self._lease_from + self._hold_lease_s
+        assert at <= lease_until, f"promise 3: {starter.nonce} passes after its lease"
+        if not starter.is_free:
+            assert starter.armed is not None, f"promise 3: {starter.nonce} passes and never armed"
+            late_at = self._late_at[starter.armed]
+            assert at <= late_at, f"promise 3: {starter.nonce} passes {at - late_at:g} s after D"
+
+    def promised(self, number: tuple[int, int]) -> None:
+        """It has armed."""
+        self._promised.append(number)
+
+    def require_may_hold(self, starter: Starter, at: Instant, pause_max_s: Seconds) -> None:
+        """What waits at the barrier ends with the hold and the hold lease, or at D where it has
+        promised to wait until then; TERM, KILL, and how long it may be stopped."""
+        until = min(self._lease_from + self._hold_lease_s, self._hold_until)
+        until = max(until, *(self._late_at[number] for number in self._promised), until)
+        over_s = at - until - self._kill_s - pause_max_s - 0.3
+        assert over_s <= 0, f"promise 5: {starter.nonce} holds {over_s:g} s too long"
+
+    def require_may_run(self, starter: Starter, at: Instant, pause_max_s: Seconds) -> None:
+        """Its program ends with the lease: TERM, KILL, and how long it may be stopped."""
+        slack_s = self._kill_s + pause_max_s + 0.3
+        over_s = at - self._lease_from - self._run_lease_s - slack_s
+        assert over_s <= 0, f"promise 5: {starter.nonce} runs {over_s:g} s after its lease"
+
+
+class Starter(Process):
+    """One placeholder that was started by the local manager."""
+
+    crash_kind = "crash_starter"
+
+    def __init__(
+        self,
+        engine: Engine,
+        plan: FaultPlan,
+        node: Node,
+        *,
+        spec: dict[str, Any],
+        nonce: str,
+        processors: int,
+    ) -> None:
+        super().__init__(engine, plan, node.machine)
+        self.claim = ClaimId(str(spec["claim"]))
+        self.nonce = nonce
+        self.processors = processors
+        self.is_free = bool(spec["no_barrier"])
+        self.asked_paths = False
+        self.tried: str | None = None
+        self.armed: tuple[int, int] | None = None
+        self.named: tuple[int, ...] = ()  # components in its newest bundle
+        self.passed_at: Instant | None = None  # in true time
+        self.has_ended_itself = False  # its program, of its own accord
+        self.began_at: Instant = engine.now
+        self.hold_s: Seconds = float(spec["hold_s"])
+        self.is_held = False
+        self.held_s = 0.0
+        self._held_at: Instant = 0.0
+        self._node = node
+        self._spec = spec
+        self._blocked = 0
+        self._runs = False
+        self._is_over = False
+        self._program_end: Entry | None = None
+        self._end: End[bytes] | None = None
+        self._unread = b""
+        self._timer = Timer(self, self._woken)
+        self._last_pause_at: Instant = float("-inf")
+
+    # --- life ---
+
+    def begin(self) -> None:
+        """The local manager has started it."""
+        self.begin_life()
+        self._machine = StarterMachine(
+            settings_of(self._spec, self.nonce),
+            now=self.machine.boot(),
+            wall_offset_s=self.machine.wall() - self.machine.boot(),
+        )
+        self._watch = Watch(self._spec, self.machine.boot())
+        self._node.witness.began(self._node.site, self)
+        self.run(lambda: self._handle(Woken()))
+
+    def crash(self) -> None:
+        """It is killed, and what it ran with it, by the batch system that watches over all of it;
+        the word of that comes when nothing is left."""
+        if self.is_up:
+            self._die()
+            self.engine.after(self.plan.stream("reap").random(), self._gone)
+
+    def _gone(self) -> None:
+        if not self._is_over:
+            self._over()
+            self._node.exited()
+
+    def killed(self) -> None:
+        """All of it, from one instant to the next; said by the batch system."""
+        self._die()
+        if not self._is_over:
+            self._over()
+
+    def signalled(self) -> None:
+        """The batch system sends TERM to all of it."""
+        if self.is_up:
+            self.run(lambda: self._handle(SiteSignalled(reason="TERM from the site")))
+
+    def _die(self) -> None:
+        self._unblock()
+        self.is_up = False
+        self.life += 1
+        self._hang_up()
+
+    def _over(self) -> None:
+        self._is_over = True
+        self._stop_program()
+        self._node.witness.ended(self._node.site, self)
+
+    def _hang_up(self) -> None:
+        if self._end is not None:
+            self._end.reset()
+            self._end = None
+
+    # --- the machine, driven (koala_agent.starter.Carrier) ---
+
+    def _woken(self) -> None:
+        pause_s = 0.0
+        rest_s = 3 * self._node.pause_max_s + 10.0
+        if self.engine.now - self._last_pause_at > rest_s:
+            pause_s = self.plan.pause_s(self.engine.now)
+        if pause_s > 0:
+            self._last_pause_at = self.engine.now
+            self.stopped_until = self.engine.now + pause_s
+            self.engine.at(self.stopped_until, self.guarded(self._woken))
+            return
+        self._handle(Woken())
+
+    def _handle(self, event: Event) -> None:
+        events = [event]
+        while events and self.is_up:
+            event = events.pop(0)
+            for action in self._machine.handle(event, self.machine.boot()):
+                followed = self._carry_out(action)
+                events += followed
+                if not self.is_up or any(isinstance(one, Unexecutable) for one in followed):
+                    break
+        if self.is_up:
+            self._timer.set(self._machine.wake_at)
+
+    def _carry_out(self, action: Action) -> list[Event]:  # noqa: C901 - a line a kind
+        if isinstance(action, Send):
+            self._send(action.message)
+        elif isinstance(action, Dial):
+            self._dial()
+        elif isinstance(action, Fork):
+            return self._fork()
+        elif isinstance(action, Prepare):
+            members: Any = action.bundle.get("members", ())
+            self.named = tuple(member["component"] for member in members)
+        elif isinstance(action, TryPaths):
+            self._try_paths(action)
+        elif isinstance(action, Open):
+            return self._open(action.not_after)
+        elif isinstance(action, Signal):
+            assert not self.is_held, f"{self.claim}: a program that is held does not hear TERM"
+            self._signal(action.number)
+        elif isinstance(action, Measure):
+            return [self._measure()]
+        elif isinstance(action, Halt | Continue):
+            self._hold(is_held=isinstance(action, Halt))
+        elif isinstance(action, Look):
+            return [Looked(left=int(self._runs) + self._blocked, cpu_s=1.0)]
+        elif isinstance(action, WriteEnd):
+            self._write_end(action.end)
+        elif isinstance(action, Exit):
+            self._exit()
+        else:
+            assert isinstance(action, ClosePaths), action
+        return []
+
+    # --- its progress ---
+
+    def _measure(self) -> Measured:
+        """Programs are differently fast, and get nothing done while they are held."""
+        assert self.passed_at is not None
+        held_s = self.held_s + (self.engine.now - self._held_at if self.is_held else 0.0)
+        speed = 0.2 + sum(map(ord, self.claim)) % 5 / 5
+        work = max(0.0, self.engine.now - self.passed_at - held_s) * speed
+        return Measured(work=work, is_told=False, can_pace=True)
+
+    def _hold(self, *, is_held: bool) -> None:
+        assert self.is_held != is_held, f"{self.claim}: held or let go twice"
+        if not is_held:
+            self.held_s += self.engine.now - self._held_at
+        self.is_held = is_held
+        self._held_at = self.engine.now
+
+    def _exit(self) -> None:
+        assert not self._runs, f"promise 5: {self.nonce} ends and leaves its program"
+        assert not self.is_held, f"{self.claim}: left held"
+        self._die()
+        self._gone()
+
+    # --- its files ---
+
+    def _write_end(self, end: dict[str, object]) -> None:
+        self.point()
+        if not self.plan.strikes("spool_error", self.engine.now):
+            self._node.folder.end = json.dumps({"nonce": self.nonce, "end": end})
+        self.point()
+
+    # --- its program ---
+
+    def _fork(self) -> list[Event]:
+        if self.plan.strikes("fork_error", self.engine.now):
+            return [Unexecutable(reason="cannot prepare its processes: EAGAIN")]
+        if self.passed_at is None:
+            self._blocked = 1
+        if not self.plan.strikes("unready", self.engine.now):
+            return [Ready()]
+        ready_s = self.plan.stream("ready").choice((0.05, 1.0, 5.0))
+        self.after(ready_s, lambda: self._handle(Ready()))
+        return []
+
+    def _open(self, not_after: float) -> list[Event]:
+        """The one look at the clock; it may be stopped right after it."""
+        at = self.machine.boot()
+        if at > not_after:
+            return [TooLate()]
+        self._watch.require_may_pass(self, at)
+        passed_at = self._machine.to_daemons(at)
+        self.point()
+        self._node.folder.passed = json.dumps({"nonce": self.nonce, "passed_at": passed_at})
+        self.point()
+        self._blocked = 0
+        self._runs = True
+        self.passed_at = self.engine.now
+        self._node.witness.passed(self._node.site, self)
+        run_s, status = self._node.program
+        self._program_end = self.engine.after(
+            run_s, lambda: self._program_ends(status, by_itself=True)
+        )
+        return [Opened(at=at)]
+
+    def _unblock(self) -> None:
+        """What waited at the barrier is dead."""
+        if self._blocked:
+            self._watch.require_may_hold(self, self.machine.boot(), self._node.pause_max_s)
+            self._blocked = 0
+
+    def _signal(self, number: int) -> None:
+        self._unblock()
+        if not self._runs:
+            return
+        if number == KILL:
+            self._ends_in(0.0, -KILL)
+        else:
+            kill_s = float(self._spec["kill_s"])
+            self._ends_in(self.plan.kill_s(kill_s, self.engine.now), -TERM)
+
+    def _ends_in(self, duration_s: Seconds, status: int) -> None:
+        """At the latest; what ends by itself before does."""
+        now = self.engine.now
+        if self._program_end is not None and self._program_end.at <= now + duration_s:
+            return
+        if self._program_end is not None:
+            self._program_end.cancel()
+        self._program_end = self.engine.after(duration_s, lambda: self._program_ends(status))
+
+    def _program_ends(self, status: int, *, by_itself: bool = False) -> None:
+        if self._runs:
+            self.has_ended_itself = by_itself
+            self._watch.require_may_run(self, self.machine.boot(), self._node.pause_max_s)
+            self._stop_program()
+            self.run(lambda: self._handle(ProcessEnded(index=0, status=status)))
+
+    def _stop_program(self) -> None:
+        self._runs = False
+        self._node.witness.stopped(self)
+
+    def _try_paths(self, order: TryPaths) -> None:
+        self.asked_paths = True
+        took_s, problem = self.plan.paths(self.engine.now, order.limit_s)
+
+        def tried() -> None:
+            self.tried = problem
+            self._handle(Tried(problem=problem))
+
+        self.after(took_s, tried)
+
+    # --- the line to its agent ---
+
+    def _dial(self) -> None:
+        self._hang_up()
+        end = self._node.dial(self)
+        if end is None:
+            self.after(0.01, lambda: self._handle(Disconnected()))
+            return
+        self._end = end
+        self._unread = b""
+        end.take = lambda data: self.run(lambda: self._hear(end, data))
+        end.lost = lambda: self.run(lambda: self._lost(end))
+
+    def reached(self, end: End[bytes]) -> None:
+        """The agent has accepted the connection."""
+        if self._end is end:
+            self.run(lambda: self._handle(Connected()))
+
+    def _lost(self, end: End[bytes]) -> None:
+        if self._end is end:
+            self._end = None
+            self._handle(Disconnected())
+
+    def _hear(self, end: End[bytes], data: bytes) -> None:
+        if self._end is not end:
+            return
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            if self.is_up:
+                message = json.loads(line)
+                self._watch.heard(message, self.machine.boot())
+                self._handle(Received(message=message))
+
+    def _send(self, message: dict[str, object]) -> None:
+        if message["kind"] == "armed":
+            number: Any = message["number"]
+            if self.armed != tuple(number):
+                self.armed = (number[0], number[1])
+                self._watch.promised(self.armed)
+                self._node.witness.armed(self._node.site, self)
+            self.point()
+        if self._end is not None:
+            self._end.send(json.dumps(message).encode() + b"\n")
+
+    # --- what happens to it ---
+
+    def cut(self) -> None:
+        """Its connection breaks."""
+        if self._end is not None:
+            self._end.break_pipe()
+
+    def kill(self) -> None:
+        """Somebody kills the starter alone."""
+        self.crash()
+
+
+def settings_of(spec: dict[str, Any], nonce: str) -> Settings:
+    """What a starter on one machine makes of its specification."""
+    return Settings(
+        claim=spec["claim"],
+        secret=spec["secret"],
+        nonce=nonce,
+        processes=1,
+        hold_s=spec["hold_s"],
+        hold_lease_s=spec["hold_lease_s"],
+        run_lease_s=spec["run_lease_s"],
+        kill_s=spec["kill_s"],
+        wall_time_s=spec["wall_time_s"],
+        progress_s=spec["progress_s"],
+        no_barrier=bool(spec["no_barrier"]),
+    )

@@ -1,0 +1,45 @@
+"""Seeded faults in simulated time: every promise after every event, then progress (design, 5).
+
+More seeds: `python -m tests.swarm.swarm --seeds 10000`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.swarm.swarm import attempt
+
+SEEDS = 30
+BLOCK = 30
+KEPT = [
+    int(line.split(maxsplit=1)[0])
+    for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()
+    if line.strip()
+]
+
+
+def _run(seeds: list[int]) -> Counter[str]:
+    """Run them all; what was reached."""
+    reached: Counter[str] = Counter()
+    for seed in seeds:
+        verdict = attempt(seed)
+        command = f"python -m tests.swarm.swarm --first {seed} --seeds 1"
+        assert not verdict.story, f"{verdict.story}\nrepeat with: {command}"
+        reached.update(verdict.seen)
+    return reached
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_all_promises_hold_whatever_goes_wrong(first: int) -> None:
+    reached = _run(list(range(first, first + BLOCK)))
+    rare = ("Finished", "Failed", "Releasing", "Stopping", "passes", "restored")
+    missing = [what for what in rare if not reached[what]]
+    assert not missing, f"{BLOCK} seeds never reach {missing}: the swarm has lost its power"
+
+
+@pytest.mark.parametrize("seed", KEPT)
+def test_a_seed_that_once_broke_something_holds(seed: int) -> None:
+    _run([seed])

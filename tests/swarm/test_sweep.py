@@ -1,0 +1,37 @@
+"""One story with a crash at points all over it, and with a second one during the recovery; at every
+point: `python -m tests.swarm.sweep`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.swarm.sweep import Told, pairs, tell
+
+STEP = 63
+PAIRS = 12
+
+
+@pytest.fixture(scope="module")
+def whole() -> Told:
+    """The story without a crash, and all its points."""
+    return tell(())
+
+
+def test_the_story_has_all_that_a_job_can_meet(whole: Told) -> None:
+    assert not whole.broken, whole.broken
+    missing = [what for what in ("preempted", "Cancelled", "Finished") if not whole.seen.get(what)]
+    assert not missing, f"the story never reaches {missing}: the sweep has lost its power"
+    kinds = {kind for kind, _ in whole.points}
+    assert kinds == {"crash_daemon", "crash_agent", "crash_starter", "cut"}
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_crash_anywhere_breaks_no_promise_nor_does_a_second_one(whole: Told) -> None:
+    singles = [tell([point]) for point in whole.points[::STEP]]
+    doubles = [tell(pair) for pair in pairs(singles, PAIRS)]
+    for told in (*singles, *doubles):
+        crashes = ",".join(f"{kind}:{number}" for kind, number in told.faults)
+        command = f"python -m tests.swarm.sweep --only {crashes}"
+        assert not told.broken, f"{told.broken}\nrepeat with: {command}"

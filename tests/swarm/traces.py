@@ -1,0 +1,65 @@
+"""The same seeds in two processes with two hash seeds: `python -m tests.swarm.traces [--seeds
+200]`.
+
+Each tells a hash of everything that was seen in a run, and the digest of the state at its end; both
+must tell the same (promise 8).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.harness.children import module_command
+from tests.swarm.run import run
+
+ROOT = Path(__file__).parents[2]
+HASH_SEEDS = ("1", "4242")
+
+
+def told(seeds: Sequence[int], hash_seed: str) -> subprocess.Popen[str]:
+    """A process that tells of these seeds."""
+    path = os.pathsep.join((str(ROOT), str(ROOT / "agents")))
+    words = [str(seed) for seed in seeds]
+    return subprocess.Popen(
+        module_command("tests.swarm.traces", "--tell", *words),
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
+    )
+
+
+def differences(seeds: Sequence[int]) -> list[str]:
+    """What two processes tell differently."""
+    processes = [told(seeds, hash_seed) for hash_seed in HASH_SEEDS]
+    first, second = (process.communicate()[0].splitlines() for process in processes)
+    assert not any(process.returncode for process in processes), "a process ended badly"
+    assert len(first) == len(second) == len(seeds), "a seed is missing"
+    return [f"{one}\n{other}" for one, other in zip(first, second, strict=True) if one != other]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare; 1 when two differ."""
+    parser = argparse.ArgumentParser(prog="tests.swarm.traces", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--tell", type=int, nargs="+", help="only tell of these seeds")
+    options = parser.parse_args(arguments)
+    if options.tell:
+        for seed in options.tell:
+            outcome = run(seed)
+            print(seed, outcome.events, outcome.trace, outcome.digest, flush=True)
+        return 0
+    found = differences(range(options.first, options.first + options.seeds))
+    print(*found, sep="\n")
+    print(f"{options.seeds} seeds from {options.first} on: {len(found)} differ between hash seeds")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
