@@ -118,7 +118,8 @@ def test_a_command_keeps_it_quiet_unless_it_is_told_otherwise(tmp_path: Path) ->
     """What a command says is its own, wherever its standard error leads."""
     program = tmp_path / "command.py"
     program.write_text(
-        "import os, sys\nfrom koala.cli.main import main\nsys.argv[1:] = ['list', '--address', '127.0.0.1:1']\n"
+        "import os, sys\nfrom koala.cli.main import main\n"
+        "sys.argv[1:] = ['list', '--address', '127.0.0.1:1']\n"
         "os._exit = lambda status: print(os.environ['GRPC_VERBOSITY'])\nmain()\n"
     )
     for told, found in (({}, "NONE"), ({"GRPC_VERBOSITY": "INFO"}, "INFO")):
