@@ -90,3 +90,21 @@ def broken_links(path: Path) -> list[str]:
         for target in targets
         if "://" not in target and not (path.parent / target).exists()
     ]
+
+
+TERM = re.compile(r"^\| ([a-z][^|]*) \|.*\| `([^`]+)` \|$", re.MULTILINE)
+DECISION = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
+INDEX_ROW = re.compile(r"^\| [A-Z][^|]* \| ([\d, ]+) \|$", re.MULTILINE)
+
+
+def glossary() -> list[tuple[str, str]]:
+    """Read the terms of the glossary, each with the module that it names."""
+    text = ROOT.joinpath("docs", "glossary.md").read_text(encoding="utf-8")
+    return [(term, module) for term, module in TERM.findall(text)]
+
+
+def decisions() -> tuple[list[int], list[int]]:
+    """Read the numbers of all decisions, and those that the index by subject names."""
+    text = ROOT.joinpath("docs", "decisions.md").read_text(encoding="utf-8")
+    indexed = [int(number) for row in INDEX_ROW.findall(text) for number in row.split(",")]
+    return [int(number) for number in DECISION.findall(text)], indexed

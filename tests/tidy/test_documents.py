@@ -14,13 +14,17 @@ from tests.tidy.documents import (
     ShellBlock,
     allowed,
     broken_links,
+    decisions,
     documents,
+    glossary,
     marks,
     parameter_rows,
     shell_blocks,
     transitions,
 )
 from tests.tidy.sources import ROOT
+
+GLOSSARY_MAX = 60
 
 COMMANDS = {"koala": "koala.cli.main", "koala-agent": "koala_agent.main"}
 
@@ -97,6 +101,18 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("[a](page.md) [b](gone.md#x) [c](https://example.org)", encoding="utf-8")
     assert broken_links(page) == ["page.md: gone.md"]
+
+
+def test_the_glossary_names_modules_that_are_there() -> None:
+    rows = glossary()
+    assert 40 < len(rows) <= GLOSSARY_MAX
+    assert rows == sorted(rows, key=lambda row: row[0].lower())
+    assert [module for _, module in rows if not (ROOT / module).is_file()] == []
+
+
+def test_every_decision_stands_once_in_the_index_by_subject() -> None:
+    numbered, indexed = decisions()
+    assert sorted(indexed) == sorted(numbered)
 
 
 def test_every_configuration_in_deploy_is_well_formed() -> None:
