@@ -37,7 +37,7 @@ from koala.core.model.values import Instant
 from koala.daemon.auth.audit import note
 from koala.daemon.state_folder import DAMAGED, FILE, LOCK, MARK, RESTORED, SALVAGED
 from koala.daemon.storage.journal import check_format, check_whole, unmarked
-from koala.daemon.storage.journal_reader import JournalReader, connect, open_past, replay
+from koala.daemon.storage.journal_reader import JournalReader, connect, open_journal, replay
 from koala.daemon.storage.records import ADVICE, JournalPosition, mark_text
 from koala.errors import ConfigError, DamagedError, JournalError
 from koala.runtime.disk import BALLAST
@@ -173,7 +173,7 @@ def open_packed(backup: Path) -> Iterator[JournalReader]:
     JournalError."""
     with TemporaryDirectory(prefix="koala-") as scratch:
         folder = _unpacked(backup, Path(scratch), only=(FILE, MARK))
-        yield open_past(folder, source=backup / FILE)
+        yield open_journal(folder, source=backup / FILE)
 
 
 def _is_free(path: Path) -> bool:
@@ -194,7 +194,7 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
     spooled = sorted(_spooled(state_dir / SPOOL))
     if with_spool:
         _copy_tree(state_dir / SPOOL / "jobs", folder / SPOOL / "jobs")
-    past = open_past(folder, source=state_dir / FILE)
+    past = open_journal(folder, source=state_dir / FILE)
     _read_back(past)  # a backup that cannot be read back is none
     manifest = {
         "koala-backup": BACKUP.newest,
@@ -221,7 +221,7 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
 def _require_end(state_dir: Path) -> None:
     """A journal that lost its end, or the mark that would tell, gets no backup in which nothing of
     that can be seen. Raises JournalError."""
-    past = open_past(state_dir)
+    past = open_journal(state_dir)
     if past.mark is None and past.events:
         raise unmarked(past.path, state_dir / MARK, past.events)
 
@@ -370,7 +370,7 @@ def _read(folder: Path, backup: Path) -> Backup:
     if version > 1:
         _check_files(folder, backup, manifest.sha256)
     events = manifest.events
-    past = open_past(folder, source=backup / FILE)
+    past = open_journal(folder, source=backup / FILE)
     if past.mark != JournalPosition(events, chain) or past.events != events:
         raise JournalError(f"{backup}: damaged: {MANIFEST} and {MARK} name other events")
     _read_back(past)

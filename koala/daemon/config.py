@@ -33,7 +33,7 @@ import msgspec
 from koala.core.model.parameters import NAMES, Parameters
 from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import Policies
-from koala.daemon.policy_sandbox import contained
+from koala.daemon.policy_sandbox import sandboxed
 from koala.errors import ConfigError
 from koala.identity.tls import is_loopback
 from koala.policies import chosen
@@ -254,7 +254,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
     host = daemon.listen.rpartition(":")[0]
     names: dict[str, str] = msgspec.to_builtins(file.policies)
     try:
-        policies = contained(chosen(**names), names)
+        policies = sandboxed(chosen(**names), names)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     return Config(

@@ -49,7 +49,7 @@ class EventLoop(GroupCommit):
     # --- the inbox --------------------------------------------------------------------------------
 
     async def ask(self, decide: Callable[[BatchContext], T]) -> T:
-        """Have `decide` called in the pump's turn; its result, once all it told is durable.
+        """Have `decide` called in the pump's batch; its result, once all it told is durable.
 
         Waits while the inbox is full. Who asked may be cancelled: what was told stays told.
         """
@@ -67,16 +67,16 @@ class EventLoop(GroupCommit):
             else:
                 answer.set_result(result)
 
-        await self.has_room()
+        await self.wait_for_room()
         self.post(decide, settle)
         return await answer
 
-    async def tell(self, event: Event) -> None:
+    async def emit(self, event: Event) -> None:
         """Put an event into the inbox; waits while that is full."""
-        await self.has_room()
-        self.post(lambda turn: turn.tell(event))
+        await self.wait_for_room()
+        self.post(lambda batch: batch.emit(event))
 
-    async def has_room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the inbox has room for another."""
         while len(self._inbox) >= self.inbox_max:
             self._room.clear()
@@ -120,7 +120,7 @@ class EventLoop(GroupCommit):
             await self._wait()
             if self._failure is not None:
                 raise self._failure
-            items = self.take()
+            items = self.handle_batch()
             if len(self._inbox) < self.inbox_max:
                 self._room.set()
             notices = await self._commit()
@@ -145,14 +145,14 @@ class EventLoop(GroupCommit):
 
     async def _commit(self) -> Sequence[Notice]:
         """Make the batch durable; the notices that may be published now."""
-        batch = self.seal()
+        batch = self.prepare_commit()
         if batch is None:
             await asyncio.sleep(0)  # only questions: let others run between two batches of them
             return ()
         try:
             await self._journal.commit(batch)
         except BaseException:
-            self.failed()
+            self.on_commit_failed()
             raise
-        self.committed(batch)
+        self.on_committed(batch)
         return batch.notices

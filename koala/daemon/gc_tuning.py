@@ -13,13 +13,13 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-LOOK_S = 1.0
+POLL_S = 1.0
 JOBS = 2_000
 """After so many new jobs what is there is set aside."""
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Within, objects are made that stay, and nothing is looked for."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -30,17 +30,17 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def set_aside() -> None:
+def freeze_survivors() -> None:
     """What is there stays."""
     gc.collect(1)
     gc.freeze()
 
 
-async def keep_aside(accepted: Callable[[], int]) -> None:
+async def freeze_periodically(accepted: Callable[[], int]) -> None:
     """Set aside what has come, for as long as jobs are accepted; until cancelled."""
     before = accepted()
     while True:
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)
         if accepted() - before >= JOBS:
             before = accepted()
-            set_aside()
+            freeze_survivors()

@@ -26,12 +26,12 @@ from koala.core.model.values import Instant, JobId, Seconds
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import save
 from koala.daemon.clock import Clock
-from koala.daemon.gc_tuning import uncollected
+from koala.daemon.gc_tuning import gc_paused
 from koala.daemon.storage.records import Batch, Notice, Record, Snapshot
 from koala.errors import KoalaError
 
 INBOX_MAX = 10_000
-BATCH_S_MAX = 0.02  # of handling; then the batch is committed and others get their turn
+BATCH_S_MAX = 0.02  # of handling; then the batch is committed and other tasks may run
 WOKEN_MAX = 16  # in one batch: a timer that is always due again must not keep others out
 WOKEN_REST = 4.0  # rest after Woken in shares of what it took: a scan of a long queue is long, and
 # what comes meanwhile shares the next one
@@ -62,20 +62,20 @@ class BatchContext:
 
     scheduler: Scheduler
     now: Instant
-    _told: Callable[[Event, Instant], None]
+    _handle_event: Callable[[Event, Instant], None]
     _job_number: Callable[[], int]
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Have an event handled now, as part of this batch."""
-        self._told(event, self.now)
+        self._handle_event(event, self.now)
 
     def new_job(self) -> JobId:
         """An id that no job had before."""
         return JobId(f"j{self._job_number()}")
 
 
-def quiet_turn(scheduler: Scheduler, now: Instant) -> BatchContext:
-    """A turn in which nothing is told: for questions about what is over."""
+def read_only_batch(scheduler: Scheduler, now: Instant) -> BatchContext:
+    """A batch in which nothing is told: for questions about what is over."""
 
     def no_event(event: Event, _: Instant) -> None:
         raise AssertionError(f"what is over does not change: {event}")
@@ -182,7 +182,7 @@ class GroupCommit:
         self._committing_since: Instant | None = None
         self._has_failed = False
 
-    def deliver_to(self, receiver: Receiver) -> None:
+    def set_receiver(self, receiver: Receiver) -> None:
         """From now on, actions and notices go there."""
         self._receiver = receiver
 
@@ -205,7 +205,7 @@ class GroupCommit:
         """Something was put into the inbox: whoever drives the turns wants to know."""
 
     @property
-    def waiting(self) -> int:
+    def inbox_size(self) -> int:
         """How many stand in the inbox."""
         return len(self._inbox)
 
@@ -221,28 +221,28 @@ class GroupCommit:
 
     @property
     def wake_at(self) -> Instant | None:
-        """When a turn is due though nothing may come."""
+        """When a batch is due though nothing may come."""
         wake_at = self._scheduler.wake_at
         return None if wake_at is None else max(wake_at, self._wake_not_before)
 
-    def vouches(self, now: Instant) -> bool:
+    def can_renew_leases(self, now: Instant) -> bool:
         """Commits work: leases may be renewed. A pump that cannot commit must let them run out."""
         since = self._committing_since
         return not self._has_failed and (since is None or now - since < COMMIT_S_MAX)
 
-    # --- a turn -----------------------------------------------------------------------------------
+    # --- a batch ----------------------------------------------------------------------------------
 
-    def take(self) -> list[InboxItem]:
+    def handle_batch(self) -> list[InboxItem]:
         """Handle what waits; what has come goes before Woken at the same instant. Where more waits
-        than one turn can handle, a timer rings when all that came before it was due is handled: an
+        than one batch can handle, a timer rings when all that came before it was due is handled: an
         answer that was in time is not too late because we are."""
         begun_at = now = self._begun_at = self._clock.now()
         items: list[InboxItem] = []
         while self._inbox and now - begun_at < BATCH_S_MAX:
             item = self._inbox.popleft()
-            turn = BatchContext(self._scheduler, now, self._handle, self._next_job)
+            batch = BatchContext(self._scheduler, now, self._handle, self._next_job)
             try:
-                item.result = item.decide(turn)
+                item.result = item.decide(batch)
             except KoalaError as error:
                 item.error = error
             items.append(item)
@@ -251,7 +251,7 @@ class GroupCommit:
         self.counters.handled_s += self._clock.now() - begun_at
         return items
 
-    def seal(self) -> Batch | None:
+    def prepare_commit(self) -> Batch | None:
         """What of the batch must be durable before it is delivered; None when nothing must."""
         if not self._records:
             return None
@@ -272,7 +272,7 @@ class GroupCommit:
         """The state as it is now, to begin at another time."""
         if self._upkeep is None:
             return None
-        with uncollected():
+        with gc_paused():
             return Snapshot(
                 plain=save(self._scheduler),
                 jobs=self._jobs,
@@ -280,11 +280,11 @@ class GroupCommit:
                 digest=self._digest(self._scheduler),
             )
 
-    def failed(self) -> None:
+    def on_commit_failed(self) -> None:
         """The batch could not be made durable: there are no more turns."""
         self._has_failed = True
 
-    def committed(self, batch: Batch) -> None:
+    def on_committed(self, batch: Batch) -> None:
         """The batch is durable."""
         since, self._committing_since = self._committing_since, None
         assert since is not None

@@ -32,7 +32,7 @@ from koala.wire.flood_guard import FloodGuard
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
 
-RENEWAL_LOOK_S = 3600.0
+RENEWAL_POLL_S = 3600.0
 
 log = structlog.get_logger()
 
@@ -48,12 +48,12 @@ class Listeners:
         self.authority: Authority | None = None
         self.enrolments: Enrolments | None = None
         self.audit = Audit(config.state_dir)
-        self.turnstile = FairQueue(most=config.limits.calls_per_user)
-        self.guard = FloodGuard(is_open=False)
+        self.call_queue = FairQueue(most=config.limits.calls_per_user)
+        self.flood_guard = FloodGuard(is_open=False)
         self._config = config
         self._identity: IdentityFile | None = None
         self._enrolling: EnrolmentService | None = None
-        self._told: Path | None = None
+        self._announced: Path | None = None
         if config.is_plain:
             log.warning(
                 "daemon.plain",
@@ -102,20 +102,20 @@ class Listeners:
             lambda address: server.add_secure_port(address, for_clients),
         )
 
-    def gate(self) -> AuthInterceptor:
+    def interceptor(self) -> AuthInterceptor:
         """What every call passes."""
-        return AuthInterceptor(self.enrolments, self.audit, self.turnstile, self.guard)
+        return AuthInterceptor(self.enrolments, self.audit, self.call_queue, self.flood_guard)
 
-    def tell(self, address: str) -> None:
+    def announce(self, address: str) -> None:
         """The daemon serves here: the first administrator's credentials say so, and our own
         clients on this machine find them."""
         path = None if self.authority is None else self._write_administrator(address)
-        self._told = announce(address, credentials=path)
+        self._announced = announce(address, credentials=path)
 
     async def run(self) -> None:
         """Keep the daemon's own certificate young, until cancelled."""
         while self.authority is not None:
-            await asyncio.sleep(RENEWAL_LOOK_S)
+            await asyncio.sleep(RENEWAL_POLL_S)
             try:
                 await asyncio.to_thread(self.authority.serving)
             except ConfigError as error:  # who is connected stays so, and there may be room later
@@ -123,13 +123,13 @@ class Listeners:
 
     def close(self) -> None:
         """Nobody is let in any more."""
-        if self._told is not None:
-            self._told.unlink(missing_ok=True)
+        if self._announced is not None:
+            self._announced.unlink(missing_ok=True)
         self.audit.close()
 
     def _open(self, key: str, address: str, add: Callable[[str], int]) -> int:
         port = _open(key, address, add)
-        self.guard.watch(port)
+        self.flood_guard.watch(port)
         return port
 
     def _write_administrator(self, address: str) -> Path:

@@ -54,13 +54,13 @@ from koala.daemon.config import Config, read_config
 from koala.daemon.event_loop import EventLoop
 from koala.daemon.files.relay import RelayProcess, RelaySettings
 from koala.daemon.files.spool import EndedJob, Spool
-from koala.daemon.gc_tuning import keep_aside, set_aside, uncollected
+from koala.daemon.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
 from koala.daemon.group_commit import Upkeep
 from koala.daemon.listeners import Listeners, check_state
-from koala.daemon.policy_sandbox import troubles
+from koala.daemon.policy_sandbox import replaced_policies
 from koala.daemon.quotas import ConcurrencyQuota, Quotas
 from koala.daemon.recovery import Recovered, begin_life, read_secret
-from koala.daemon.state_init import INIT, leave_witness, require_begun
+from koala.daemon.state_init import INIT, leave_witness, require_initialized
 from koala.daemon.storage.journal import Journal, overtaken
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
@@ -113,7 +113,7 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
     nothing speaks against it, or where it is told that it may. Raises KoalaError."""
     config = read_config(config_path)
     os.umask(0o077)  # all that it makes is for its account alone, whatever it was started with
-    require_begun(config.state_dir, may_begin=may_begin)
+    require_initialized(config.state_dir, may_begin=may_begin)
     configure_logging(config.log_level)
     strangers.raise_limit()
 
@@ -174,37 +174,37 @@ class Daemon:
         keep_threads(asyncio.get_running_loop())
         state_dir = self._config.state_dir
         check_state(state_dir)
-        doors = None
+        listeners = None
         begin = partial(
             begin_life,
             self._config,
             make_room=self._disk.give_up_ballast,
             accept_loss=self._accept_loss,
         )
-        with uncollected():
+        with gc_paused():
             journal, recovered = await asyncio.to_thread(begin)
-        set_aside()
+        freeze_survivors()
         try:
-            doors = Listeners(self._config, self._disk.write_surely)
+            listeners = Listeners(self._config, self._disk.write_surely)
             if self._accept_loss:
                 note(state_dir, verb="AcceptLoss", subject=f"epoch {recovered.scheduler.epoch}")
-            await self._serve(journal, recovered, doors, stop)
+            await self._serve(journal, recovered, listeners, stop)
         except BaseExceptionGroup as group:
             raise first_error(group) from group
         finally:
             with suppress(FileNotFoundError):
                 (state_dir / "endpoint").unlink()
-            if doors is not None:
-                doors.close()
+            if listeners is not None:
+                listeners.close()
             journal.close()
 
     # --- assembly ---------------------------------------------------------------------------------
 
     async def _serve(
-        self, journal: Journal, recovered: Recovered, doors: Listeners, stop: asyncio.Event
+        self, journal: Journal, recovered: Recovered, listeners: Listeners, stop: asyncio.Event
     ) -> None:
         config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
-        pump = EventLoop(
+        event_loop = EventLoop(
             scheduler,
             journal,
             clock,
@@ -223,41 +223,48 @@ class Daemon:
         if config.journal.keep_past_jobs_days:
             journal.keep_jobs_s = config.journal.keep_past_jobs_days * 86_400.0
         secret = read_secret(config.state_dir)
-        marks = Watermarks(
+        watermarks = Watermarks(
             secret=secret,
             epoch=scheduler.epoch,
             loss_epoch=scheduler.loss_epoch,
             newest=lambda: journal.mark,
             chain_at=journal.chain_at,
         )
-        guests = Allowlist(
+        allowlist = Allowlist(
             epoch=scheduler.epoch,
-            sites=Owners(config.sites, doors.enrolled),
+            sites=Owners(config.sites, listeners.enrolled),
             is_open=config.is_open,
-            verdict=marks.verdict,
+            verdict=watermarks.verdict,
         )
         timing = Timing(beat_s=config.beat_s, silence_s=config.silence_s)
-        roster = AgentRegistry(
-            scheduler, pump, clock, guests=guests, timing=timing, sites_max=config.limits.sites
+        registry = AgentRegistry(
+            scheduler,
+            event_loop,
+            clock,
+            guests=allowlist,
+            timing=timing,
+            sites_max=config.limits.sites,
         )
         spool = Spool(config.spool)
         publisher = Publisher(spool)
         logs = Logs(
             scheduler,
             spool,
-            send=roster.send,
-            is_live=roster.is_live,
-            known=pump.job,
+            send=registry.send,
+            is_live=registry.is_live,
+            known=event_loop.job,
             past=journal.job,
         )
         streams = Streams(
-            roster,
-            pump,
+            registry,
+            event_loop,
             clock,
             reports_per_s=config.limits.reports_per_s,
             is_awaited=logs.is_awaited,
         )
-        desk = RequestHandler(scheduler, pump, clock, send=roster.send, take_log=logs.take)
+        requests = RequestHandler(
+            scheduler, event_loop, clock, send=registry.send, take_log=logs.take
+        )
 
         def settle(identity: JobId) -> None:
             job = scheduler.jobs[identity]
@@ -272,46 +279,53 @@ class Daemon:
                 if notice.job in scheduler.jobs and notice.phase in ENDS:
                     settle(JobId(notice.job))
 
-        effects = ActionDispatcher(
-            send=roster.send,
+        dispatcher = ActionDispatcher(
+            send=registry.send,
             publish=lambda action: settle(action.job),
             sites=lambda: scheduler.sites,
             secret=secret,
         )
-        roster.serve(
+        registry.serve(
             LinkCallbacks(
-                messages=effects.messages,
-                relay=lambda: effects.relay,
-                answer=desk.answer,
+                messages=dispatcher.messages,
+                relay=lambda: dispatcher.relay,
+                answer=requests.answer,
                 lose=logs.lose,
                 mark=lambda: journal.mark,
-                sealed=marks.sealed,
-                forked=lambda site, mark: pump.fail(
+                sealed=watermarks.sealed,
+                forked=lambda site, mark: event_loop.fail(
                     overtaken(journal.path, journal.seq, mark.seq, site)
                 ),
             )
         )
         notices = EventFeed(journal)
         self._publish_notices = [notices.publish, _log_notices, settle_unfinished]
-        pump.deliver_to(_Receiver(effects, self._publish_notices))
+        event_loop.set_receiver(_Receiver(dispatcher, self._publish_notices))
         quotas = Quotas(config.limits, scheduler.jobs.values())
-        texts = DescriptionParser(calls_per_user=config.limits.calls_per_user)
+        parser = DescriptionParser(calls_per_user=config.limits.calls_per_user)
         self._publish_notices.append(quotas.publish)
-        figures = MetricsView(scheduler, pump, desk, roster, notices, self._disk)
-        registrar = Registrar(doors.authority, doors.enrolments, doors.audit, cut=roster.cut)
+        metrics = MetricsView(scheduler, event_loop, requests, registry, notices, self._disk)
+        registrar = Registrar(
+            listeners.authority, listeners.enrolments, listeners.audit, cut=registry.cut
+        )
         parts = Parts(
             scheduler=scheduler,
-            pump=pump,
+            pump=event_loop,
             notices=notices,
-            standing=SiteStatus(roster, doors.enrolled),
+            standing=SiteStatus(registry, listeners.enrolled),
             logs=logs,
             outputs=Outputs(spool, publisher),
             registrar=registrar,
             journal=journal,
             past=ArchiveQueries(journal, calls_per_user=config.limits.calls_per_user),
-            turnstile=doors.turnstile,
+            turnstile=listeners.call_queue,
             submitting=SubmitService(
-                pump, texts=texts, quotas=quotas, journal=journal, roster=roster, disk=self._disk
+                event_loop,
+                texts=parser,
+                quotas=quotas,
+                journal=journal,
+                roster=registry,
+                disk=self._disk,
             ),
             seats=ConcurrencyQuota(
                 "watchers",
@@ -323,27 +337,30 @@ class Daemon:
         service = Service(
             parts,
             version=software_version(),
-            metrics=figures.picture,
+            metrics=metrics.picture,
         )
         for job in recovered.over:
             settle(job)
-        server, port = _server(doors, streams, service)
+        server, port = _server(listeners, streams, service)
         self.address = registrar.address = f"{_reachable(config.listen)}:{port}"
         async with asyncio.TaskGroup() as group:
-            pumping = group.create_task(pump.run())
+            running = group.create_task(event_loop.run())
             others = [
-                group.create_task(desk.run()),
+                group.create_task(requests.run()),
                 group.create_task(self._disk.run()),
-                group.create_task(doors.run()),
-                group.create_task(doors.guard.run()),
-                group.create_task(keep_aside(lambda: pump.jobs)),
+                group.create_task(listeners.run()),
+                group.create_task(listeners.flood_guard.run()),
+                group.create_task(freeze_periodically(lambda: event_loop.jobs)),
                 group.create_task(publisher.run()),
             ]
             others += self._bus(group)
             others.append(group.create_task(self._manager.feed()))
-            relay = group.create_task(self._relay(effects, streams, secret, doors.identity_path))
+            relay = group.create_task(
+                self._relay(dispatcher, streams, secret, listeners.identity_path)
+            )
             try:
-                doors.tell(self.address)  # who finds the daemon must find what it wants shown
+                # A client that finds the endpoint must find its credentials, too.
+                listeners.announce(self.address)
                 await server.start()
                 self._write_endpoint()
                 leave_witness(config.state_dir)
@@ -354,28 +371,28 @@ class Daemon:
                 log.info("daemon.stopping")
                 self._manager.stopping("jobs run on")
             finally:
-                # Also when the pump failed: nothing may be answered after that.
+                # Also when the event loop failed: after that no call may be answered.
                 notices.close()
-                roster.close("the daemon stops")
-                await server.stop(LAST_WORDS_S if pump.has_failed else STOP_S)
-                texts.close()
-            pump.close()
-            await pumping
+                registry.close("the daemon stops")
+                await server.stop(LAST_WORDS_S if event_loop.has_failed else STOP_S)
+                parser.close()
+            event_loop.close()
+            await running
             relay.cancel()
             for task in others:
                 task.cancel()
         log.info("daemon.ended")
 
     async def _relay(
-        self, effects: ActionDispatcher, streams: Streams, secret: bytes, identity: str
+        self, dispatcher: ActionDispatcher, streams: Streams, secret: bytes, identity: str
     ) -> None:
         config = self._config
         host = config.relay_address or _reachable(config.relay_listen)
 
         def started(port: int) -> None:
-            effects.relay = f"{host}:{port}"
+            dispatcher.relay = f"{host}:{port}"
             streams.open.set()
-            log.info("relay.started", address=effects.relay)
+            log.info("relay.started", address=dispatcher.relay)
 
         settings = RelaySettings(
             secret=secret.hex(),
@@ -427,17 +444,17 @@ class Daemon:
 
 
 class _Receiver:
-    """What the pump delivers to."""
+    """Pass durable actions to the dispatcher, and notices to every publisher."""
 
     def __init__(
-        self, effects: ActionDispatcher, publishers: Sequence[Callable[[Sequence[Notice]], None]]
+        self, dispatcher: ActionDispatcher, publishers: Sequence[Callable[[Sequence[Notice]], None]]
     ) -> None:
-        self._effects = effects
+        self._dispatcher = dispatcher
         self._publishers = publishers
 
     def carry_out(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            self._effects.carry_out(action)
+            self._dispatcher.carry_out(action)
 
     def publish(self, notices: Sequence[Notice]) -> None:
         for publish in self._publishers:
@@ -450,16 +467,16 @@ class MetricsView:
     def __init__(
         self,
         scheduler: Scheduler,
-        pump: EventLoop,
-        desk: RequestHandler,
-        roster: AgentRegistry,
+        event_loop: EventLoop,
+        requests: RequestHandler,
+        registry: AgentRegistry,
         notices: EventFeed,
         disk: Disk,
     ) -> None:
         self._scheduler = scheduler
-        self._pump = pump
-        self._desk = desk
-        self._roster = roster
+        self._event_loop = event_loop
+        self._requests = requests
+        self._registry = registry
         self._notices = notices
         self._disk = disk
         self._process = psutil.Process()
@@ -472,7 +489,7 @@ class MetricsView:
         claims: dict[str, int] = {}
         for claim in scheduler.ledger.values():
             claims[claim.phase.value] = claims.get(claim.phase.value, 0) + 1
-        counters = self._pump.counters
+        counters = self._event_loop.counters
         memory_bytes = self._process.memory_info().rss
         peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return {
@@ -487,7 +504,7 @@ class MetricsView:
                 "placement": len(scheduler.queues),
                 "delayed": len(scheduler.queues.delayed),
                 "transfers": sum(not t.is_done for t in scheduler.files.transfers.values()),
-                "inbox": self._pump.waiting,
+                "inbox": self._event_loop.inbox_size,
             },
             "events": counters.events,
             "events_by_kind": dict(sorted(counters.by_kind.items())),
@@ -496,11 +513,11 @@ class MetricsView:
             "handling_s": round(counters.handled_s, 6),
             "notices": self._notices.last,
             "watchers": self._notices.watchers,
-            "sessions": len(self._roster.sessions),
-            "floods": self._roster.floods,
-            "replaced_policies": troubles(scheduler.policies),
+            "sessions": len(self._registry.sessions),
+            "floods": self._registry.floods,
+            "replaced_policies": replaced_policies(scheduler.policies),
             "disk": {"free_bytes": self._disk.free_bytes, "is_low": self._disk.is_low},
-            "loop_lag_s": round(self._desk.lag_s, 6),
+            "loop_lag_s": round(self._requests.lag_s, 6),
             "memory_bytes": memory_bytes,
             # The kernel's own figure comes late.
             "memory_peak_bytes": max(memory_bytes, peak_kb * 1024),
@@ -518,14 +535,16 @@ def software_version() -> str:
         return "0"
 
 
-def _server(doors: Listeners, streams: Streams, service: Service) -> tuple[grpc.aio.Server, int]:
+def _server(
+    listeners: Listeners, streams: Streams, service: Service
+) -> tuple[grpc.aio.Server, int]:
     server = grpc.aio.server(
-        options=SERVER_OPTIONS + strangers.options(doors.ports),
-        interceptors=(Readable(doors.guard), doors.gate()),
+        options=SERVER_OPTIONS + strangers.options(listeners.ports),
+        interceptors=(Readable(listeners.flood_guard), listeners.interceptor()),
     )
     link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
-    return server, doors.open(server)
+    return server, listeners.open(server)
 
 
 def _reachable(listen: str) -> str:

@@ -88,10 +88,10 @@ class MqttPublisher:
     def __init__(self, broker: MqttBroker, *, queue_max: int = QUEUE_MAX) -> None:
         self._broker = broker
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=queue_max)
-        self._stirred = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._log = structlog.get_logger().bind(broker=f"{broker.host}:{broker.port}")
-        self._is_over = False
-        self._told = 0
+        self._is_stopping = False
+        self._drops_logged = 0
         self.dropped = 0
         """Messages lost since the start because too many waited for the broker."""
         self.published = 0
@@ -117,7 +117,7 @@ class MqttPublisher:
             try:
                 await asyncio.wait({sessions})
             finally:
-                self._is_over = True
+                self._is_stopping = True
 
     async def _sessions(self) -> None:
         retry_s = RETRY_MIN_S
@@ -129,19 +129,19 @@ class MqttPublisher:
                 if self.published > published:
                     retry_s = RETRY_MIN_S
                 self._log.warning("bus.lost", error=str(error), again_in_s=retry_s)
-            self._end_if_over()
+            self._end_if_stopping()
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, RETRY_MAX_S)
 
     def _put(self, topic: str, event: Mapping[str, object]) -> None:
         if len(self._waiting) == self._waiting.maxlen:
             self.dropped += 1
-            if self.dropped >= 2 * self._told:  # a line for 1, 2, 4, 8 ... and no flood of them
-                self._told = self.dropped
+            if self.dropped >= 2 * self._drops_logged:  # log 1, 2, 4, 8 ...
+                self._drops_logged = self.dropped
                 self._log.warning("bus.dropped", messages=self.dropped)
         body = json.dumps(event, ensure_ascii=False, separators=(",", ":"), default=str)
         self._waiting.append((f"{self._broker.prefix}/{topic}", body.encode()))
-        self._stirred.set()
+        self._wakeup.set()
 
     async def _session(self) -> None:
         """One connection, until it breaks (MqttError) or the task is cancelled."""
@@ -159,7 +159,7 @@ class MqttPublisher:
         async with client:
             try:
                 await client.publish(presence, b"online", qos=1, retain=True)
-                self._end_if_over()
+                self._end_if_stopping()
                 self._log.info("bus.connected", waiting=len(self._waiting))
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._drain(client))
@@ -171,7 +171,7 @@ class MqttPublisher:
                     raise
                 raise aiomqtt.MqttError(str(first_error(lost))) from None
             finally:
-                await _say_goodbye(client, presence)
+                await _publish_offline(client, presence)
 
     async def _drain(self, client: aiomqtt.Client) -> None:
         """Send what waits, in order; what was not confirmed waits again unless too many do."""
@@ -184,18 +184,18 @@ class MqttPublisher:
                     is_confirmed = True
                 finally:
                     if not is_confirmed:
-                        self._put_back(topic, body)
+                        self._requeue(topic, body)
                 self.published += 1
-                self._end_if_over()
-            self._stirred.clear()
-            await self._stirred.wait()
+                self._end_if_stopping()
+            self._wakeup.clear()
+            await self._wakeup.wait()
 
-    def _end_if_over(self) -> None:
+    def _end_if_stopping(self) -> None:
         """Raises CancelledError when it is; see `run`."""
-        if self._is_over:
+        if self._is_stopping:
             raise asyncio.CancelledError
 
-    def _put_back(self, topic: str, body: bytes) -> None:
+    def _requeue(self, topic: str, body: bytes) -> None:
         if len(self._waiting) == self._waiting.maxlen:
             self.dropped += 1
         else:
@@ -209,7 +209,7 @@ async def _until_lost(client: aiomqtt.Client) -> None:
     raise aiomqtt.MqttError("the broker closed the connection")
 
 
-async def _say_goodbye(client: aiomqtt.Client, presence: str) -> None:
+async def _publish_offline(client: aiomqtt.Client, presence: str) -> None:
     """An orderly end does not trigger the last will, so it is said; best effort."""
     try:
         async with asyncio.timeout(GOODBYE_S):

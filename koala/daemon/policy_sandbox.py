@@ -30,17 +30,17 @@ from koala.policies import BUILT_IN, DEFAULT_PLACEMENT
 
 LIMIT_S = 0.5
 """For one answer; the daemon does nothing else meanwhile."""
-AGAIN_S = 0.1
+REPEAT_S = 0.1
 """A policy that lets no exception out is interrupted again after this."""
 ROUNDING = 1e-6
 T = TypeVar("T")
 
 
-class TooLongError(BaseException):
+class PolicyTimeoutError(BaseException):
     """Not an Exception, so that no `except Exception` of a policy keeps it."""
 
 
-def contained(policies: Policies, names: Mapping[str, str]) -> Policies:
+def sandboxed(policies: Policies, names: Mapping[str, str]) -> Policies:
     """The same policies, with placement and progress policies of other packages in guards."""
     name = names.get("placement", DEFAULT_PLACEMENT)
     place = policies.place
@@ -54,17 +54,17 @@ def contained(policies: Policies, names: Mapping[str, str]) -> Policies:
     return replace(policies, place=place, progress=progress)
 
 
-def troubles(policies: Policies) -> dict[str, str]:
+def replaced_policies(policies: Policies) -> dict[str, str]:
     """Policies that were replaced, by slot and name, and why."""
     asked: tuple[object, ...] = (policies.place, *policies.progress.values())
     return {
-        f"{guard.slot}.{guard.name}": guard.trouble
-        for guard in asked
-        if isinstance(guard, PolicySandbox | ProgressSandbox) and guard.trouble
+        f"{sandbox.slot}.{sandbox.name}": sandbox.trouble
+        for sandbox in asked
+        if isinstance(sandbox, PolicySandbox | ProgressSandbox) and sandbox.trouble
     }
 
 
-class _Watched:
+class _Sandbox:
     """A policy of another package as long as it behaves; `trouble` says why it no longer is."""
 
     slot = ""
@@ -75,14 +75,14 @@ class _Watched:
         self.trouble = ""
         self._limit_s = limit_s
 
-    def _ask(self, ask: Callable[[], T], objection_to: Callable[[T], str]) -> T | None:
+    def _ask(self, ask: Callable[[], T], error_of: Callable[[T], str]) -> T | None:
         """The policy's answer, unless it is replaced for what it did."""
         answer: T | None = None
         try:
-            with _limited(self._limit_s):
+            with _time_limit(self._limit_s):
                 answer = ask()
-            wrong = objection_to(answer)
-        except TooLongError:
+            wrong = error_of(answer)
+        except PolicyTimeoutError:
             wrong = f"no answer in {self._limit_s:g} s"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever others wrote
             wrong = f"{type(error).__name__}: {error}"
@@ -104,7 +104,7 @@ class _Watched:
         )
 
 
-class PolicySandbox(_Watched):
+class PolicySandbox(_Sandbox):
     """A placement policy, with Close-to-Files in its place when it misbehaves."""
 
     slot = "placement"
@@ -120,14 +120,14 @@ class PolicySandbox(_Watched):
         if not self.trouble:
             answer = self._ask(
                 lambda: self._policy(request, view.copy()),
-                lambda answer: objection(answer, request, view),
+                lambda answer: placement_error(answer, request, view),
             )
             if answer is not None:
                 return answer
         return self._default(request, view)
 
 
-class ProgressSandbox(_Watched):
+class ProgressSandbox(_Sandbox):
     """A progress policy; when it misbehaves, all components run freely."""
 
     slot = "progress"
@@ -141,7 +141,7 @@ class ProgressSandbox(_Watched):
         """The policy's corrections; all that was held back is given back when it is replaced."""
         if not self.trouble:
             answer = self._ask(
-                lambda: self._policy(question), lambda answer: no_corrections(answer, question)
+                lambda: self._policy(question), lambda answer: correction_error(answer, question)
             )
             if answer is not None:
                 return answer
@@ -152,7 +152,7 @@ class ProgressSandbox(_Watched):
         )
 
 
-def no_corrections(answer: object, question: ProgressQuestion) -> str:
+def correction_error(answer: object, question: ProgressQuestion) -> str:
     """What is wrong with the corrections, or nothing."""
     if not isinstance(answer, tuple):
         return f"answered {type(answer).__name__}: allowed is a tuple of Correction"
@@ -169,7 +169,7 @@ def no_corrections(answer: object, question: ProgressQuestion) -> str:
     return ""
 
 
-def objection(answer: object, request: PlacementRequest, view: GridView) -> str:
+def placement_error(answer: object, request: PlacementRequest, view: GridView) -> str:
     """What is wrong with an answer, or nothing: the core takes what policies say for granted."""
     parts = {part.component: part for part in request.parts}
     match answer:
@@ -180,15 +180,17 @@ def objection(answer: object, request: PlacementRequest, view: GridView) -> str:
             placed = [assignment.component for assignment in answer.assignments]
             if sorted(placed) != sorted(parts):
                 return f"placed the components {placed}, asked were {list(parts)}"
-            wrong = _without_room(answer, parts, request, view)
+            wrong = _capacity_error(answer, parts, request, view)
             for assignment in answer.assignments:
-                wrong = wrong or _wrong_way(assignment, parts[assignment.component], request, view)
+                wrong = wrong or _assignment_error(
+                    assignment, parts[assignment.component], request, view
+                )
             return wrong
         case _:
             return f"answered {type(answer).__name__}: allowed are Placement and Unplaceable"
 
 
-def _without_room(
+def _capacity_error(
     answer: Placement, parts: Mapping[int, Part], request: PlacementRequest, view: GridView
 ) -> str:
     """Of all components together: processors, job slots, and what is booked of links."""
@@ -206,7 +208,7 @@ def _without_room(
     return ""
 
 
-def _wrong_way(
+def _assignment_error(
     assignment: Assignment, part: Part, request: PlacementRequest, view: GridView
 ) -> str:
     """Of one component: its site, and how its file comes there."""
@@ -224,17 +226,17 @@ def _wrong_way(
 
 
 @contextmanager
-def _limited(limit_s: float) -> Iterator[None]:
+def _time_limit(limit_s: float) -> Iterator[None]:
     """Interrupt what takes longer; elsewhere than in the main thread nothing can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def ring(_signal: int, _frame: FrameType | None) -> None:
-        raise TooLongError
+        raise PolicyTimeoutError
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, limit_s, AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, limit_s, REPEAT_S)
     try:
         yield
     finally:

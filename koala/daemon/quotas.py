@@ -27,7 +27,7 @@ Key = TypeVar("Key")
 ENDS = frozenset(phase.__name__ for phase in TERMINAL)
 QUEUE_RETRY_S = 10.0
 """Advice when queues are full: jobs end in minutes, and a slot is taken as soon as it is free."""
-SEAT_RETRY_S = 5.0
+SLOT_RETRY_S = 5.0
 CALL_RETRY_S = 1.0
 CALLS_AT_ONCE = 16
 """Calls of one user that are answered at a time: enough to share commits."""
@@ -55,11 +55,11 @@ class RateLimit:
         self._at = now
         return max(0.0, (1.0 - self._level) / self._per_s)
 
-    def take(self, count: int) -> None:
+    def consume(self, count: int) -> None:
         """So many were taken."""
         self._level -= count
 
-    def share(self, now: Instant) -> float:
+    def remaining(self, now: Instant) -> float:
         """How much of the burst is left; 1 after a rest, below 0 when overdrawn."""
         self.wait_s(now)
         return self._level / self._burst
@@ -78,7 +78,7 @@ class RateLimits(Generic[Key]):
         """Everything under this key shares it."""
         found = self._buckets.get(key)
         if found is None:
-            self._buckets = {k: one for k, one in self._buckets.items() if one.share(now) < 1.0}
+            self._buckets = {k: one for k, one in self._buckets.items() if one.remaining(now) < 1.0}
             found = self._buckets[key] = RateLimit(self._per_s, burst=self._burst, now=now)
         return found
 
@@ -96,15 +96,15 @@ class ConcurrencyQuota:
         self._of_user: dict[str, int] = {}
 
     @contextmanager
-    def seat(self, user: str) -> Iterator[None]:
+    def slot(self, user: str) -> Iterator[None]:
         """One for this user. Raises ExhaustedError."""
         own = self._of_user.get(user, 0)
         if self.taken >= self._most:
             what = f"{self.taken} {self._what} are here already"
-            raise _full(what, f"{self._most} ({self._keys[0]})", SEAT_RETRY_S)
+            raise _exhausted(what, f"{self._most} ({self._keys[0]})", SLOT_RETRY_S)
         if own >= self._most_of_user:
-            what = f"{own} {self._what} of {_named(user)} are here already"
-            raise _full(what, f"{self._most_of_user} ({self._keys[1]})", SEAT_RETRY_S)
+            what = f"{own} {self._what} of {_display_name(user)} are here already"
+            raise _exhausted(what, f"{self._most_of_user} ({self._keys[1]})", SLOT_RETRY_S)
         self.taken += 1
         self._of_user[user] = own + 1
         try:
@@ -123,31 +123,33 @@ class FairQueue:
     def __init__(self, *, most: int, at_once: int = CALLS_AT_ONCE) -> None:
         self._most = most
         self._at_once = at_once
-        self._lines: dict[str, _Line] = {}
+        self._users_calls: dict[str, _UserCalls] = {}
 
     @asynccontextmanager
-    async def turn(self, user: str, size_bytes: int = 0) -> AsyncIterator[None]:
+    async def slot(self, user: str, size_bytes: int = 0) -> AsyncIterator[None]:
         """While a call of this user is answered, which says so much. Raises ExhaustedError."""
-        line = self._lines.get(user)
-        if line is None:
-            line = self._lines[user] = _Line(self._at_once)
-        if line.calls >= self._most:
-            what = f"{line.calls} calls of {_named(user)} wait to be answered"
-            raise _full(what, f"{self._most} (limits.calls_per_user)", CALL_RETRY_S)
-        if line.size_bytes + size_bytes > CALLS_BYTES_MAX:
-            told = line.size_bytes + size_bytes
-            what = f"the calls of {_named(user)} that are not answered would have {told} bytes"
-            raise _full(what, f"{CALLS_BYTES_MAX} in all", CALL_RETRY_S)
-        line.calls += 1
-        line.size_bytes += size_bytes
+        calls = self._users_calls.get(user)
+        if calls is None:
+            calls = self._users_calls[user] = _UserCalls(self._at_once)
+        if calls.calls >= self._most:
+            what = f"{calls.calls} calls of {_display_name(user)} wait to be answered"
+            raise _exhausted(what, f"{self._most} (limits.calls_per_user)", CALL_RETRY_S)
+        if calls.size_bytes + size_bytes > CALLS_BYTES_MAX:
+            told = calls.size_bytes + size_bytes
+            what = (
+                f"the calls of {_display_name(user)} that are not answered would have {told} bytes"
+            )
+            raise _exhausted(what, f"{CALLS_BYTES_MAX} in all", CALL_RETRY_S)
+        calls.calls += 1
+        calls.size_bytes += size_bytes
         try:
-            async with line.gate:
+            async with calls.semaphore:
                 yield
         finally:
-            line.calls -= 1
-            line.size_bytes -= size_bytes
-            if not line.calls:
-                del self._lines[user]
+            calls.calls -= 1
+            calls.size_bytes -= size_bytes
+            if not calls.calls:
+                del self._users_calls[user]
 
 
 class SlowCallQueue:
@@ -160,21 +162,21 @@ class SlowCallQueue:
         self._all = asyncio.Semaphore(at_once)
 
     @asynccontextmanager
-    async def turn(self, user: str) -> AsyncIterator[None]:
+    async def slot(self, user: str) -> AsyncIterator[None]:
         """While a long call of this user goes on. Raises ExhaustedError."""
-        async with self._users.turn(user), self._all:
+        async with self._users.slot(user), self._all:
             yield
 
 
-class _Line:
+class _UserCalls:
     """One user's calls."""
 
-    __slots__ = ("calls", "gate", "size_bytes")
+    __slots__ = ("calls", "semaphore", "size_bytes")
 
     def __init__(self, at_once: int) -> None:
         self.calls = 0
         self.size_bytes = 0
-        self.gate = asyncio.Semaphore(at_once)
+        self.semaphore = asyncio.Semaphore(at_once)
 
 
 class Quotas:
@@ -193,7 +195,7 @@ class Quotas:
             if not job.is_over:
                 self.accepted(job.id, job.spec)
 
-    def require_room(self, spec: JobSpec) -> None:
+    def require_job_quota(self, spec: JobSpec) -> None:
         """Room for another job like this. Raises ExhaustedError."""
         limits, size = self._limits, description_bytes(spec)
         of_user = self._of_user.get(spec.owner, _Load())
@@ -201,20 +203,20 @@ class Quotas:
             (self._all, "", limits.jobs, limits.descriptions_mb, ""),
             (
                 of_user,
-                f" of {_named(spec.owner)}",
+                f" of {_display_name(spec.owner)}",
                 limits.jobs_per_user,
                 limits.descriptions_mb_per_user,
                 "_per_user",
             ),
         ):
             if load.jobs >= jobs_max:
-                raise _full(
+                raise _exhausted(
                     f"{load.jobs} jobs{whose} are not over yet",
                     f"{jobs_max} (limits.jobs{suffix})",
                     QUEUE_RETRY_S,
                 )
             if load.size + size > mb_max * MB:
-                raise _full(
+                raise _exhausted(
                     f"the descriptions of the jobs{whose} that are not over would have"
                     f" {(load.size + size) / MB:.1f} MB",
                     f"{mb_max} (limits.descriptions_mb{suffix})",
@@ -248,9 +250,9 @@ class Quotas:
         bucket = self._rates.of(user, now)
         wait_s = bucket.wait_s(now)
         if wait_s > 0:
-            what = f"{_named(user)} submits more jobs than are allowed in the long run"
-            raise _full(what, f"{per_s:g} a second (limits.submissions_per_s)", wait_s)
-        bucket.take(submissions)
+            what = f"{_display_name(user)} submits more jobs than are allowed in the long run"
+            raise _exhausted(what, f"{per_s:g} a second (limits.submissions_per_s)", wait_s)
+        bucket.consume(submissions)
 
 
 class _Load:
@@ -263,10 +265,10 @@ class _Load:
         self.size = 0
 
 
-def would_be_delayed(queued: int, most: int) -> ExhaustedError:
+def queues_full(queued: int, most: int) -> ExhaustedError:
     """The refusal of a job that does not want to wait outside the placement queues."""
     what = f"the placement queues are full: they hold {queued} jobs"
-    return _full(what, f"{most} (parameters.queue_jobs_max)", QUEUE_RETRY_S)
+    return _exhausted(what, f"{most} (parameters.queue_jobs_max)", QUEUE_RETRY_S)
 
 
 def description_bytes(spec: JobSpec) -> int:
@@ -274,10 +276,10 @@ def description_bytes(spec: JobSpec) -> int:
     return len(msgspec.json.encode(spec))
 
 
-def _full(what: str, allowed: str, retry_s: Seconds) -> ExhaustedError:
+def _exhausted(what: str, allowed: str, retry_s: Seconds) -> ExhaustedError:
     text = f"{what}: allowed are {allowed}; try again in {retry_s:.2g} s"
     return ExhaustedError(text, retry_after_s=retry_s)
 
 
-def _named(user: str) -> str:
+def _display_name(user: str) -> str:
     return user or "a user without a name"

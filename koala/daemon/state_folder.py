@@ -85,7 +85,7 @@ class StateFolder:
         os.close(self._lock)
 
 
-def take_lock(state_dir: Path) -> int:
+def acquire_lock(state_dir: Path) -> int:
     """The lock's descriptor, held for life; the file has the holder's pid for the next who asks.
     The directory is made when it is missing. Raises JournalError."""
     try:

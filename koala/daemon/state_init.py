@@ -21,13 +21,13 @@ from koala.errors import JournalError
 INIT = "--init"
 
 
-def witness_of(state_dir: Path) -> Path:
+def witness_path(state_dir: Path) -> Path:
     """The file beside a state directory that says that one was begun."""
     place = state_dir.absolute()
     return place.with_name(f".{place.name}.koala-begun")
 
 
-def require_begun(state_dir: Path, *, may_begin: bool = False) -> None:
+def require_initialized(state_dir: Path, *, may_begin: bool = False) -> None:
     """Raise JournalError where a state directory without a journal may only be away. Nothing is
     made."""
     if not (may_begin or _has_journal(state_dir)) and (why := _doubt(state_dir)):
@@ -41,7 +41,7 @@ def require_begun(state_dir: Path, *, may_begin: bool = False) -> None:
 def leave_witness(state_dir: Path) -> None:
     """Leave a witness of a state directory with which a daemon serves."""
     with suppress(OSError):  # nothing can be told there later: then only `--init` begins
-        witness_of(state_dir).touch(mode=0o644)
+        witness_path(state_dir).touch(mode=0o644)
 
 
 def _has_journal(state_dir: Path) -> bool:
@@ -52,7 +52,7 @@ def _has_journal(state_dir: Path) -> bool:
 
 def _doubt(state_dir: Path) -> str:
     """Say what speaks against a new state directory; empty when nothing does."""
-    witness = witness_of(state_dir)
+    witness = witness_path(state_dir)
     around = witness.parent
     try:
         others = [path for path in around.iterdir() if path.name != state_dir.name]

@@ -95,7 +95,7 @@ def spoil_history(state_dir: Path) -> None:
 
 
 def _tell(event: Event, turn: BatchContext) -> None:
-    turn.tell(event)
+    turn.emit(event)
 
 
 def _events(begin: int) -> Iterator[Event]:

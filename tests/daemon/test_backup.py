@@ -25,7 +25,7 @@ from koala.daemon.backup import MANIFEST, Backup, back_up, open_packed, restore
 from koala.daemon.recovery import LOST_JOBS_MAX
 from koala.daemon.state_folder import FILE, MARK, RESTORED
 from koala.daemon.storage.journal import Journal
-from koala.daemon.storage.journal_reader import open_past, records
+from koala.daemon.storage.journal_reader import open_journal, records
 from koala.daemon.storage.records import Batch, Record
 from koala.errors import ConfigError, JournalError, KoalaError
 from tests.daemon.fake_agent import FakeAgent
@@ -118,7 +118,7 @@ async def test_a_restored_daemon_goes_on_with_agents_that_know_more(
     assert modes(tmp_path / "state") == {(True, 0o700), (False, 0o600)}
     assert (tmp_path / "state" / SECRET).read_text() == secret
     assert (tmp_path / "state" / "more" / "key").read_text() == "secret"
-    assert len(list(records(open_past(tmp_path / "state")))) == made.events
+    assert len(list(records(open_journal(tmp_path / "state")))) == made.events
 
     config = config_of(tmp_path, parameters=PARAMETERS)
     async with running(config) as daemon, asyncio.TaskGroup() as group, asyncio.timeout(120):
@@ -143,7 +143,7 @@ async def test_a_backup_of_a_daemon_that_does_not_run_is_the_same(tmp_path: Path
     agent = FakeAgent("")
     await backed_up(tmp_path, "running", agent, jobs=1)
     made = back_up(tmp_path / "state", tmp_path / "copy", with_spool=True)
-    assert made.events == open_past(tmp_path / "state").events
+    assert made.events == open_journal(tmp_path / "state").events
     assert {path.name for path in (tmp_path / "copy").iterdir()} >= {FILE, MANIFEST}
     assert (tmp_path / "copy" / SECRET).exists()
     assert not (tmp_path / "copy" / "endpoint").exists()

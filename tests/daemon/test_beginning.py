@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state_folder import FILE
-from koala.daemon.state_init import leave_witness, require_begun, witness_of
+from koala.daemon.state_init import leave_witness, require_initialized, witness_path
 from koala.errors import JournalError
 from tests.live.grid import live_grid
 
@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def begun(state_dir: Path) -> None:
-    require_begun(state_dir)
+    require_initialized(state_dir)
     state_dir.mkdir(exist_ok=True)
     (state_dir / FILE).touch()
     leave_witness(state_dir)
@@ -36,10 +36,10 @@ def test_a_new_one_needs_no_word(place: Path, *, is_made: bool) -> None:
     state = place / "state"
     if is_made:
         state.mkdir()
-    require_begun(state)
-    require_begun(state)  # the first one came to nothing, as where its port is taken
+    require_initialized(state)
+    require_initialized(state)  # the first one came to nothing, as where its port is taken
     begun(state)
-    require_begun(state)
+    require_initialized(state)
 
 
 @pytest.mark.parametrize("is_mount_point", [False, True])
@@ -53,19 +53,19 @@ def test_one_that_was_there_and_is_away_is_not_begun_anew(
         state.mkdir()
     told = r"began one there before.*mounted.*koala restore.*koala daemon CONFIG --init, once"
     with pytest.raises(JournalError, match=told):
-        require_begun(state)
+        require_initialized(state)
     assert state.is_dir() == is_mount_point, "nothing was made"
-    require_begun(state, may_begin=True)
+    require_initialized(state, may_begin=True)
 
 
 @pytest.mark.parametrize("name", ["state", "koala/state"])
 def test_an_empty_mount_point_above_is_not_new(tmp_path: Path, name: str) -> None:
     """The witness is on the disk that is away."""
     with pytest.raises(JournalError, match=r"nothing else in it|cannot be read"):
-        require_begun(tmp_path / "disk" / name)
+        require_initialized(tmp_path / "disk" / name)
     (tmp_path / "disk").mkdir()
     with pytest.raises(JournalError, match=r"nothing else in it|cannot be read"):
-        require_begun(tmp_path / "disk" / name)
+        require_initialized(tmp_path / "disk" / name)
     assert list((tmp_path / "disk").iterdir()) == []
 
 
@@ -77,7 +77,7 @@ def test_a_link_to_a_disk_that_is_away_is_not_followed_into_nothing(place: Path)
     begun(state)
     shutil.rmtree(disk)
     with pytest.raises(JournalError, match="began one there before"):
-        require_begun(state)
+        require_initialized(state)
 
 
 @pytest.mark.live
@@ -111,7 +111,7 @@ def test_a_grid_whose_state_is_away_gets_no_new_authority(tmp_path: Path) -> Non
     grid.write_text("[daemon]\nplain = false\n[sites.delft.site]\nprocessors = 2\n")
     state = tmp_path / "state" / "daemon"
     state.mkdir(parents=True)
-    witness_of(state).touch()
+    witness_path(state).touch()
     run = subprocess.run(
         [sys.executable, "-m", "koala.cli", "up", str(grid), "--state", str(state.parent)],
         capture_output=True,

@@ -41,7 +41,7 @@ class Machine:
 
 
 def tell(event: Event, turn: BatchContext) -> None:
-    turn.tell(event)
+    turn.emit(event)
 
 
 @dataclass
@@ -64,17 +64,17 @@ class Run:
         clock = Clock(wall=self.machine.wall, boot=self.machine.boot)
         scheduler = Scheduler(Parameters(), chosen())
         turns = GroupCommit(scheduler, NoJournal(), clock, digest=digest, jobs=0)
-        turns.deliver_to(self)
+        turns.set_receiver(self)
         said: list[Event] = [a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4), a_job("j2", 3)]
         for _ in range(40):
             for event in said:
                 turns.post(partial(tell, event))
             said = []
-            items = turns.take()
-            batch = turns.seal()
+            items = turns.handle_batch()
+            batch = turns.prepare_commit()
             if batch is not None:
                 self.records += batch.records
-                turns.committed(batch)
+                turns.on_committed(batch)
             turns.deliver(items, ())
             said += [answer for action in self.actions for answer in self.answers(action, clock)]
             self.actions = []

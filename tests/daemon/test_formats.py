@@ -26,7 +26,7 @@ from koala.daemon.recovery import Recovered, recover
 from koala.daemon.state_folder import FILE, MARK
 from koala.daemon.storage.archive import read_snapshots
 from koala.daemon.storage.journal import Journal
-from koala.daemon.storage.journal_reader import open_past, replay
+from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE, JOURNAL
@@ -64,7 +64,7 @@ def life(folder: Path) -> Recovered:
 
 
 def tell(event: Event, turn: BatchContext) -> None:
-    turn.tell(event)
+    turn.emit(event)
 
 
 async def lived(folder: Path, events: int, *, keep_s: float = FOREVER) -> None:
@@ -92,7 +92,7 @@ def kept(folder: Path) -> list[int]:
 
 def test_a_journal_of_format_2_goes_on(tmp_path: Path) -> None:
     state = old_state(tmp_path, 2)
-    *_, last = replay(open_past(state))
+    *_, last = replay(open_journal(state))
     phases = {job.id: job.phase_name for job in last.scheduler.jobs.values()}
     assert phases == {"j1": "Finished", "j2": "Starting", "j3": "Placing", "j4": "Cancelled"}
     found = life(tmp_path)
@@ -108,7 +108,7 @@ def test_a_journal_of_format_1_is_refused_with_what_to_do(tmp_path: Path) -> Non
     with pytest.raises(JournalError, match=r"journal format 1: .*Let that release finish its jobs"):
         life(tmp_path)
     with pytest.raises(JournalError, match="journal format 1"):
-        open_past(state)
+        open_journal(state)
 
 
 async def test_a_start_needs_only_what_follows_the_newest_snapshot(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_a_start_needs_only_what_follows_the_newest_snapshot(tmp_path: Pat
     newest, *_ = kept(tmp_path)
     found = life(tmp_path)
     assert (found.replayed, found.jobs, found.scheduler.epoch) == (0, 4, 3)
-    assert open_past(tmp_path / "state").events == newest + 1, "DaemonStarted follows"
+    assert open_journal(tmp_path / "state").events == newest + 1, "DaemonStarted follows"
 
 
 async def test_a_snapshot_that_cannot_be_used_is_passed_over_for_the_older_one(
@@ -170,7 +170,7 @@ async def test_another_core_goes_on_and_begins_at_a_state_of_its_own(
         assert life(tmp_path).replayed == 0
         taken_over, *_ = kept(tmp_path)
         assert taken_over > newest
-        begin = open_past(tmp_path / "state").begin
+        begin = open_journal(tmp_path / "state").begin
         assert begin is not None
         assert begin.mark.seq == taken_over, "no later replay needs events of another core"
         assert life(tmp_path).scheduler.epoch > core - CORE

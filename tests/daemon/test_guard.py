@@ -20,7 +20,7 @@ from koala.core.model.grid import (
 )
 from koala.core.model.progress_reports import Correction, MemberProgress, ProgressQuestion
 from koala.core.model.values import FileName, SiteName
-from koala.daemon.policy_sandbox import PolicySandbox, ProgressSandbox, contained, troubles
+from koala.daemon.policy_sandbox import PolicySandbox, ProgressSandbox, replaced_policies, sandboxed
 from koala.policies import chosen
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
@@ -225,10 +225,10 @@ def test_a_progress_policy_that_errs_or_hangs_is_replaced() -> None:
 
 def test_only_policies_of_others_are_guarded() -> None:
     ours = chosen(placement="WF")
-    same = contained(ours, {"placement": "WF"})
+    same = sandboxed(ours, {"placement": "WF"})
     assert (same.place, same.progress) == (ours.place, ours.progress)
-    theirs = contained(ours, {"placement": "theirs"})
+    theirs = sandboxed(ours, {"placement": "theirs"})
     assert isinstance(theirs.place, PolicySandbox)
-    assert troubles(theirs) == {}
+    assert replaced_policies(theirs) == {}
     theirs.place.trouble = "it is of no use"
-    assert troubles(theirs) == {"placement.theirs": "it is of no use"}
+    assert replaced_policies(theirs) == {"placement.theirs": "it is of no use"}

@@ -11,7 +11,7 @@ import pytest
 from koala.daemon.backup import back_up
 from koala.daemon.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, Recovered, begin_life
 from koala.daemon.state_folder import FILE, MARK
-from koala.daemon.storage.journal_reader import open_past, replay
+from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.daemon.storage.records import ADVICE
 from koala.errors import DamagedError, JournalError
 from tests.daemon.corruption import State, config_of, jobs_of, make_state, spoil_history
@@ -76,7 +76,7 @@ def test_damaged_history_is_refused_and_dropped_without_any_loss(
     assert found.scheduler.loss_epoch == 0
     assert not list(state.glob("damaged-*"))
     assert started(state).scheduler.epoch == found.scheduler.epoch + 1
-    *_, last = replay(open_past(state))
+    *_, last = replay(open_journal(state))
     assert last.record.seq > saved_after(state)
     assert back_up(state, tmp_path / "backup", with_spool=False).events == last.record.seq
 
@@ -87,7 +87,7 @@ def test_history_and_the_end_may_both_be_damaged(made: State, state: Path) -> No
         "UPDATE event SET at = at + 1 WHERE seq = 12 OR seq = (SELECT max(seq) - 2 FROM event)",
     )
     assert started(state, accept_loss=True).scheduler.epoch >= LOST_EPOCHS_MAX
-    *_, last = replay(open_past(state))
+    *_, last = replay(open_journal(state))
     assert last.record.seq < made.mark.seq
 
 

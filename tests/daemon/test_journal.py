@@ -20,7 +20,7 @@ from koala.core.model.values import SiteName, UserName
 from koala.daemon.state_folder import FILE, MARK
 from koala.daemon.storage import journal as journal_module
 from koala.daemon.storage.journal import Journal
-from koala.daemon.storage.journal_reader import open_past, records
+from koala.daemon.storage.journal_reader import open_journal, records
 from koala.daemon.storage.records import (
     Batch,
     JournalPosition,
@@ -97,7 +97,7 @@ def opened(folder: Path) -> tuple[Journal, list[Record]]:
 
 def read(path: Path) -> list[Record]:
     """As somebody does who is not the daemon."""
-    return list(records(open_past(path)))
+    return list(records(open_journal(path)))
 
 
 def written(folder: Path, count: int) -> Path:

@@ -26,7 +26,7 @@ from koala.daemon.config import read_config
 from koala.daemon.recovery import Recovered, begin_life
 from koala.daemon.state_folder import FILE
 from koala.daemon.storage.journal import Journal
-from koala.daemon.storage.journal_reader import open_past, replay
+from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.errors import ConfigError, JournalError, LocalManagerError
 from koala.files.incoming import Incoming
 from koala.runtime.disk_formats import CORE, JOURNAL
@@ -79,7 +79,7 @@ def test_a_recorded_state_is_taken_over(name: str, tmp_path: Path) -> None:
             assert list(found.scheduler.sites) == sorted(SITES)
             check(found.scheduler, found.clock.now())
     made = back_up(tmp_path / "state" / "daemon", tmp_path / "backup", with_spool=False)
-    *_, last = replay(open_past(tmp_path / "backup"))
+    *_, last = replay(open_journal(tmp_path / "backup"))
     assert (made.events, last.scheduler.epoch) == (last.record.seq, 3)
     enrolments = Enrolments(tmp_path / "state" / "daemon" / "authority")
     assert enrolments.sites.keys() == SITES.keys()
@@ -110,7 +110,7 @@ def test_state_of_a_later_release_is_refused(name: str, tmp_path: Path) -> None:
         connection.execute("UPDATE fact SET value = '99' WHERE name = 'core'")
     told = rf"core 99: this release has core {CORE}\. A later release wrote it: go on with that"
     with pytest.raises(JournalError, match=told):
-        open_past(tmp_path / "state" / "daemon")
+        open_journal(tmp_path / "state" / "daemon")
     with pytest.raises(JournalError, match=told), life(tmp_path):
         pass
     with written(tmp_path) as connection:

@@ -352,7 +352,7 @@ async def test_long_reads_are_few_and_one_of_a_user(tmp_path: Path) -> None:
     past = ArchiveQueries(cast("Journal", SlowJournal()), calls_per_user=3)
 
     async def read(user: str) -> None:
-        async with past.turn(user), aclosing(past.read(ArchiveQuery(owner=user))) as parts:
+        async with past.slot(user), aclosing(past.read(ArchiveQuery(owner=user))) as parts:
             async for _ in parts:
                 pass
 

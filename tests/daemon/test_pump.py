@@ -77,7 +77,7 @@ async def bench(folder: Path) -> AsyncIterator[Bench]:
     clock = Clock()
     pump = EventLoop(scheduler, journal, clock, digest=digest, jobs=0)
     received = Recording(journal)
-    pump.deliver_to(received)
+    pump.set_receiver(received)
     running = asyncio.get_running_loop().create_task(pump.run())
     try:
         yield Bench(scheduler, journal, pump, received, running)
@@ -90,7 +90,7 @@ async def bench(folder: Path) -> AsyncIterator[Bench]:
 
 def submit(turn: BatchContext) -> JobId:
     job = turn.new_job()
-    turn.tell(JobSubmitted(job=job, spec=SPEC))
+    turn.emit(JobSubmitted(job=job, spec=SPEC))
     return job
 
 
@@ -112,7 +112,7 @@ async def test_an_answer_comes_when_its_event_is_durable(tmp_path: Path) -> None
 
 async def test_an_action_leaves_after_the_commit_of_its_event(tmp_path: Path) -> None:
     async with bench(tmp_path) as the:
-        await the.pump.tell(REGISTERED)
+        await the.pump.emit(REGISTERED)
         await the.pump.ask(submit)
         async with asyncio.timeout(90):
             while not the.received.actions:
@@ -142,8 +142,8 @@ def test_a_timer_waits_for_what_came_before_it_was_due(tmp_path: Path) -> None:
     clock.step_s = 1.0
     told = []
     for _ in range(3):
-        turns.take()
-        batch = turns.seal()
+        turns.handle_batch()
+        batch = turns.prepare_commit()
         told.append([] if batch is None else [type(r.event).__name__ for r in batch.records])
     assert told[:2] == [["JobSubmitted"], ["JobSubmitted", "Woken"]]
     journal.close()
@@ -151,7 +151,7 @@ def test_a_timer_waits_for_what_came_before_it_was_due(tmp_path: Path) -> None:
 
 async def test_a_failed_commit_ends_the_pump_before_any_answer_or_action(tmp_path: Path) -> None:
     async with bench(tmp_path) as the:
-        await the.pump.tell(REGISTERED)
+        await the.pump.emit(REGISTERED)
         await the.pump.ask(lambda turn: None)
         (tmp_path / FILE).unlink()
         answers: list[str] = []
@@ -167,12 +167,12 @@ async def test_a_failed_commit_ends_the_pump_before_any_answer_or_action(tmp_pat
         await ask()  # nor does one who comes later wait for ever
         assert not answers
         assert not the.received.actions
-        assert not the.pump.vouches(0.0)
+        assert not the.pump.can_renew_leases(0.0)
 
 
 async def test_a_tripped_assertion_is_not_in_the_journal_to_trip_it_again(tmp_path: Path) -> None:
     def trip(turn: BatchContext) -> None:
-        turn.tell(REGISTERED)
+        turn.emit(REGISTERED)
         raise AssertionError("a bug")
 
     async with bench(tmp_path) as the:
@@ -206,7 +206,7 @@ async def test_a_full_inbox_makes_askers_wait_and_loses_none(tmp_path: Path) -> 
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(the.pump.ask(submit)) for _ in range(50)]
             await asyncio.sleep(0)
-            assert the.pump.waiting <= 3
+            assert the.pump.inbox_size <= 3
         assert sorted(task.result() for task in asked) == sorted(f"j{n}" for n in range(1, 51))
 
 
@@ -226,11 +226,11 @@ async def test_a_hanging_commit_stops_vouching_for_leases(tmp_path: Path) -> Non
         async with asyncio.TaskGroup() as group:
             group.create_task(the.pump.ask(submit))
             await blocking.wait()
-            assert the.pump.vouches(clock.now())
-            assert not the.pump.vouches(clock.now() + 11.0)
+            assert the.pump.can_renew_leases(clock.now())
+            assert not the.pump.can_renew_leases(clock.now() + 11.0)
             released.set()
         the.journal.commit = commit  # type: ignore[method-assign]
-        assert the.pump.vouches(clock.now() + 11.0)
+        assert the.pump.can_renew_leases(clock.now() + 11.0)
 
 
 async def test_a_digest_is_written_every_thousand_events(tmp_path: Path) -> None:

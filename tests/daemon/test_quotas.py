@@ -49,46 +49,46 @@ def limits(**values: float) -> str:
 def test_a_bucket_gives_its_rate_in_the_long_run() -> None:
     bucket = RateLimit(10.0, burst=20.0, now=100.0)
     assert bucket.wait_s(100.0) == 0
-    bucket.take(50)  # in one piece
+    bucket.consume(50)  # in one piece
     assert bucket.wait_s(100.0) == pytest.approx(3.1)
     assert bucket.wait_s(103.0) == pytest.approx(0.1)
     assert bucket.wait_s(103.2) == 0
-    bucket.take(2)
-    assert bucket.share(104.0) < 1.0
-    assert bucket.share(200.0) == 1.0
-    bucket.take(20)  # what was left over in the rest is not kept
+    bucket.consume(2)
+    assert bucket.remaining(104.0) < 1.0
+    assert bucket.remaining(200.0) == 1.0
+    bucket.consume(20)  # what was left over in the rest is not kept
     assert bucket.wait_s(200.0) == pytest.approx(0.1)
 
 
 def test_a_bucket_of_somebody_stays_until_it_says_nothing_any_more() -> None:
     buckets = RateLimits[str](1.0, burst=10.0)
     one = buckets.of("delft", 0.0)
-    one.take(10)
+    one.consume(10)
     assert buckets.of("leiden", 5.0) is not one
     assert buckets.of("delft", 9.0) is one
     buckets.of("utrecht", 20.0)  # looks who has rested
     assert buckets.of("delft", 20.0) is not one
-    assert buckets.of("delft", 20.0).share(20.0) == 1.0
+    assert buckets.of("delft", 20.0).remaining(20.0) == 1.0
 
 
 def test_seats_are_counted_for_all_and_for_each_user() -> None:
     seats = ConcurrencyQuota("watchers", most=3, most_of_user=2, keys=("limits.a", "limits.b"))
-    with seats.seat("ann"), seats.seat("ann"):
+    with seats.slot("ann"), seats.slot("ann"):
         with (
             pytest.raises(
                 ExhaustedError, match=r"2 watchers of ann are here already: .* 2 \(limits\.b"
             ),
-            seats.seat("ann"),
+            seats.slot("ann"),
         ):
             pass
         with (
-            seats.seat("bob"),
+            seats.slot("bob"),
             pytest.raises(ExhaustedError, match=r"allowed are 3 \(limits\.a\)"),
-            seats.seat("eve"),
+            seats.slot("eve"),
         ):
             pass
         assert seats.taken == 2
-    with seats.seat("ann"):
+    with seats.slot("ann"):
         assert seats.taken == 1
 
 
@@ -97,7 +97,7 @@ async def test_a_user_who_floods_waits_for_himself_and_another_one_does_not() ->
     opened = asyncio.Event()
 
     async def call(user: str, number: int) -> None:
-        async with turnstile.turn(user):
+        async with turnstile.slot(user):
             order.append(f"{user}{number}")
             if user == "ann":
                 await opened.wait()
@@ -122,40 +122,40 @@ async def test_what_waits_of_one_user_says_so_much_and_no_more() -> None:
     part = CALLS_BYTES_MAX // 4
 
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-        await stack.enter_async_context(turnstile.turn("ann", part))
+        await stack.enter_async_context(turnstile.slot("ann", part))
 
         async def wait() -> None:
-            async with turnstile.turn("ann", part):
+            async with turnstile.slot("ann", part):
                 pass
 
         for _ in range(3):
             group.create_task(wait())
         await asyncio.sleep(0)
         with pytest.raises(ExhaustedError, match="of ann that are not answered would have 6400"):
-            async with turnstile.turn("ann", 1):
+            async with turnstile.slot("ann", 1):
                 pass
-        async with turnstile.turn("bob", part):
+        async with turnstile.slot("bob", part):
             pass
         await stack.aclose()
-    async with turnstile.turn("ann", 4 * part):
+    async with turnstile.slot("ann", 4 * part):
         pass
 
 
 def test_an_end_makes_room_once() -> None:
     quotas = Quotas(LimitsTable(jobs=2), ())
     for name in ("j1", "j2"):
-        quotas.require_room(a_spec())
+        quotas.require_job_quota(a_spec())
         quotas.accepted(JobId(name), a_spec())
     with pytest.raises(
         ExhaustedError, match=r"2 jobs are not over yet: allowed are 2 \(limits\.jobs\)"
     ):
-        quotas.require_room(a_spec())
+        quotas.require_job_quota(a_spec())
     told = [Notice(number=n, at=1.0, job="j1", phase="Failed") for n in (1, 2)]
     quotas.publish([*told, Notice(number=3, at=1.0, job="j2", phase="Running")])
-    quotas.require_room(a_spec())
+    quotas.require_job_quota(a_spec())
     quotas.accepted(JobId("j3"), a_spec())
     with pytest.raises(ExhaustedError) as full:
-        quotas.require_room(a_spec())
+        quotas.require_job_quota(a_spec())
     assert full.value.retry_after_s == 10.0
 
 

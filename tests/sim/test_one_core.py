@@ -158,7 +158,7 @@ class Live:
         self.engine = Engine()
         self.scheduler = Scheduler(script.parameters, chosen())
         self.pump = EventLoop(self.scheduler, self.journal, self.clock, digest=digest, jobs=0)
-        self.pump.deliver_to(self)
+        self.pump.set_receiver(self)
         self.grid = Grid(
             self.engine,
             script.sites,
@@ -166,7 +166,7 @@ class Live:
             links=LINKS,
             faults=script.faults(),
             bin_s=600.0,
-            tell=lambda event: self.pump.post(lambda turn: turn.tell(event)),
+            tell=lambda event: self.pump.post(lambda turn: turn.emit(event)),
         )
         self._submissions = script.submissions
 

@@ -43,7 +43,7 @@ def a_mark_that_is_not_read() -> Patches:
 @mutant
 def answers_before_the_commit() -> Patches:
     """Clients hear that their job is accepted, and then it is written down."""
-    real = turns.GroupCommit.take
+    real = turns.GroupCommit.handle_batch
 
     def take(self: Any) -> Any:
         items = real(self)
@@ -51,7 +51,7 @@ def answers_before_the_commit() -> Patches:
             item.settle(item.result, item.error)
         return items
 
-    with replaced((turns.GroupCommit, "take"), by=take):
+    with replaced((turns.GroupCommit, "handle_batch"), by=take):
         yield
 
 

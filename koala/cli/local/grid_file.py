@@ -131,7 +131,7 @@ def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridF
 
     Raises ConfigError, JournalError, and OSError when `state` cannot be written.
     """
-    from koala.daemon.state_init import require_begun
+    from koala.daemon.state_init import require_initialized
 
     folder = GridFolder(grid=grid, state=state.resolve())
     table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")
@@ -144,7 +144,7 @@ def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridF
     for path in (folder.temporary, folder.log("daemon").parent):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.daemon.write_text(text, encoding="utf-8")
-    require_begun(checked.state_dir)  # before anything in it is made anew
+    require_initialized(checked.state_dir)  # before anything in it is made anew
     if not checked.is_plain:
         _give_certificates(folder, checked)
     return folder

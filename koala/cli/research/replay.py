@@ -100,13 +100,13 @@ def _opened(journal: Path) -> Iterator[JournalReader]:
     """The journal, in a state directory or a backup of either kind, or that file itself. Raises
     ConfigError, JournalError."""
     from koala.daemon.backup import is_packed, open_packed
-    from koala.daemon.storage.journal_reader import open_past
+    from koala.daemon.storage.journal_reader import open_journal
 
     if is_packed(journal):
         with open_packed(journal) as past:
             yield past
     else:
-        yield open_past(journal)
+        yield open_journal(journal)
 
 
 def _tell(

@@ -259,7 +259,7 @@ class AgentRegistry:
         if self._links is not None:
             self._links.lose(site)
         self._holdings.begin(site)
-        self._pump.post(lambda turn: turn.tell(SiteDisconnected(site=site)))
+        self._pump.post(lambda turn: turn.emit(SiteDisconnected(site=site)))
 
     def _forget(self, connection: AgentConnection) -> None:
         """It is not open any more."""
@@ -339,7 +339,7 @@ class AgentRegistry:
             for event in reports.of_registration(
                 registration, join.inventory, turn.scheduler, self._holdings, turn.now
             ):
-                turn.tell(event)
+                turn.emit(event)
 
         def welcome(_: None, error: KoalaError | None) -> None:
             assert error is None, error
@@ -382,7 +382,7 @@ class AgentRegistry:
         bucket = self._registrations.of(site, now)
         if bucket.wait_s(now) > 0:
             return False
-        bucket.take(1)
+        bucket.consume(1)
         return True
 
     def _hear(self, connection: AgentConnection, news: Tidings) -> None:
@@ -425,19 +425,19 @@ class AgentRegistry:
             case ProgressNews():
                 reported = self._gathering.take(news, site, scheduler)
                 if reported is not None:
-                    turn.tell(reported)
+                    turn.emit(reported)
             case FileNews():
                 objection = self._holdings.objection(news, site, scheduler)
                 if objection:
                     log.warning("file.not_counted", site=site, file=news.file, reason=objection)
                 for event in self._holdings.take(news, site, scheduler):
-                    turn.tell(event)
+                    turn.emit(event)
             case _:
                 if isinstance(news, ClaimNews) and reports.is_foreign(news, site, scheduler):
                     log.warning("claim.foreign", site=site, claim=news.claim)
                 rtt_s = connection.told_rtt_s
                 for event in reports.of_news(news, site, scheduler, rtt_s=rtt_s, now=turn.now):
-                    turn.tell(event)
+                    turn.emit(event)
 
     def _measure(self, connection: AgentConnection, rtt_s: Seconds) -> None:
         """A round trip much longer than the core knows is told: leads are counted from it."""
@@ -452,4 +452,4 @@ class AgentRegistry:
             rtt_s=rtt_s,
             local=report.local_processors,
         )
-        self._pump.post(lambda turn: turn.tell(event))
+        self._pump.post(lambda turn: turn.emit(event))

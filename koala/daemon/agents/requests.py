@@ -105,7 +105,7 @@ class RequestHandler:
             return
         is_wanted = claim.site == site and claim.phase is not ClaimPhase.STOPPING
         is_bound = claim.nonce in ("", ping.nonce)
-        if is_wanted and is_bound and self._pump.vouches(now):
+        if is_wanted and is_bound and self._pump.can_renew_leases(now):
             self.leases.answer(claim.id, now)
             self._send(site, to_agent.pong(ping, now))
         elif claim.site == site:
@@ -136,7 +136,7 @@ class RequestHandler:
                 now=turn.now,
             ):
                 log.warning("claim.fenced", claim=event.claim)
-                turn.tell(event)
+                turn.emit(event)
 
         if self._scheduler.ledger:
             self._pump.post(fence)

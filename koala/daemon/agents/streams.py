@@ -152,7 +152,7 @@ class Streams(AgentLinkServicer):
             while connection.reports >= REPORTS_WAITING_MAX:
                 stream.settled.clear()
                 await stream.settled.wait()
-            await self._pump.has_room()
+            await self._pump.wait_for_room()
             is_report = not self._is_awaited(connection.site, message)
             self._roster.heard(connection, message)
             wake_at = connection.session.wake_at
@@ -161,9 +161,9 @@ class Streams(AgentLinkServicer):
             now = self._clock.now()
             bucket = self._buckets.of(connection.opener, now)
             if is_report:
-                bucket.take(1)
+                bucket.consume(1)
             wait_s = bucket.wait_s(now)
-            if bucket.share(now) > RESTED_SHARE:
+            if bucket.remaining(now) > RESTED_SHARE:
                 slowed_at = None
             elif wait_s > 0 and (slowed_at is None or not connection.session.is_live):
                 slowed_at = now  # an inventory may be long

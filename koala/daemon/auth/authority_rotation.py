@@ -35,7 +35,7 @@ from koala.daemon.auth.authority import (
 )
 from koala.daemon.auth.enrolments import Enrolments, SiteRecord, UserRecord
 from koala.daemon.clock import wall_s
-from koala.daemon.state_folder import take_lock
+from koala.daemon.state_folder import acquire_lock
 from koala.errors import ConfigError, RejectedError
 from koala.identity.credentials import read_credentials
 from koala.identity.private_files import read_private, write_private
@@ -101,7 +101,7 @@ def rotate(state_dir: Path, *, force: bool = False) -> RotationProgress:
     """One step; where it stands then. Raises JournalError while a daemon runs, ConfigError, and
     RejectedError when somebody would be shut out, unless by `force`."""
     before = progress(state_dir)
-    lock = take_lock(state_dir)
+    lock = acquire_lock(state_dir)
     try:
         if not before.is_ready and not force:
             raise RejectedError("; ".join(_shut_out(before)))

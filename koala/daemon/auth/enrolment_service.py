@@ -97,7 +97,7 @@ class EnrolmentService(EnrolmentServicer):
                 f" {1 / RENEWALS_PER_S:g} s in the long run; try again in {wait_s:.2g} s",
                 retry_after_s=wait_s,
             )
-        bucket.take(1)
+        bucket.consume(1)
 
     def _issued(self, pem: bytes) -> pb.Issued:
         authority = self._authority.certificate.decode()

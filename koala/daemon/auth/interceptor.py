@@ -103,7 +103,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
                 answer = self._answer(behaviour, request, context, what)
                 return await self._while_believed(answer, context, caller, believe)
             try:
-                async with self._turnstile.turn(caller.name, request.ByteSize()):
+                async with self._turnstile.slot(caller.name, request.ByteSize()):
                     return await self._answer(behaviour, request, context, what)
             except ExhaustedError as error:
                 await abort(context, error)

@@ -24,10 +24,10 @@ class ArchiveQueries:
         self._journal = journal
         self._turns = SlowCallQueue(most=calls_per_user, at_once=READS_MAX)
 
-    def turn(self, user: str) -> AbstractAsyncContextManager[None]:
+    def slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """While a user's long call is answered: all of it, also what it asks of the state. Raises
         ExhaustedError."""
-        return self._turns.turn(user)
+        return self._turns.slot(user)
 
     async def read(self, wanted: ArchiveQuery) -> AsyncGenerator[ArchivePage, None]:
         """All that are wanted, the last that ended first; who has enough closes it. For who has the

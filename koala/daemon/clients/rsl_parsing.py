@@ -72,7 +72,7 @@ class DescriptionParser:
         else:
             loop = asyncio.get_running_loop()
             read = _read_cached if size <= CACHED_CHARACTERS else _read
-            async with self._turns.turn(owner):
+            async with self._turns.slot(owner):
                 reading = await loop.run_in_executor(
                     self._thread, read, submission.rsl, definitions, owner
                 )

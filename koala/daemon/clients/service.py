@@ -39,7 +39,7 @@ from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import LOT, SubmitService
 from koala.daemon.event_loop import EventLoop
-from koala.daemon.group_commit import BatchContext, quiet_turn
+from koala.daemon.group_commit import BatchContext, read_only_batch
 from koala.daemon.quotas import ConcurrencyQuota, FairQueue
 from koala.daemon.storage.archive import ArchiveQuery, not_as_archived
 from koala.daemon.storage.journal import Journal
@@ -187,7 +187,7 @@ class Service(KoalaServicer):
         past = await self._journal.job(result.job)
         if past is None:
             return result
-        return _cancel(quiet_turn(alone(past), past.submitted_at), past.id, by)
+        return _cancel(read_only_batch(alone(past), past.submitted_at), past.id, by)
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Service(KoalaServicer):
         wanted = ArchiveQuery(owner=owner_wanted(caller, listing.owner))
         older: list[dict[str, Any]] = []
         looked_at = 0
-        turn = self._past.turn(caller.name)
+        turn = self._past.slot(caller.name)
         async with turn, aclosing(self._past.read(wanted)) as parts:
             async for part in parts:
                 looked_at += len(part.jobs) + len(part.damaged)
@@ -257,7 +257,7 @@ class Service(KoalaServicer):
             past = await self._journal.job(job)
             if past is None:
                 raise
-            return decide(quiet_turn(alone(past), past.submitted_at))
+            return decide(read_only_batch(alone(past), past.submitted_at))
 
     @_answering
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
@@ -306,7 +306,7 @@ class Service(KoalaServicer):
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
         caller = caller_of_call()
-        async with self._past.turn(caller.name):  # a look at all jobs takes long, too
+        async with self._past.slot(caller.name):  # a look at all jobs takes long, too
             return _document(await self._report(by, period, caller))
 
     async def _report(self, by: By, period: Period, caller: Caller) -> dict[str, Any]:
@@ -368,7 +368,7 @@ class Service(KoalaServicer):
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         caller = caller_of_call()
         try:
-            with self._seats.seat(caller.name):
+            with self._seats.slot(caller.name):
                 after = self._notices.start(request.after)  # first: the job may end meanwhile
                 is_over = bool(request.job) and await self._look_up(request.job, caller)
                 until = self._notices.last if is_over else None
@@ -414,7 +414,7 @@ class Service(KoalaServicer):
         try:
             caller = caller_of_call()
             wanted = LogsWanted.of(request, caller.name)
-            with self._seats.seat(caller.name):
+            with self._seats.slot(caller.name):
                 await self._look_up(request.job, caller)
                 if wanted.is_followed:  # the client knows by this that it may be cut, and go on
                     await context.send_initial_metadata((("koala-resumes", "1"),))
@@ -432,8 +432,8 @@ class Service(KoalaServicer):
             return OutputsWanted.of(request, job)
 
         try:
-            with self._seats.seat(caller.name):
-                async with self._turnstile.turn(caller.name):
+            with self._seats.slot(caller.name):
+                async with self._turnstile.slot(caller.name):
                     wanted = await self._ask_about(request.job, read)
                 async with aclosing(self._outputs.read(wanted)) as parts:
                     async for part in parts:
@@ -448,7 +448,7 @@ class Service(KoalaServicer):
         def is_over(turn: BatchContext) -> bool:
             return turn.scheduler.jobs[_known(turn, job, caller)].is_over
 
-        async with self._turnstile.turn(caller.name):
+        async with self._turnstile.slot(caller.name):
             return await self._ask_about(job, is_over)
 
     async def _seen(self, caller: Caller, notices: Sequence[Notice]) -> Sequence[Notice]:
@@ -510,7 +510,7 @@ def _cancel(turn: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
         error = f"{job} is {found.phase_name} already"
         return pb.Cancelled(job=job, phase=found.phase_name, error=error)
     if not found.is_over:
-        turn.tell(JobCancelRequested(job=job, by=UserName(by.name)))
+        turn.emit(JobCancelRequested(job=job, by=UserName(by.name)))
     return pb.Cancelled(job=job, phase=found.phase_name)
 
 
@@ -520,16 +520,16 @@ def _change_site(turn: BatchContext, site: SiteName, verb: str, by: UserName) ->
     if site not in turn.scheduler.sites:
         raise _unknown_site(turn.scheduler.sites, site)
     if verb == "drain":
-        turn.tell(SiteDrained(site=site, by=by))
+        turn.emit(SiteDrained(site=site, by=by))
     elif verb == "resume":
-        turn.tell(SiteResumed(site=site, by=by))
+        turn.emit(SiteResumed(site=site, by=by))
     elif turn.scheduler.sites[site].is_connected:
         raise RejectedError(f"{site} is connected and can say itself what lives there: drain it")
     else:
-        turn.tell(SiteDeclaredLost(site=site, by=by))
+        turn.emit(SiteDeclaredLost(site=site, by=by))
         for file, replica in tuple(turn.scheduler.replicas.items()):
             if site in replica.sites:  # another content may have the name now
-                turn.tell(ReplicaRemoved(file=file, site=site))
+                turn.emit(ReplicaRemoved(file=file, site=site))
 
 
 def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:

@@ -17,7 +17,7 @@ from koala.daemon.clients.admission import Verdicts, check, check_deadline, warn
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.event_loop import EventLoop
 from koala.daemon.group_commit import BatchContext
-from koala.daemon.quotas import Quotas, would_be_delayed
+from koala.daemon.quotas import Quotas, queues_full
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError
 from koala.rsl.jobspec import JobReading
@@ -143,14 +143,14 @@ class SubmitService:
             told = (*told, *check(reading.spec, turn.scheduler, owners, self._verdicts))
             if submission.no_wait and not turn.scheduler.has_room:
                 limit = turn.scheduler.parameters.queue_jobs_max
-                raise would_be_delayed(len(turn.scheduler.queues), limit)
-            self._quotas.require_room(reading.spec)
+                raise queues_full(len(turn.scheduler.queues), limit)
+            self._quotas.require_job_quota(reading.spec)
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=told)
             _require_room(self._disk)
             job = turn.new_job()
             spec = with_progress(reading.spec, turn.scheduler)
-            turn.tell(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
+            turn.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
             self._quotas.accepted(job, spec)
             return pb.Submitted(job=job, warnings=told)
         except KoalaError as error:

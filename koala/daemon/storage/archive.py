@@ -129,7 +129,7 @@ def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
     )
 
 
-def drop_spoilt_snapshots(connection: sqlite3.Connection) -> list[int]:
+def drop_damaged_snapshots(connection: sqlite3.Connection) -> list[int]:
     """Remove those that are not as they were written, so that none counts as the one to fall back
     on; the events after which they were taken."""
     rows = connection.execute("SELECT * FROM snapshot")

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from koala.core.model.job import Job
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds
-from koala.daemon.state_folder import DAMAGED, FILE, JournalLocation, StateFolder, take_lock
+from koala.daemon.state_folder import DAMAGED, FILE, JournalLocation, StateFolder, acquire_lock
 from koala.daemon.storage import archive
 from koala.daemon.storage import retention as history
 from koala.daemon.storage.read_connections import ReadConnection, connect_reader
@@ -105,7 +105,7 @@ class Journal:
                 self._connection.execute("BEGIN IMMEDIATE")
                 if accept_loss:
                     self._connection.execute("DELETE FROM digest")
-                return archive.drop_spoilt_snapshots(self._connection)
+                return archive.drop_damaged_snapshots(self._connection)
         except sqlite3.Error as error:
             raise DiskError(f"{self.path}: cannot be written: {error}") from error
 
@@ -117,7 +117,7 @@ class Journal:
     @classmethod
     def open(cls, state_dir: Path) -> Journal:
         """Open or make the journal of a state directory. Raises JournalError."""
-        lock = take_lock(state_dir)
+        lock = acquire_lock(state_dir)
         try:
             _require_journal(state_dir)
             connection = _connect(state_dir / FILE)

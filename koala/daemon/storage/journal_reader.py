@@ -59,7 +59,7 @@ class Step:
     scheduler: Scheduler
 
 
-def open_past(path: Path, *, source: Path | None = None) -> JournalReader:
+def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
     """The journal of a state directory, or that file itself; `source` is told in its place. Raises
     JournalError."""
     file = path / FILE if path.is_dir() else path
@@ -92,48 +92,48 @@ def open_past(path: Path, *, source: Path | None = None) -> JournalReader:
     )
 
 
-def records(past: JournalReader) -> Iterator[Record]:
+def records(reader: JournalReader) -> Iterator[Record]:
     """Its events in order, each checked. Raises JournalError."""
-    at, known = JournalPosition() if past.begin is None else past.begin.mark, past.mark
-    while at.seq < past.events:
-        with closing(connect(past.path)) as connection:
+    at, known = JournalPosition() if reader.begin is None else reader.begin.mark, reader.mark
+    while at.seq < reader.events:
+        with closing(connect(reader.path)) as connection:
             rows = []
-            for row in read_events(connection, past.source, at):
+            for row in read_events(connection, reader.source, at):
                 rows.append(row)
-                if len(rows) == min(ROWS, past.events - at.seq):
+                if len(rows) == min(ROWS, reader.events - at.seq):
                     break
         if not rows:
-            raise damaged(past.source, f"event {at.seq + 1} is missing")
+            raise damaged(reader.source, f"event {at.seq + 1} is missing")
         for record, at in rows:
             if known is not None and known.seq == at.seq and known != at:
-                raise cut_short(past.source, past.source.parent / MARK, at.seq, known.seq)
+                raise cut_short(reader.source, reader.source.parent / MARK, at.seq, known.seq)
             yield record
 
 
-def replay(past: JournalReader, *, until_at: Instant = FOREVER) -> Iterator[Step]:
+def replay(reader: JournalReader, *, until_at: Instant = FOREVER) -> Iterator[Step]:
     """Each event up to an instant with what came of it, by the recorded answers. Raises
     JournalError.
     """
-    scheduler = _scheduler(past)
-    digests = _digests(past)
-    for record in records(past):
+    scheduler = _scheduler(reader)
+    digests = _digests(reader)
+    for record in records(reader):
         if record.at > until_at:
             return
-        actions = repeat(past.source, scheduler, record)
+        actions = repeat(reader.source, scheduler, record)
         if record.seq in digests:
-            require_digest(past.source, scheduler, record.seq, digests[record.seq])
+            require_digest(reader.source, scheduler, record.seq, digests[record.seq])
         yield Step(record=record, actions=actions, scheduler=scheduler)
 
 
-def _scheduler(past: JournalReader) -> Scheduler:
+def _scheduler(reader: JournalReader) -> Scheduler:
     """The state at the begin. Raises JournalError."""
-    if past.begin is None:
+    if reader.begin is None:
         return Scheduler(Parameters(), NO_POLICIES)
     try:
-        return load(past.begin.snapshot.plain, NO_POLICIES)
+        return load(reader.begin.snapshot.plain, NO_POLICIES)
     except NotSavedError as error:
-        reason = f"the snapshot after event {past.begin.mark.seq} cannot be used: {error}"
-        raise JournalError(f"{past.source}: {reason}") from error
+        reason = f"the snapshot after event {reader.begin.mark.seq} cannot be used: {error}"
+        raise JournalError(f"{reader.source}: {reason}") from error
 
 
 def _begin(
@@ -182,15 +182,15 @@ def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) ->
         )
 
 
-def _digests(past: JournalReader) -> dict[int, str]:
+def _digests(reader: JournalReader) -> dict[int, str]:
     """Those that our core recorded, by their events."""
-    if past.core != CORE:
+    if reader.core != CORE:
         return {}
-    with closing(connect(past.path)) as connection:
+    with closing(connect(reader.path)) as connection:
         try:
             return dict(connection.execute("SELECT seq, digest FROM digest"))
         except (sqlite3.Error, UnicodeError) as error:
-            raise damaged(past.source, f"{error}") from error
+            raise damaged(reader.source, f"{error}") from error
 
 
 def connect(file: Path) -> sqlite3.Connection:

@@ -23,7 +23,7 @@ from typing import Any
 
 import structlog
 
-from koala.daemon.state_folder import DAMAGED, FILE, MARK, RESTORED, SALVAGED, take_lock
+from koala.daemon.state_folder import DAMAGED, FILE, MARK, RESTORED, SALVAGED, acquire_lock
 from koala.daemon.storage.archive import KeptSnapshot, is_good, read_snapshots
 from koala.daemon.storage.journal import CORE_FACT, prepare, written_by
 from koala.daemon.storage.read_connections import connect_reader
@@ -40,7 +40,7 @@ log = structlog.get_logger()
 def salvage(state_dir: Path) -> None:
     """Replace the journal by a new one of what can be read. Raises JournalError, when that is
     nothing, too; then all is as it was."""
-    lock = take_lock(state_dir)
+    lock = acquire_lock(state_dir)
     part = state_dir / f"{FILE}.new"
     try:
         with closing(connect_reader(state_dir / FILE)) as source:
@@ -77,7 +77,7 @@ def finish(state_dir: Path) -> None:
     """Go on with a salvage that was cut short after it was decided. Raises JournalError."""
     if not (state_dir / SALVAGED).exists():
         return
-    lock = take_lock(state_dir)
+    lock = acquire_lock(state_dir)
     try:
         _put_in_place(state_dir)
     except OSError as error:

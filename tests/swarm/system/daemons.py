@@ -276,7 +276,7 @@ class Daemon(Process):
                 forked=_forked,
             )
         )
-        turns.deliver_to(_Receiver(self, effects))
+        turns.set_receiver(_Receiver(self, effects))
         self.handled = []
         self._is_committing = self._works_soon = False
         self._is_assembled = True
@@ -324,8 +324,8 @@ class Daemon(Process):
         if self._is_committing:
             return
         turns = self.turns
-        items = turns.take()
-        batch = turns.seal()
+        items = turns.handle_batch()
+        batch = turns.prepare_commit()
         if batch is None:
             self._deliver(items, ())
             return
@@ -340,9 +340,9 @@ class Daemon(Process):
             self.disk.crashed()
             if last_seq(self.disk) >= batch.records[-1].seq:
                 self._tell_committed()  # durable, though nothing of it will leave in this life
-            self.turns.failed()
+            self.turns.on_commit_failed()
             raise CrashedError from error
-        self.turns.committed(batch)
+        self.turns.on_committed(batch)
         self._is_committing = False
         self._tell_committed()
         if self.plan.stream("image").random() < self._settings.upkeep.images:
@@ -356,7 +356,7 @@ class Daemon(Process):
 
     def _deliver(self, items: list[InboxItem], notices: Sequence[Notice]) -> None:
         self.turns.deliver(items, notices)
-        if self.turns.waiting:
+        if self.turns.inbox_size:
             self.work_soon()
         self._set_wake()
 
@@ -391,7 +391,7 @@ class Daemon(Process):
     def is_at_rest(self) -> bool:
         """Whether all that it has handled is durable."""
         is_there = self.is_up and self._is_assembled
-        return is_there and not self._is_committing and not self.turns.waiting
+        return is_there and not self._is_committing and not self.turns.inbox_size
 
     def finish(self) -> None:
         """TERM: goodbye to the agents, what is under way is finished, and a snapshot is left
@@ -400,7 +400,7 @@ class Daemon(Process):
             self.run(self._finish)
 
     def _finish(self) -> None:
-        if self._is_committing or self.turns.waiting:
+        if self._is_committing or self.turns.inbox_size:
             self.after(0.01, self._finish)
             return
         self.roster.close("the daemon stops")

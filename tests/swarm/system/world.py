@@ -245,7 +245,7 @@ class World:
     def insist(self, event: Event, when_durable: Callable[[], None] | None = None) -> None:
         """Tell the daemon until it is durable."""
 
-        self.insist_on(lambda turn: turn.tell(event), when_durable)
+        self.insist_on(lambda turn: turn.emit(event), when_durable)
 
     def insist_on(
         self, decide: Callable[[BatchContext], None], when_durable: Callable[[], None] | None = None
@@ -276,7 +276,7 @@ class World:
             known = self.daemon.job_of_key(turn, event.key)
             assert known in (None, (job, event.digest)), f"promise 4: {event.key} is of {known}"
             if known is None and not self.onlooker.is_lost(job):
-                turn.tell(event)
+                turn.emit(event)
 
         def insist() -> None:
             self.insist_on(decide, lambda: self.onlooker.accepted(job))
@@ -289,7 +289,7 @@ class World:
 
         def decide(turn: BatchContext) -> None:
             if job in turn.scheduler.jobs:
-                turn.tell(JobCancelRequested(job=job, by=OPERATOR))
+                turn.emit(JobCancelRequested(job=job, by=OPERATOR))
 
         self.insist_on(decide)
 
