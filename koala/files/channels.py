@@ -1,9 +1,9 @@
-"""Settings of gRPC that all carriers of files share.
+"""gRPC channels and options shared by all file transfers.
 
-Windows are small, so that a slow reader holds back its source after some 100 kB and not after 4 MB:
-rates hold at both ends, and a cut copy has sent little in vain. A peer that vanished without a word
-is noticed after `_KEEPALIVE_MS` and two time-outs; `grpc.http2.ping_timeout_ms` is one of them, and
-60 s when it is not set.
+Flow-control windows are small, so that a slow reader stalls its source after some 100 kB, not 4 MB.
+So rates hold at both ends, and a copy that is cut has wasted little. A peer that vanished silently
+is detected after `_KEEPALIVE_MS` and two time-outs. One of them is `grpc.http2.ping_timeout_ms`,
+which is 60 s by default.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ SERVER_OPTIONS = (
 
 
 class RefusalError(Exception):
-    """How a call of a peer ends, found where something is still held for it.
+    """Status that ends a peer's call, raised where the call still holds resources.
 
-    It is answered when that is given back: the answer itself waits behind messages that a stalled
-    peer does not take, perhaps for as long as the connection lasts.
+    The status is sent after they are released. Sending it first could block: it queues behind
+    messages that a stalled peer does not read, perhaps for as long as the connection lasts.
     """
 
     def __init__(self, code: grpc.StatusCode, reason: str) -> None:
@@ -60,11 +60,11 @@ class RefusalError(Exception):
 
 
 class Channels:
-    """One channel for each address; copies with the same peer share a connection.
+    """Pool of channels, one for each address; copies with the same peer share a connection.
 
-    A channel is closed when its last user is gone, so that addresses which come and go leave
-    nothing behind. With the site's identity channels are TLS, and the peer proves to be the site
-    or the relay that is meant, wherever it answers.
+    A channel is closed when its last user is gone, so that short-lived addresses leave nothing
+    behind. With the site's identity channels use TLS: the peer proves to be the intended site or
+    the relay, wherever it answers.
     """
 
     def __init__(self, identity: IdentityFile | None = None) -> None:
@@ -73,8 +73,10 @@ class Channels:
 
     @asynccontextmanager
     async def use(self, address: str, site: str = "") -> AsyncIterator[aio.Channel]:
-        """The channel to host:port of this site, or of the relay, for as long as the block lasts.
-        Raises ConfigError when our own identity cannot be used."""
+        """Open or share the channel to host:port of a site, or of the relay, for the block.
+
+        Raises ConfigError when our own identity cannot be used.
+        """
         key = (address, site)
         channel, users = self._open.get(key) or (self._dial(address, site), 0)
         self._open[key] = (channel, users + 1)

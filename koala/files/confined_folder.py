@@ -1,11 +1,11 @@
-"""A folder that nothing opened through it can leave.
+"""Access to files of one folder that cannot escape it.
 
 Every part of a name is opened relative to the descriptor of the part before (openat), and never
 through a symbolic link (O_NOFOLLOW). So a link, or a folder that is swapped for a link between two
 steps (as in CVE-2023-41914), is an error and not another place. Only regular files are opened: a
 FIFO would block, a device could do anything.
 
-All calls block; carriers make them in threads. Sizes are bytes, `changed_ns` nanoseconds of mtime.
+All calls block; drivers make them in threads. Sizes are bytes, `changed_ns` nanoseconds of mtime.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class UnusableFileError(KoalaError):
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether it is our process's or disk's, and not the file's: another time it may be well."""
+    """Return True for an error of our process or disk, not of the file: a retry may help."""
     cause = error.__cause__ or error
     return isinstance(cause, OSError) and cause.errno in _PASSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStamp:
-    """What tells one content of a file from another without reading it."""
+    """Size, mtime and inode, which identify one content of a file without reading it."""
 
     size_bytes: int
     changed_ns: int
@@ -61,10 +61,10 @@ class FileStamp:
 
 
 class Descriptor:
-    """A file descriptor that one task closes while a thread may still use it.
+    """File descriptor that one task may close while a thread still uses it.
 
-    `close` returns at once; a thread inside `use` closes at its end. Without that, a number closed
-    too early could already mean another file.
+    `close` returns at once; a thread inside `use` closes at its end. Otherwise a number closed too
+    early could already mean another file.
     """
 
     def __init__(self, number: int) -> None:
@@ -74,7 +74,9 @@ class Descriptor:
 
     @contextmanager
     def use(self) -> Iterator[int]:
-        """The number, for as long as the block lasts. Raises OSError (EBADF) when closed."""
+        """Lock the descriptor for the block and yield its number. Raises OSError (EBADF) when
+        closed.
+        """
         try:
             with self._lock:
                 if self._is_closing:
@@ -85,29 +87,29 @@ class Descriptor:
                 self._close_unless_used()
 
     def close(self) -> None:
-        """Closes now, or when the thread that uses it is done. May be called again."""
+        """Close now, or when the thread that uses it is done. Idempotent."""
         self._is_closing = True
         self._close_unless_used()
 
     def stamp(self) -> FileStamp:
-        """Size, time of change and inode of the open file."""
+        """Return size, time of change and inode of the open file."""
         with self.use() as number:
             return stamp_of(os.fstat(number))
 
     def read(self, size_bytes: int, offset: int) -> bytes:
-        """Up to `size_bytes` from `offset` on; empty at the end of the file."""
+        """Read up to `size_bytes` at `offset`; empty at the end of the file."""
         with self.use() as number:
             return os.pread(number, size_bytes, offset)
 
     def write(self, content: bytes, offset: int) -> None:
-        """All of `content` at `offset`."""
+        """Write all of `content` at `offset`."""
         with self.use() as number:
             written = 0
             while written < len(content):
                 written += os.pwrite(number, content[written:], offset + written)
 
     def sync(self) -> None:
-        """Returns when the bytes are on the disk."""
+        """Flush the bytes to the disk."""
         with self.use() as number:
             os.fsync(number)
 
@@ -122,15 +124,18 @@ class Descriptor:
 
 
 class Folder:
-    """A folder; names are logical names (see names.py), relative to it. It may itself be a link to
-    where there is room, unless others can replace it: then it is not `is_followed`."""
+    """A folder, accessed by logical names relative to it (see `names`).
+
+    The folder may itself be a link, to a place with more room. It must not be followed where others
+    can replace it: `is_followed` is False then.
+    """
 
     def __init__(self, path: Path, *, is_followed: bool = True) -> None:
         self.path = path
         self._flags = _FOLDER_FLAGS & ~os.O_NOFOLLOW if is_followed else _FOLDER_FLAGS
 
     def open(self, name: str) -> Descriptor:
-        """A regular file below the folder, to be read. Raises SpecError, UnusableFileError."""
+        """Open a regular file below the folder for reading. Raises SpecError, UnusableFileError."""
         try:
             with self._parent(name) as (parent, last):
                 return Descriptor(_open_regular(parent, last))
@@ -138,26 +143,31 @@ class Folder:
             raise UnusableFileError(f"file {shown(name)}: {_reason(error)}") from error
 
     def find(self, name: str) -> Path:
-        """The path of a regular file, checked as `open` does. Raises as `open` does."""
+        """Check a regular file as `open` does and return its path. Raises as `open` does."""
         self.open(name).close()
         return self.path / name
 
     def take(self, source: Path, name: str) -> None:
-        """Moves a finished file of the same file system to `name`, replacing what is there."""
+        """Move a finished file of the same file system to `name`, replacing what is there."""
         with self._placing(name) as (parent, last):
             os.rename(source, last, dst_dir_fd=parent)
             os.fsync(parent)
 
     def link(self, name: str, other: Folder, label: str) -> None:
-        """Makes the file `name` visible as `label` of another folder of the same file system, in
-        place of what is there; doing it again changes nothing."""
+        """Hard-link the file `name` as `label` of another folder of the same file system.
+
+        Replaces what is there. Idempotent.
+        """
         with self._parent(name) as (parent, last), other._placing(label) as (target, shown_as):
             _link(parent, last, target, shown_as)
             os.fsync(target)
 
     def listing(self) -> Iterator[tuple[str, FileStamp]]:
-        """The regular files below the folder in order of name; others, and names that no logical
-        name can have, are left out. A folder that is not there has no files."""
+        """Yield the regular files below the folder in order of name.
+
+        Other files, and names that are no logical names, are left out. A missing folder has no
+        files.
+        """
         with suppress(FileNotFoundError):
             root = os.open(self.path, self._flags)
             try:
@@ -172,7 +182,7 @@ class Folder:
 
     @contextmanager
     def _parent(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """A descriptor of the folder that holds `name`, and the last part of the name."""
+        """Open the folder that holds `name`; yield its descriptor and the last part of the name."""
         *folders, last = check_name(name)
         number = os.open(self.path, self._flags)
         try:
@@ -195,10 +205,12 @@ class Folder:
 
 
 def kept_in(folder: Path, path: str, *, may_leave: bool) -> tuple[Folder, str]:
-    """The folder that is not left on the way to a file, and its name below that. A claim's `folder`
-    may have become a link: its program can replace it. Where a path leads
-    out of `folder`, that is the folder of the file itself if it `may_leave`; else its opening
-    fails."""
+    """Choose the folder that confines a file of a claim, and the file's name below it.
+
+    A claim's `folder` may have become a link, because its program can replace it: it is not
+    followed. Where a path leads out of `folder` and it `may_leave`, the file's own folder confines
+    it. Otherwise opening the file fails.
+    """
     if may_leave and (path.startswith("/") or ".." in path.split("/")):
         whole = folder / path
         return Folder(whole.parent), whole.name
@@ -206,12 +218,12 @@ def kept_in(folder: Path, path: str, *, may_leave: bool) -> tuple[Folder, str]:
 
 
 def stamp_of(status: os.stat_result) -> FileStamp:
-    """The stamp of a file whose status was read."""
+    """Make the stamp of a file from its stat result."""
     return FileStamp(size_bytes=status.st_size, changed_ns=status.st_mtime_ns, inode=status.st_ino)
 
 
 def _open_regular(parent: int, last: str) -> int:
-    # Looked at before it is opened, because opening alone can rewind a tape; and after it, because
+    # Checked before it is opened, because opening alone can rewind a tape; and after it, because
     # it may have been swapped in between.
     _check_regular(os.stat(last, dir_fd=parent, follow_symlinks=False))
     number = os.open(last, _FILE_FLAGS, dir_fd=parent)

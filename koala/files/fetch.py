@@ -1,9 +1,9 @@
-"""The carrier of one copy at its target: reads from the source, or from the relay in its place.
+"""Driver of one copy at its target: read from the source, or from the relay in its place.
 
-All decisions are `transfer.py`'s; this does what it says. A try is one `Files.Read` call. Two tasks
-serve it: one reads, stores and holds back for the rate; the other looks at the clock and cancels
-the call when the machine says so, because a time limit around a single read of a stream would
-cancel the whole call anyway, and at the wrong moments.
+All decisions are those of `transfer`; this module carries out its actions. A try is one
+`Files.Read` call, served by two tasks. One reads, stores, and waits for the rate limit. The other
+watches the clock and cancels the call when the machine says so. A time limit around a single read
+of a stream would cancel the whole call, and at the wrong moments.
 """
 
 from __future__ import annotations
@@ -69,15 +69,17 @@ _REFUSALS = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-"""Answers of a source that no other try changes."""
+"""Statuses of a source that a retry would not change."""
 _TICKS = 8
-"""How often in a stall limit the clock is looked at."""
+"""Checks of the clock in one stall limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlace:
-    """What all copies to this site share. `places` bounds how many read at the same time, and
-    `room_bytes` how much of the disk they may take."""
+    """Resources shared by all copies to this site.
+
+    `places` bounds how many read at the same time, and `room_bytes` how much disk they may use.
+    """
 
     site: str
     incoming: Incoming
@@ -87,12 +89,12 @@ class FetchPlace:
     places: asyncio.Semaphore
     tell: Callable[[Report], None]
     relay: Callable[[], str]
-    """host:port of the relay, as far as it is known."""
+    """host:port of the relay, empty when unknown."""
     room_bytes: Callable[[], float]
 
 
 class Fetch:
-    """One copy. `run` once; `cancel` from any other task."""
+    """Driver of one copy. Call `run` once; call `cancel` from any other task."""
 
     def __init__(self, order: FetchOrder, place: FetchPlace) -> None:
         self._place = place
@@ -108,7 +110,7 @@ class Fetch:
 
     @property
     def report(self) -> TransferReport | None:
-        """How it ended; None before that, and when it was cancelled."""
+        """Final report of the copy; None before the end, and after a cancellation."""
         if self._is_cancelled:
             return None
         if self._earlier is not None:
@@ -118,17 +120,19 @@ class Fetch:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the whole copy is here, checked."""
+        """True when the whole copy is here and checked."""
         return isinstance(self.report, TransferFinished)
 
     def order_again(self, order: FetchOrder) -> None:
-        """The daemon repeats itself: perhaps with a new address, perhaps it missed the report."""
+        """Apply a repeated order: it may have a new address, or the daemon may have missed the
+        report.
+        """
         self._machine.redirect(order)
         if self.report is not None:
             self._place.tell(self.report)
 
     async def run(self) -> None:
-        """Carries the copy to its end."""
+        """Run the copy to its end."""
         self._task = asyncio.current_task()
         order = self.order
         try:
@@ -150,7 +154,7 @@ class Fetch:
                 pending.extend(await self._wait())
 
     async def cancel(self) -> None:
-        """Ends the copy and deletes what is there of it; returns when nothing is left."""
+        """Cancel the copy and delete its files; return when nothing is left."""
         self._is_cancelled = True
         self._handle(CancelRequested())
         if self._task is not None and not self._task.done():
@@ -168,7 +172,7 @@ class Fetch:
         return self._handle(Ticked())
 
     async def _carry_out(self, action: Action) -> list[Action]:
-        """Does one thing; the result is what the machine wants next because of it."""
+        """Carry out one action; return the actions that follow from it."""
         transfer = self.order.transfer
         match action:
             case AskPlace():
@@ -193,7 +197,7 @@ class Fetch:
     async def _store(
         self, work: Callable[_P, Awaitable[Event]], *args: _P.args, **kwargs: _P.kwargs
     ) -> list[Action]:
-        """Work on our own disk, whose errors are ours."""
+        """Run work on our own disk; its errors count against this site."""
         try:
             return self._handle(await work(*args, **kwargs))
         except OSError as error:
@@ -245,7 +249,7 @@ class Fetch:
             part.close()
 
     async def _watched(self, call: _Call, part: Descriptor) -> list[Action]:
-        """Receives while another task looks at the clock."""
+        """Receive while another task watches the clock."""
         late: list[Action] = []
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._watch(call, late))
@@ -280,7 +284,7 @@ class Fetch:
             return self._handle(self._own_fault(error))
 
     async def _accept(self, chunk: files_pb2.Chunk, part: Descriptor) -> list[Action]:
-        """Stores a message, then holds back for the rate: the source is slowed by our silence."""
+        """Store a message, then wait for the rate limit: our backpressure slows the source."""
         size_bytes = len(chunk.data)
         if size_bytes and self._machine.offset + size_bytes <= self.order.size_bytes:
             self._require_room(size_bytes)
@@ -299,7 +303,7 @@ class Fetch:
         return wanted
 
     def _verdict(self, error: aio.AioRpcError) -> Event:
-        """Whose fault an error of the call is, and whether another try may help."""
+        """Classify an error of the call: the end at fault, and the use of a retry."""
         code, reason = error.code(), f"{error.code().name}: {error.details()}"
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
             return Busy(reason=reason)
@@ -313,8 +317,11 @@ class Fetch:
         return Cut(fault=Fault.NOBODY, reason=reason)
 
     def _require_room(self, size_bytes: int) -> None:
-        """Raises OSError. A copy that filled the disk would end the agent, whose records find no
-        room, and each agent after it, none of which could begin to delete the copy."""
+        """Raise OSError when the disk has too little room.
+
+        A copy that filled the disk would end the agent, whose records need room. Each later agent
+        would fail too, before it could delete the copy.
+        """
         room_bytes = self._place.room_bytes()
         if size_bytes > room_bytes:
             text = f"{size_bytes} bytes are to come, and there is room for {room_bytes:.0f}"

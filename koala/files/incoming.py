@@ -1,10 +1,10 @@
-"""The spool folder of copies that come in: parts that survive a restart, and finished files.
+"""Spool folder of incoming copies: parts that survive a restart, and finished files.
 
     incoming/<name>.part     bytes so far
-    incoming/<name>.json     which order they belong to; when finished, how long it took
+    incoming/<name>.json     the order they belong to; when finished, how long it took
     incoming/<name>          the finished copy
 
-`<name>` is the transfer's id, escaped, without dots. Calls block; carriers make them in threads.
+`<name>` is the transfer's id, escaped, without dots. Calls block; drivers make them in threads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STEP_BLOCKS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
-    """What an earlier life of the agent left of a copy: bytes of a part, and the time they took.
+    """Bytes of a copy that an earlier life of the agent left, and the time they took.
 
     With `took_s` the copy is finished.
     """
@@ -38,29 +38,31 @@ class Remains:
 
 
 class Incoming:
-    """The folder; made when missing, for this user alone."""
+    """The spool folder; created when missing, for this user alone."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._make()
 
     def _make(self) -> None:
-        """Also for each order: somebody may have removed it."""
+        """Create the folder. Repeated for each order, since somebody may have removed it."""
         # parents=True alone would ask the mask for their mode
         for made in (self._folder.parent, self._folder):
             made.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def path(self, transfer: str) -> Path:
-        """Where the finished copy is, or will be."""
+        """Return the path of the finished copy."""
         return self._folder / _name(transfer)
 
     def part(self, transfer: str) -> Path:
-        """Where the bytes are until then."""
+        """Return the path of the bytes so far."""
         return self._folder / f"{_name(transfer)}.part"
 
     def remains(self, order: FetchOrder) -> Remains:
-        """What is there of this order; what belongs to another one is deleted. Writes the record
-        of the order, so that the next life knows it."""
+        """Return the remains of this order, and delete those of another one.
+
+        Writes the record of the order, so that the next life knows it.
+        """
         self._make()
         record = self._record(order.transfer)
         known = _read_record(record)
@@ -80,30 +82,30 @@ class Incoming:
         return Remains(have_bytes=part.st_size, spent_s=spent_s)
 
     def open(self, transfer: str) -> Descriptor:
-        """The part, to be written; made when missing."""
+        """Open the part for writing; created when missing."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         return Descriptor(os.open(self.part(transfer), flags, 0o600))
 
     def keep(self, order: FetchOrder, took_s: float) -> None:
-        """The part, whose bytes are durable and right, becomes the finished copy."""
+        """Rename the part, whose bytes are durable and checked, to the finished copy."""
         _write_record(self._record(order.transfer), {"part": _identity(order), "took_s": took_s})
         self.part(order.transfer).rename(self.path(order.transfer))
         _sync_folder(self._folder)
 
     def remove(self, transfer: str) -> None:
-        """Deletes all that is there of a transfer; nothing is no error."""
+        """Delete all files of a transfer; none is no error."""
         record = self._record(transfer)
         for path in (self.part(transfer), self.path(transfer), record, _fresh(record)):
             with suppress(FileNotFoundError):
                 path.unlink()
 
     def discard_part(self, transfer: str) -> None:
-        """Deletes the bytes so far; the record of the order stays."""
+        """Delete the bytes so far; the record of the order stays."""
         with suppress(FileNotFoundError):
             self.part(transfer).unlink()
 
     def retain(self, transfers: frozenset[str]) -> None:
-        """Deletes what is there of all transfers but these."""
+        """Delete the files of all transfers but these."""
         self._make()
         kept = {_name(transfer) for transfer in transfers}
         for path in sorted(self._folder.iterdir()):
@@ -116,7 +118,7 @@ class Incoming:
 
 
 class Digest:
-    """A sha256 in the making that counts its bytes."""
+    """Running sha256 that counts its bytes."""
 
     __slots__ = ("_digest", "size_bytes")
 
@@ -125,17 +127,17 @@ class Digest:
         self.size_bytes = 0
 
     def update(self, block: bytes) -> None:
-        """Adds bytes."""
+        """Add bytes."""
         self._digest.update(block)
         self.size_bytes += len(block)
 
     def value(self) -> str:
-        """In hexadecimal, of all bytes so far."""
+        """Return the checksum of all bytes so far, in hexadecimal."""
         return self._digest.hexdigest()
 
 
 class Summing:
-    """Reads a part of an open file into a digest, step by step; ends early where the file does."""
+    """Checksum of a part of an open file, computed step by step; ends early where the file does."""
 
     def __init__(
         self, descriptor: Descriptor, *, offset: int = 0, size_bytes: int, head: bytes = b""
@@ -147,7 +149,7 @@ class Summing:
         self._end = offset + size_bytes
 
     def step(self) -> bool:
-        """Reads some MiB; False when there is nothing more."""
+        """Read some MiB; False at the end."""
         for _ in range(_STEP_BLOCKS):
             size_bytes = min(BLOCK_BYTES, self._end - self._offset)
             block = self._descriptor.read(size_bytes, self._offset)
@@ -163,17 +165,17 @@ def _name(transfer: str) -> str:
 
 
 def _identity(order: FetchOrder) -> list[str | int]:
-    """What makes bytes of an order useful for another: everything but where they come from."""
+    """Return the fields that two orders must share to reuse bytes: all but the source."""
     return [order.transfer, order.file, order.offset, order.size_bytes, order.checksum]
 
 
 def _read_record(path: Path) -> dict[str, object]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # half written in a crash: as if it were not there
+    except (FileNotFoundError, ValueError):  # half written in a crash: as if missing
         return {}
     if not isinstance(record, dict) or COPIES.refusal(int(record.get("format", 1))):
-        return {}  # of a release that writes it otherwise: the copy begins anew
+        return {}  # another release's format: the copy starts again
     return record
 
 
@@ -184,7 +186,7 @@ def _write_record(path: Path, record: dict[str, object]) -> None:
 
 
 def _fresh(record: Path) -> Path:
-    """The record while it is written; a crash or a full disk may leave it."""
+    """Return the path of the record while it is written; a crash or a full disk may leave it."""
     return record.with_suffix(".json.part")
 
 

@@ -1,8 +1,8 @@
-"""Names of files that came from elsewhere: which are allowed, and how any text becomes a file name.
+"""Validate logical file names, and escape any text into one file name.
 
 A logical name is a relative path with `/` between its parts. It names a file below some folder and
-nothing else: `check_name` refuses whatever could mean another place, or could not be shown to a
-person on one line. Limits are in bytes of UTF-8.
+nothing else. `check_name` refuses a name that could mean another place, or that cannot be shown on
+one line. Limits are in bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _ESCAPED_BYTES_MAX = 180
 
 
 def check_name(name: str) -> tuple[str, ...]:
-    """The parts of a logical name. Raises SpecError, which names the name and what is allowed."""
+    """Split a logical name into its parts.
+
+    Raises SpecError, which names the name and the rule.
+    """
     if problem := _problem(name):
         raise SpecError(
             f"file name {shown(name)}: {problem}; allowed is a relative path of at most"
@@ -36,15 +39,15 @@ def check_name(name: str) -> tuple[str, ...]:
 
 
 def is_name(name: str) -> bool:
-    """Whether `check_name` accepts the name."""
+    """Return True if `check_name` accepts the name."""
     return _problem(name) is None
 
 
 def escape(text: str) -> str:
-    """One part of a path for any text: `j1/1/t2` -> `j1%2F1%2Ft2`.
+    """Escape any text into one part of a path: `j1/1/t2` -> `j1%2F1%2Ft2`.
 
-    Different texts get different results. The result is ASCII, is never empty, `.` or `..`, has no
-    leading dot, and at most 180 bytes: a longer one ends in a checksum instead.
+    Different texts get different results. A result is ASCII, never empty, `.` or `..`, and has no
+    leading dot. It has at most 180 bytes: a longer one ends in a checksum instead.
     """
     plain = [
         chr(byte) if chr(byte) in _PLAIN or (chr(byte) == "." and index) else f"%{byte:02X}"
@@ -58,7 +61,7 @@ def escape(text: str) -> str:
 
 
 def shown(name: str) -> str:
-    """The name for a message: quoted, escaped, cut."""
+    """Quote, escape and cut a name for a message."""
     quoted = ascii(name) if any(_is_unshown(c) for c in name) else repr(name)
     return quoted if len(quoted) <= _SHOWN_CHARACTERS else f"{quoted[:_SHOWN_CHARACTERS]}..."
 

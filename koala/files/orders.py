@@ -1,7 +1,7 @@
-"""What the agent is asked to do with files, and what it tells: plain values between the parts.
+"""Orders of file copies that the agent receives, and the reports that it sends: plain values.
 
-They mirror the messages of the link, which are defined in link.proto and stop at the codec. Sizes
-are bytes, durations seconds, checksums sha256 in hexadecimal.
+They mirror the messages of the link, which link.proto defines and the codec converts. Sizes are
+bytes, durations seconds, checksums sha256 in hexadecimal.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOrder:
-    """To the target: read `size_bytes` of a file from `offset` on, at `address`, with the token.
+    """Order to the target of a copy: read part of a file from `address`, with the token.
 
-    `checksum` is that of the whole file; empty when unknown or when a part of it is ordered.
-    `booked_bps` bytes a second of the link are this copy's own, and it takes no more; 0: it shares.
-    At least `report_s` pass between two reports of how far it is; 0: none are wanted.
+    The part begins at `offset` and has `size_bytes`. `checksum` is that of the whole file; it is
+    empty when unknown or when only a part is ordered. `booked_bps` bytes a second of the link are
+    reserved for this copy, and it uses no more; 0: it shares the link. At least `report_s` pass
+    between two progress reports; 0: none are wanted.
     """
 
     transfer: str
@@ -35,10 +36,10 @@ class FetchOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOrder:
-    """To the source: serve this part of a file to whoever shows the token.
+    """Order to the source of a copy: serve this part of a file to the bearer of the token.
 
-    With `relay` (host:port) the part is offered there; otherwise the own server has it.
-    `booked_bps` as of a FetchOrder.
+    With `relay` (host:port) the part is offered there; otherwise the site's own server has it.
+    `booked_bps` is as in FetchOrder.
     """
 
     transfer: str
@@ -53,7 +54,9 @@ class ServeOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProgress:
-    """So many bytes of the part are here; `took_s` since they were first asked for."""
+    """Progress of a copy: bytes of the part on the disk, and the time since they were first
+    requested.
+    """
 
     transfer: str
     size_bytes: int
@@ -62,7 +65,7 @@ class TransferProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferFinished:
-    """The part is complete and checked here; `took_s` from the order to this."""
+    """Report of a complete, checked copy; `took_s` is the time since the order."""
 
     transfer: str
     size_bytes: int
@@ -71,7 +74,7 @@ class TransferFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferFailed:
-    """The copy was given up. `at` is the site at whose end the error was; empty: nobody's."""
+    """Report of a failed copy; `at` is the site at fault, empty when neither end is."""
 
     transfer: str
     reason: str
@@ -80,7 +83,7 @@ class TransferFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFound:
-    """The site holds a replica with this content."""
+    """Report of a replica that the site holds, with its content's checksum."""
 
     file: str
     size_bytes: int
@@ -89,7 +92,7 @@ class FileFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRemoved:
-    """The site holds the replica no more."""
+    """Report of a replica that the site no longer holds."""
 
     file: str
 
@@ -100,10 +103,10 @@ Report: TypeAlias = TransferProgress | TransferFinished | TransferFailed | FileF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadOrder:
-    """Send a claim's output files and logs to the relay.
+    """Order to send the output files and logs of a claim to the relay.
 
-    `outputs` and `logs` are paths by the name that they get in the spool; what does not lie below
-    `folder`, the claim's, is not sent unless it `may_leave` that. Of a log the last bytes are sent.
+    `outputs` and `logs` map names in the spool to paths. A path outside the claim's `folder` is
+    sent only if it `may_leave` the folder. Only the last bytes of a log are sent.
     """
 
     claim: str
@@ -118,7 +121,7 @@ class UploadOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uploaded:
-    """One file of an upload; `error` is empty when the relay has it."""
+    """Result of one file of an upload; `error` is empty when the relay has it."""
 
     name: str
     is_log: bool

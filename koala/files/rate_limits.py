@@ -1,8 +1,8 @@
-"""How fast bytes may go: a token bucket, pure, and the buckets of the links to other sites.
+"""Rate limits of file copies: a pure token bucket, and one bucket for each link to another site.
 
-A site's owner bounds what copies take from the network; with the figures of the DAS an emulated
-grid behaves as the paper's did (KOALA 3.1). Rates are bytes a second; None is no limit. Time is an
-argument, in seconds of any clock that does not run back.
+A site's owner bounds the bandwidth that copies use. With the figures of the DAS an emulated grid
+behaves as the paper's did (KOALA 3.1). Rates are bytes a second; None means no limit. Time is an
+argument, in seconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ CHUNK_BYTES = 256 * 1024
 """Most bytes in one message."""
 _CHUNK_BYTES_MIN = 1024
 _CHUNKS_PER_S = 8
-"""A slow link gets smaller messages, so that it is heard often enough not to look dead."""
+"""A slow link gets smaller messages: frequent arrivals show that it is alive."""
 _REST_MIN = 0.01
-"""Of a limit, for copies without booking when all of it is booked."""
+"""Share of a limit that remains for copies without a booking when all of it is booked."""
 
 
 class TokenBucket:
@@ -49,21 +49,21 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """Bytes a second to and from each other site; `default` for those not named."""
+    """Rate limits for each other site, in bytes a second; `default` for sites not named."""
 
     default: float | None = None
     by_site: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, site: str) -> float | None:
-        """The limit with one site."""
+        """Return the limit for one site."""
         return self.by_site.get(site, self.default)
 
 
 class LinkLimits:
-    """The buckets of all links in one direction; copies with the same site share one.
+    """Token buckets of all links in one direction; copies with the same site share one.
 
-    A booked copy has a bucket of its own, and what it booked is taken from what those without
-    booking share. The limit of the site's owner holds for all of them together.
+    A booked copy has a bucket of its own. Its rate is taken from the share of the copies without a
+    booking. The limit of the site's owner holds for all copies together.
     """
 
     def __init__(self, limits: RateLimits) -> None:
@@ -74,7 +74,7 @@ class LinkLimits:
 
     @contextmanager
     def booking(self, transfer: str, site: str, bytes_per_s: float, now: float) -> Iterator[None]:
-        """While this lasts the copy has a rate of its own; 0 books nothing."""
+        """Give a copy a rate of its own for the duration of the block; 0 books nothing."""
         if not bytes_per_s:
             yield
             return
@@ -103,12 +103,12 @@ class LinkLimits:
         return max(waits, default=0.0)
 
     def chunk_bytes(self, site: str, booked_bps: float = 0.0) -> int:
-        """How many bytes to send in one message to a site."""
+        """Return the size of one message to a site."""
         rates = [rate for rate in (self._limits.of(site), booked_bps) if rate]
         return chunk_bytes(min(rates, default=None))
 
     def _rest(self, site: str, rate: float) -> float:
-        """What copies without booking share of a limit; never nothing, or they would look dead."""
+        """Return the rate left for copies without a booking; never 0, or they would look dead."""
         booked = sum(bucket.bytes_per_s for bucket in self._booked.get(site, {}).values())
         return max(rate - booked, _REST_MIN * rate)
 
@@ -125,7 +125,7 @@ class LinkLimits:
 
 
 def chunk_bytes(bytes_per_s: float | None) -> int:
-    """The size of a message at this rate: an eighth of a second of it, within bounds."""
+    """Return the size of a message at this rate: an eighth of a second of it, within bounds."""
     if bytes_per_s is None:
         return CHUNK_BYTES
     return int(min(CHUNK_BYTES, max(_CHUNK_BYTES_MIN, bytes_per_s / _CHUNKS_PER_S)))

@@ -1,8 +1,8 @@
-"""The replicas that a site holds: every regular file below one folder, under its relative path.
+"""Replicas of a site: every regular file below one folder, named by its relative path.
 
-Checksums are expensive, so they are kept in a file beside, by size, time of change and inode: a
-file that has the same three is taken for unchanged. Calls block, but for `read`; carriers make them
-in threads.
+Checksums are expensive, so they are cached in a file beside the folder. The key is size, time of
+change and inode: a file with the same three counts as unchanged. Calls block, except `read`;
+drivers make them in threads.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from koala.files.threads import in_steps, in_thread
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """One look at the store: names with their stamps, and those whose content must be read anew."""
+    """One scan of the store: names with their stamps, and the files without a known checksum."""
 
     files: dict[str, FileStamp]
     unread: tuple[str, ...]
 
 
 class FileStore:
-    """The store in `folder`; `memory` is the file that keeps checksums over restarts."""
+    """Replica store in `folder`; the file `memory` keeps checksums over restarts."""
 
     def __init__(self, folder: Path, memory: Path) -> None:
         self._folder = Folder(folder)
@@ -37,30 +37,33 @@ class FileStore:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def open(self, name: str) -> Descriptor:
-        """A replica, to be read. Raises SpecError, UnusableFileError."""
+        """Open a replica for reading. Raises SpecError, UnusableFileError."""
         return self._folder.open(name)
 
     def find(self, name: str) -> Path:
-        """The path of a replica. Raises as `open` does."""
+        """Return the path of a replica. Raises as `open` does."""
         return self._folder.find(name)
 
     def list(self) -> Listing:
-        """What is there now. Unread files come small first, so that most are known soon."""
+        """Scan the store. Unread files come in order of size, so that most are known soon."""
         files = dict(self._folder.listing())
         unread = [name for name, stamp in files.items() if self.found(name, stamp) is None]
         unread.sort(key=lambda name: (files[name].size_bytes, name))
         return Listing(files=files, unread=tuple(unread))
 
     def found(self, name: str, stamp: FileStamp) -> FileFound | None:
-        """A file of a listing, if its checksum is known."""
+        """Return a file of a listing, if its checksum is known."""
         known = self._known.get(name)
         if known is None or known[0] != stamp:
             return None
         return FileFound(file=name, size_bytes=stamp.size_bytes, checksum=known[1])
 
     async def read(self, name: str) -> FileFound | None:
-        """Reads a file for its checksum. None when it is gone, cannot be read, or changes
-        meanwhile: the next look finds it as it then is."""
+        """Compute and cache the checksum of a file.
+
+        None when the file is gone, cannot be read, or changes meanwhile: the next scan finds it as
+        it then is.
+        """
         try:
             descriptor = await in_thread(self.open, name)
         except UnusableFileError:
@@ -80,7 +83,7 @@ class FileStore:
         return self.found(name, before)
 
     def remember(self, listing: Listing) -> None:
-        """Writes the known checksums down, without those of files that are gone."""
+        """Write the known checksums to disk, without those of files that are gone."""
         self._known = {n: known for n, known in self._known.items() if n in listing.files}
         rows = {
             name: [stamp.size_bytes, stamp.changed_ns, stamp.inode, checksum]
@@ -92,7 +95,7 @@ class FileStore:
 
 
 class PartReader:
-    """A part of a file, read from some offset on, with the checksum of the whole part.
+    """Reader of a part of a file from some offset, with the checksum of the whole part.
 
     Bytes before the offset are read for the checksum only. Raises UnusableFileError when the file
     is too short, or is changed while it is read: then no checksum would mean anything.
@@ -112,15 +115,17 @@ class PartReader:
             )
 
     def skip(self, size_bytes: int) -> bool:
-        """Counts some of the first bytes, which the reader has already; False when all of them are
-        counted. Raises UnusableFileError."""
+        """Add some of the first bytes, which the reader already has, to the checksum.
+
+        False when all of them are counted. Raises UnusableFileError.
+        """
         assert size_bytes <= self._size_bytes, (size_bytes, self._size_bytes)
         if self._digest.size_bytes < size_bytes:
             self.read(min(16 * BLOCK_BYTES, size_bytes - self._digest.size_bytes))
         return self._digest.size_bytes < size_bytes
 
     def read(self, size_bytes: int) -> bytes:
-        """The next bytes, at most so many; empty at the end. Raises UnusableFileError."""
+        """Read up to `size_bytes` more; empty at the end. Raises UnusableFileError."""
         left = self._size_bytes - self._digest.size_bytes
         offset = self._start + self._digest.size_bytes
         block = self._descriptor.read(min(size_bytes, left), offset)
@@ -130,18 +135,18 @@ class PartReader:
         return block
 
     def checksum(self) -> str:
-        """The sha256 of the part, all of which was read. Raises UnusableFileError."""
+        """Return the sha256 of the part after all of it was read. Raises UnusableFileError."""
         if self._descriptor.stamp() != self._stamp:
             raise UnusableFileError(f"file {shown(self._name)} was changed while it was read")
         return self._digest.value()
 
     def close(self) -> None:
-        """Closes the file, when no thread reads any more."""
+        """Close the file once no thread reads it."""
         self._descriptor.close()
 
 
 def _recall(memory: Path) -> dict[str, tuple[FileStamp, str]]:
-    """The checksums of earlier lives; what cannot be read is computed again."""
+    """Load the cached checksums; unreadable ones are computed again."""
     known: dict[str, tuple[FileStamp, str]] = {}
     with suppress(OSError, ValueError, TypeError, AttributeError):
         for name, row in json.loads(memory.read_text(encoding="utf-8")).items():

@@ -1,7 +1,7 @@
-"""Serving: what this site was ordered to give to others, over its own port or through the relay.
+"""Serve ordered parts of files to other sites, over the site's port or through the relay.
 
-Only ordered transfers are served, to whoever shows the token, and never another path than the one
-that was ordered. Both ways send the same messages: bytes, then the checksum of the whole part.
+Only ordered transfers are served, to the bearer of the token, and never another path than the
+ordered one. Both ways send the same messages: bytes, then the checksum of the whole part.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _RETRY_S_MAX = 10.0
 
 @dataclass(kw_only=True)
 class ServePlace:
-    """What all that is served from this site shares. `orders` are those that are wanted now.
+    """Resources shared by all serving at this site; `orders` are those wanted now.
 
-    Nobody tells a source that its copy is complete. So an order is forgotten `idle_s` after anybody
-    last read it, and `after_s` after it was read to its end: then only a spoilt copy is read again.
+    A source never learns that its copy is complete. So an order expires `idle_s` after the last
+    read, and `after_s` after it was read to its end: then only a spoilt copy is read again.
     """
 
     site: str
@@ -57,22 +57,22 @@ class ServePlace:
     _until: dict[str, float] = field(default_factory=dict)
 
     def take(self, order: ServeOrder) -> None:
-        """The order is wanted (still)."""
+        """Add or renew an order."""
         self.orders[order.transfer] = order
         self.touch(order.transfer)
 
     def touch(self, transfer: str, *, is_complete: bool = False) -> None:
-        """The order was read from, or to its end."""
+        """Renew the expiry of an order that was read from, or to its end."""
         if transfer in self.orders:
             self._until[transfer] = clock.now() + (self.after_s if is_complete else self.idle_s)
 
     def drop(self, transfer: str) -> None:
-        """The order is not wanted any more."""
+        """Remove an order that is no longer wanted."""
         self.orders.pop(transfer, None)
         self._until.pop(transfer, None)
 
     def expired(self) -> tuple[str, ...]:
-        """The transfers whose orders should be forgotten now."""
+        """Return the transfers whose orders have expired."""
         now = clock.now()
         return tuple(transfer for transfer, until in self._until.items() if until <= now)
 
@@ -80,7 +80,7 @@ class ServePlace:
 async def send_part(
     place: ServePlace, order: ServeOrder, offset: int
 ) -> AsyncGenerator[files_pb2.Chunk, None]:
-    """The messages of a part from `offset` on, held back for the rate, the checksum last.
+    """Yield the messages of a part from `offset` on, paced by the rate limit, the checksum last.
 
     Ends early when the order is cancelled. Raises SpecError, UnusableFileError, OSError.
     """
@@ -105,7 +105,7 @@ async def send_part(
 
 
 class FileServer(files_pb2_grpc.FilesServicer):
-    """`Files.Read` on the site's own port."""
+    """gRPC service `Files.Read` on the site's own port."""
 
     def __init__(self, place: ServePlace) -> None:
         self._place = place
@@ -115,7 +115,7 @@ class FileServer(files_pb2_grpc.FilesServicer):
         request: files_pb2.ReadRequest,
         context: _Context,
     ) -> None:
-        """Sends what was ordered. A wrong token and an unknown transfer get the same answer."""
+        """Send the ordered part. A wrong token and an unknown transfer get the same answer."""
         try:
             await self._read(request, context)
         except RefusalError as refusal:
@@ -151,7 +151,7 @@ class FileServer(files_pb2_grpc.FilesServicer):
             parts = aclosing(send_part(self._place, order, offset))
             async with parts as chunks, asyncio.timeout(None) as limit:
                 async for chunk in chunks:
-                    # A reader that takes nothing is cut; that this cancels the call is wanted.
+                    # A reader that stops reading is cut; this cancels the call on purpose.
                     limit.reschedule(asyncio.get_running_loop().time() + self._place.stalled_s)
                     await context.write(chunk)
                     limit.reschedule(None)
@@ -164,7 +164,7 @@ class FileServer(files_pb2_grpc.FilesServicer):
 
 
 class Offer:
-    """One transfer that is offered to the relay, again after each cut, until it is cancelled."""
+    """Offer of one transfer to the relay, repeated after each cut until it is cancelled."""
 
     def __init__(
         self, order: ServeOrder, place: ServePlace, tell: Callable[[TransferFailed], None]
@@ -174,7 +174,7 @@ class Offer:
         self._tell = tell
 
     async def run(self) -> None:
-        """Until cancelled, or until the file turns out not to be what was ordered."""
+        """Offer until cancelled, or until the file turns out not to be the ordered one."""
         pause_s = _RETRY_S
         while True:
             try:
@@ -190,7 +190,7 @@ class Offer:
             await asyncio.sleep(pause_s)
 
     async def _offer(self, stub: files_pb2_grpc.RelayAsyncStub) -> bool:
-        """One call of Offer, to its end; whether anybody read."""
+        """Make one Offer call, to its end; True if a reader came."""
         call = stub.Offer()
         order = self._order
         has_served = False
@@ -201,8 +201,8 @@ class Offer:
             if not isinstance(wanted, files_pb2.OfferDown):
                 return False
             if wanted.offset > order.size_bytes:
-                # The reader's word, which the relay cannot check. The file is as it should be, so
-                # that nothing is told of it.
+                # The reader's claim, which the relay cannot check. Our file is right, so that
+                # nothing is reported.
                 log.warning("offer.refused", transfer=order.transfer, offset=wanted.offset)
                 return False
             has_served = True

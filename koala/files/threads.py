@@ -1,4 +1,4 @@
-"""Blocking work of the carriers, done in threads without losing track of it."""
+"""Blocking work in threads that survives cancellation of its task."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _T = TypeVar("_T")
 
 
 async def in_thread(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """The result of `work`, called in a thread.
+    """Call `work` in a thread and return its result.
 
     A thread cannot be cancelled. A task that is cancelled here ends only when the thread is done,
-    so that whoever waits for the task may delete what the thread was writing.
+    so that whoever awaits the task may delete the file that the thread was writing.
     """
     loop = asyncio.get_running_loop()
     future = loop.run_in_executor(None, partial(work, *args, **kwargs))
-    # Whoever was cancelled twice does not look at it, and asyncio would complain.
+    # A task that is cancelled twice never reads the result; asyncio would log that.
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         return await asyncio.shield(future)
@@ -30,10 +30,10 @@ async def in_thread(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs)
 
 
 async def in_steps(step: Callable[[], bool]) -> None:
-    """Calls `step` in threads until it answers False.
+    """Call `step` in threads until it returns False.
 
-    Long work is cut into steps, because threads are few: the checksum of a huge file must neither
-    keep those from their bytes who read small ones, nor an agent from its end.
+    Long work is cut into steps, because threads are few. The checksum of a huge file must not delay
+    readers of small files, nor the shutdown of an agent.
     """
     while await in_thread(step):
         pass

@@ -1,12 +1,12 @@
-"""One copy of a part of a file, from the order to its end: a pure state machine.
+"""Pure state machine of one copy of a part of a file, from the order to its end.
 
     Queued -> Reading -> Checking -> Finished
        ^         |           |
        |         v           v            any but the ends -> Failed | Cancelled
        +----- Waiting <------+
 
-The carrier tells events and does what it is told, one action after the other; time is an argument,
-in seconds. Bytes that are on the disk are never read again, unless their checksum turns out wrong.
+The driver passes events in and carries out the actions in order. Time is an argument, in seconds.
+Bytes on the disk are never transferred again, unless their checksum turns out wrong.
 Everything ends: tries without progress, pauses without bytes and spoilt copies have limits.
 """
 
@@ -26,19 +26,20 @@ from koala.files.orders import (
 )
 
 REPORT_SHARE = 0.1
-"""Of the time that a copy has taken, between two reports of it: one that lasts for hours does not
-need one a second."""
+"""Least pause between two reports, as a share of the time taken so far."""
 REPORT_S_MAX = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferLimits:
-    """When a copy is tried again and when it is given up.
+    """Limits of retries of a copy.
 
-    `tries_max` counts tries in a row that brought no byte; `stalled_s` is how long one try may wait
-    for its next byte; `progress_s` how long all tries together may bring none; `busy_s` how long
-    a source may go on answering that it is busy; `spoilt_max` how often the bytes may be wrong.
-    Pauses between tries double from `pause_s` up to `pause_s_max`.
+    - `tries_max`: tries in a row without a byte.
+    - `stalled_s`: wait for the next byte within one try.
+    - `progress_s`: time without a byte over all tries.
+    - `busy_s`: time for which a source may keep answering that it is busy.
+    - `spoilt_max`: checks of the bytes that may fail.
+    - `pause_s`, `pause_s_max`: first and longest back-off between tries; it doubles.
     """
 
     tries_max: int = 12
@@ -51,12 +52,12 @@ class TransferLimits:
 
 
 class Fault(StrEnum):
-    """At whose end an error was."""
+    """End of the copy at which an error occurred."""
 
     SOURCE = "source"
     TARGET = "target"
     NOBODY = "nobody"
-    """The way between, or it cannot be told."""
+    """The network between them, or unknown."""
 
 
 # Events -------------------------------------------------------------------------------------------
@@ -64,7 +65,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
-    """The copy is wanted; `have_bytes` are here from before, which took `spent_s`."""
+    """The copy was ordered; `have_bytes` are here from before, which took `spent_s`."""
 
     have_bytes: int = 0
     spent_s: float = 0.0
@@ -72,31 +73,34 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """The carrier has a free place for this copy."""
+    """The driver has a free place for this copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """From now on silence is the source's; before, the carrier was storing or holding back."""
+    """The driver waits for the source: from now on the stall limit counts.
+
+    Before that the driver was storing bytes or holding back for the rate.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """So many bytes more are on the disk."""
+    """More bytes are on the disk."""
 
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The source has sent all, and says this is the checksum of the part."""
+    """The source has sent all bytes, and announced the checksum of the part."""
 
     checksum: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The try broke off; another may go on where it ended."""
+    """The try broke off; another one may resume where it ended."""
 
     fault: Fault
     reason: str
@@ -111,7 +115,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The copy is impossible, and no other try changes that."""
+    """The copy is impossible, and a retry would not change that."""
 
     fault: Fault
     reason: str
@@ -119,7 +123,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The bytes on the disk have this checksum."""
+    """The checksum of the bytes on the disk was computed."""
 
     checksum: str
 
@@ -131,7 +135,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
-    """Nobody wants the copy any more."""
+    """The copy is no longer wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,41 +164,41 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskPlace:
-    """Wait for a free place, then tell Admitted."""
+    """Wait for a free place, then pass in Admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Read from the source from `offset` of the part on; tell what comes of it."""
+    """Read the part from the source, beginning at `offset`; pass in the outcome."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangUp:
-    """Break off the try; what it still says is not heard."""
+    """Cancel the try, and ignore its further events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Make the bytes durable, compute their checksum, tell Checked."""
+    """Make the bytes durable, compute their checksum, pass in Checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Give the copy its final name, tell Kept."""
+    """Rename the copy to its final name, pass in Kept."""
 
     took_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard:
-    """Delete what is there of the copy."""
+    """Delete the bytes of the copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
-    """Report to the daemon."""
+    """Send a report to the daemon."""
 
     report: TransferReport
 
@@ -221,7 +225,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """`heard_at`: since when silence is the source's; None while we are busy ourselves."""
+    """Reading; `heard_at` starts the stall limit, None while we are busy ourselves."""
 
     has_progress: bool = False
     heard_at: float | None = None
@@ -229,14 +233,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checking:
-    """All bytes are here; `promised` is the source's checksum of them."""
+    """All bytes are here; `promised` is their checksum by the source."""
 
     promised: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """The bytes are right and get their final name."""
+    """The bytes are right and are renamed to the final name."""
 
     took_s: float
 
@@ -257,16 +261,16 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """Not wanted any more."""
+    """No longer wanted."""
 
 
 State: TypeAlias = Waiting | Queued | Reading | Checking | Keeping | Finished | Failed | Cancelled
 
 
 class Transfer:
-    """The machine of one copy, at its target.
+    """State machine of one copy, at its target.
 
-    `offset` is how many bytes of the part are on the disk. An event that does not fit the state is
+    `offset` is the number of bytes of the part on the disk. An event that does not fit the state is
     late and changes nothing.
     """
 
@@ -286,11 +290,11 @@ class Transfer:
         self._busy_since = now
         self._begun_at: float | None = None
         self._spent_s = 0.0
-        self._told_s = 0.0  # how long it had taken when it was told last
+        self._reported_s = 0.0  # time taken at the last report
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen, unless it is cancelled."""
+        """True when nothing more happens, short of a cancellation."""
         return isinstance(self.state, Finished | Failed | Cancelled)
 
     @property
@@ -305,7 +309,7 @@ class Transfer:
                 return None
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """The one way to change it; returns what to do now, in this order."""
+        """Handle one event; return the actions to carry out, in order."""
         match event:
             case CancelRequested():
                 return self._cancel()
@@ -314,7 +318,7 @@ class Transfer:
             case Admitted():
                 return self._admit(now)
             case Listening() | Arrived() | Ended() | Busy():
-                return self._hear(event, now)
+                return self._handle_source(event, now)
             case Cut(fault=fault, reason=reason):
                 return self._retry(fault, reason, now) if self._is_trying() else []
             case Refused(fault=fault, reason=reason):
@@ -327,21 +331,22 @@ class Transfer:
                 return self._tick(now)
 
     def progress(self, now: float) -> TransferProgress | None:
-        """How far the copy is, when that is to be told now; to be asked when bytes have arrived. At
-        a bounded rate, and never of one that takes less than `report_s`.
+        """Return a progress report if one is due; call it when bytes have arrived.
+
+        Reports come at a bounded rate. A copy that takes less than `report_s` has none.
         """
         report_s = self.order.report_s
         if not report_s or self._begun_at is None or not isinstance(self.state, Reading):
             return None
         took_s = now - self._begun_at
         pause_s = max(report_s, min(REPORT_S_MAX, REPORT_SHARE * took_s))
-        if took_s < self._told_s + pause_s:
+        if took_s < self._reported_s + pause_s:
             return None
-        self._told_s = took_s
+        self._reported_s = took_s
         return TransferProgress(transfer=self.order.transfer, size_bytes=self.offset, took_s=took_s)
 
     def redirect(self, order: FetchOrder) -> None:
-        """The same copy, ordered again: from another address, or with another token."""
+        """Replace the order of the same copy: another address, or another token."""
         assert order.transfer == self.order.transfer, (order, self.order)
         self.order = replace(
             self.order,
@@ -353,7 +358,7 @@ class Transfer:
 
     def _begin(self, event: Ordered, now: float) -> list[Action]:
         self._ordered_at = now - event.spent_s
-        self._spent_s = self._told_s = event.spent_s
+        self._spent_s = self._reported_s = event.spent_s
         self._progress_at = now
         self.state = Queued(since=now)
         if event.have_bytes > self.order.size_bytes:
@@ -366,11 +371,11 @@ class Transfer:
             return []
         if self._begun_at is None:
             self._begun_at = now - self._spent_s
-        self._progress_at += now - self.state.since  # our own queue is nobody's silence
+        self._progress_at += now - self.state.since  # time in our own queue is not the source's
         self.state = Reading(heard_at=now)
         return [Read(offset=self.offset)]
 
-    def _hear(self, event: Listening | Arrived | Ended | Busy, now: float) -> list[Action]:
+    def _handle_source(self, event: Listening | Arrived | Ended | Busy, now: float) -> list[Action]:
         if not isinstance(self.state, Reading):
             return []
         match event:
@@ -404,7 +409,9 @@ class Transfer:
         return [Check()]
 
     def _wait_for_source(self, reason: str, now: float) -> list[Action]:
-        """A source that answers lives: its busy answers use up neither tries nor patience."""
+        """Back off from a busy source. Its answers show that it lives, so they consume neither the
+        tries nor the time without progress.
+        """
         if self._busy_answers == 0:
             self._busy_since = now
         if now - self._busy_since >= self._limits.busy_s:
@@ -438,7 +445,7 @@ class Transfer:
         return [Keep(took_s=took_s)]
 
     def _spoil(self, checksum: str, promised: str, now: float) -> list[Action]:
-        """Wrong bytes, from a bad network or disk: which of them cannot be told, so all go."""
+        """Discard all bytes after a wrong checksum: it does not say which bytes are bad."""
         self._spoilt += 1
         self.offset = 0
         reason = f"the copy has sha256 {checksum}, the source promised {promised}"

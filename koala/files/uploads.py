@@ -1,9 +1,9 @@
-"""Output files and logs of a claim, on their way to the relay's spool.
+"""Upload the output files and logs of a claim to the relay's spool.
 
 An output that is missing, not a regular file, or reached through a symbolic link is an error that
-names it; the others are sent all the same. Of a log only the last `log_bytes_max` bytes are sent,
-below a line that says how many are left out. Everything is streamed; the checksum goes ahead, so
-that the relay keeps only what came whole.
+names it; the others are still sent. Of a log only the last `log_bytes_max` bytes are sent, below a
+line that says how many are left out. Everything is streamed. The checksum goes first, so that the
+relay keeps only complete files.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ log = structlog.get_logger(__name__)
 
 LOG_BYTES_MAX = 10 * 1024 * 1024
 OUTPUT_BYTES_MAX = 2**40
-"""The relay takes no more of one, and to read what is made of holes takes for ever."""
+"""The relay accepts no more, and reading a huge sparse file would never end."""
 _FINAL = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.OUT_OF_RANGE,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-"""Answers of the relay that no other try changes."""
+"""Statuses of the relay that a retry would not change."""
 _StoreCall: TypeAlias = "aio.StreamUnaryCall[files_pb2.StoreUp, files_pb2.StoreReply]"
 _PAUSE_S = 0.25
 _PAUSE_S_MAX = 10.0
@@ -49,11 +49,11 @@ _PAUSE_S_MAX = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadLimits:
-    """`stalled_s` without progress of a file, however long it takes; `log_bytes_max` of each log,
-    and no output of more than `output_bytes_max`.
+    """Limits of an upload: `stalled_s` without progress of a file, `log_bytes_max` of each log, and
+    `output_bytes_max` of an output.
 
-    A try goes on as long as bytes move. Another one is made until `stalled_s` after one of them
-    came further than all before it, so that a link which is cut again and again ends some time.
+    A try goes on as long as bytes move. Retries go on until `stalled_s` after a try came further
+    than all before it, so that a link which keeps breaking ends the upload at some time.
     """
 
     stalled_s: float = 600.0
@@ -68,9 +68,9 @@ async def upload(
     *,
     relay: Callable[[], str] = str,
 ) -> tuple[Uploaded, ...]:
-    """Sends one file after the other; the result says of each whether the relay has it.
+    """Send one file after the other; each result says if the relay has it.
 
-    `relay` answers where the relay is now, empty when it is where the order says: each life of a
+    `relay` returns the relay's present address, empty when that of the order holds: each life of a
     daemon has a relay of its own.
     """
     wanted = [(name, path, False) for name, path in order.outputs.items()]
@@ -88,7 +88,7 @@ async def upload(
 
 
 class _Payload:
-    """What is sent of one file: the last bytes of an open file, below a line about the others."""
+    """Bytes to send of one file: the end of an open file, below a note on the omitted part."""
 
     def __init__(self, descriptor: Descriptor, *, bytes_max: int | None) -> None:
         self._descriptor = descriptor
@@ -100,7 +100,7 @@ class _Payload:
         self.checksum = ""
 
     async def compute(self) -> None:
-        """Reads all of it for the checksum."""
+        """Compute the checksum of the payload."""
         size_bytes = self._file_bytes - self._start
         summing = Summing(
             self._descriptor, offset=self._start, size_bytes=size_bytes, head=self._note
@@ -109,7 +109,7 @@ class _Payload:
         self.checksum = summing.digest.value()
 
     async def blocks(self) -> AsyncGenerator[bytes, None]:
-        """The bytes in messages' size."""
+        """Yield the bytes in blocks of one message each."""
         if self._note:
             yield self._note
         offset = self._start
@@ -123,30 +123,30 @@ class _Payload:
 
 
 class _Progress:
-    """How far the tries of one file have come, and when it was last worth another one."""
+    """Progress over all tries of one file, and the time of the last gain."""
 
     def __init__(self) -> None:
         self._at = clock.now()
         self._furthest_bytes = 0
 
     def note(self, sent_bytes: int) -> None:
-        """So much of the file has gone out in this try."""
+        """Record the bytes sent in this try."""
         if sent_bytes > self._furthest_bytes:
             self._furthest_bytes = sent_bytes
             self._at = clock.now()
 
     def excuse(self, seconds: float) -> None:
-        """So much time was not the link's fault."""
+        """Leave out a span that was not the link's fault."""
         self._at += seconds
 
     def is_over(self, stalled_s: float, *, after_s: float) -> bool:
-        """Whether nothing will have gone forward for too long in a moment."""
+        """True when the stall limit will be exceeded `after_s` from now."""
         return clock.now() + after_s >= self._at + stalled_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sender:
-    """One file, tried until the relay has it or nothing goes forward any more."""
+    """Upload of one file, retried until the relay has it or the stall limit is exceeded."""
 
     order: UploadOrder
     name: str
@@ -157,7 +157,7 @@ class _Sender:
     progress: _Progress = field(default_factory=_Progress)
 
     async def send(self, open_it: Callable[[], Descriptor]) -> Uploaded:
-        """Opens, sends, tries again."""
+        """Open and send the file, with retries and back-off."""
         pause_s = _PAUSE_S
         while True:
             try:
@@ -168,7 +168,7 @@ class _Sender:
                 reason = f"nothing went forward for {self.limits.stalled_s:g} s"
                 return self._failed(f"file {shown(self.name)} to {self._address()}: {reason}")
             except (UnusableFileError, ConfigError, OSError) as error:
-                # Not the file's fault: nobody's whose program wrote it.
+                # An error of the disk or of our identity is not the user's.
                 is_ours = isinstance(error, ConfigError) or is_passing(error)
                 reason = self._words(error)
                 if not is_ours or self._is_over(pause_s):
@@ -177,7 +177,7 @@ class _Sender:
             except aio.AioRpcError as error:
                 reason = f"{error.code().name}: {error.details()}"
                 if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
-                    self.progress.excuse(pause_s)  # it is there, and takes others' files meanwhile
+                    self.progress.excuse(pause_s)  # the relay is up, and busy with other files
                 elif error.code() in _FINAL or self._is_over(pause_s):
                     return self._failed(f"file {shown(self.name)} to {self._address()}: {reason}")
                 log.info("output.retried", claim=self.order.claim, name=self.name, reason=reason)
@@ -209,7 +209,7 @@ class _Sender:
             descriptor.close()
 
     def _check_size(self, payload: _Payload) -> None:
-        """Raises UnusableFileError."""
+        """Raise UnusableFileError for an output above the limit."""
         size_bytes, most = payload.size_bytes, self.limits.output_bytes_max
         if size_bytes > most and not self.is_log:
             reason = f"has {size_bytes} bytes; allowed are {most}"
@@ -219,7 +219,7 @@ class _Sender:
         return self.relay() or self.order.relay
 
     async def _call(self, stub: files_pb2_grpc.RelayAsyncStub, payload: _Payload) -> int:
-        """Raises TimeoutError when the relay takes nothing for too long, or does not answer."""
+        """Store the payload. Raises TimeoutError when the relay stops reading or responding."""
         start = files_pb2.StoreStart(
             claim=self.order.claim,
             token=self.order.token,
@@ -246,7 +246,7 @@ class _Sender:
     async def _write(
         self, call: _StoreCall, blocks: AsyncGenerator[bytes, None], limit: asyncio.Timeout
     ) -> None:
-        """All blocks; each that the relay takes puts the limit off."""
+        """Write all blocks; each one that the relay accepts extends the time limit."""
         sent_bytes = 0
         async for block in blocks:
             await call.write(files_pb2.StoreUp(data=block))

@@ -1,16 +1,20 @@
-"""How a client shows who it is: the credentials of a user, and where they are found.
+"""Find the credentials with which a user's client authenticates.
 
     address = "koala.example.org:7740"
     user = "ann"
     token = "..."                  or    certificate = "ann.pem" (relative to this file)
     ca = '''-----BEGIN CERTIFICATE----- ...'''
 
-in a file that only its user can read. They are looked for in this order, for the daemon at the
-address that was asked for: the file that KOALA_CREDENTIALS names (or `plain`); KOALA_TOKEN, with
-the authority's certificate in the file that KOALA_CA names; the user's own file; what a daemon on
-this machine, run by the same user, has left for its own user (`announce`). A daemon that speaks
-plain text says so there, too. A variable that is set and says nothing, or not enough, is an error:
-whoever set it meant somebody else than who would act without it.
+in a file that only its user can read. They are looked up in this order:
+
+- the file that KOALA_CREDENTIALS names (or `plain`);
+- KOALA_TOKEN, with the authority's certificate in the file that KOALA_CA names;
+- the user's own file;
+- the announcement of a daemon that the same user runs on this machine (`announce`). It also says
+  if the daemon speaks plain text.
+
+A variable that is set but empty or incomplete is an error: falling back would use another identity
+than the one intended.
 """
 
 from __future__ import annotations
@@ -37,14 +41,14 @@ AUTHORITY_VARIABLE = "KOALA_CA"
 RUNTIME_VARIABLE = "KOALA_RUNTIME_DIR"
 PLAIN_WORD = "plain"
 DIAL_S = 0.3
-"""How long a daemon on this machine may take to accept a connection."""
+"""Time limit for a daemon on this machine to accept a connection."""
 KEYS = ("address", "user", "token", "certificate", "ca")
 _TOKEN = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What is shown to a daemon: a token or a certificate; neither for plain text."""
+    """Token or certificate to show to a daemon; neither for plain text."""
 
     address: str = ""
     user: str = ""
@@ -55,7 +59,7 @@ class Credentials:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the daemon speaks plain text and believes whom the client names."""
+        """True for a daemon that speaks plain text and trusts the client's user name."""
         return not self.authority
 
 
@@ -63,8 +67,11 @@ PLAIN = Credentials(source="plain text")
 
 
 def find_credentials(address: str | None) -> Credentials | None:
-    """Those for the daemon at `address` (None: the daemon of the user's own file, if there is one).
-    None when there are none. Raises ConfigError."""
+    """Find the credentials for the daemon at `address`; None when there are none.
+
+    With None for `address` they are for the daemon of the user's own file, if there is one. Raises
+    ConfigError.
+    """
     named, token, authority = map(_variable, (FILE_VARIABLE, TOKEN_VARIABLE, AUTHORITY_VARIABLE))
     if token is not None:
         _check_token(token, TOKEN_VARIABLE)
@@ -94,7 +101,7 @@ def find_credentials(address: str | None) -> Credentials | None:
 
 
 def default_address() -> str | None:
-    """The address in the file that would be used, when nobody says another one."""
+    """Return the address in the credentials file that would be used by default."""
     named = _variable(FILE_VARIABLE)
     if named == PLAIN_WORD:
         return None
@@ -103,7 +110,7 @@ def default_address() -> str | None:
 
 
 def read_credentials(path: Path) -> Credentials:
-    """Those in a file. Raises ConfigError, which never shows what is in it."""
+    """Read a credentials file. Raises ConfigError, which never shows the contents."""
     try:
         tree = tomllib.loads(read_private(path).decode("utf-8"))
     except OSError as error:
@@ -116,7 +123,7 @@ def read_credentials(path: Path) -> Credentials:
 
 
 def credentials_text(found: Credentials, *, certificate: str = "") -> str:
-    """A file's text; `certificate` is the path of the identity, where there is no token."""
+    """Format a credentials file; `certificate` is the identity's path, in place of a token."""
     shown = f'certificate = "{certificate}"' if certificate else f'token = "{found.token}"'
     lines = (
         f"# Credentials of {found.user}. Whoever has them is {found.user}: keep them to yourself,",
@@ -133,8 +140,11 @@ def credentials_text(found: Credentials, *, certificate: str = "") -> str:
 
 
 def announce(address: str, *, credentials: Path | None) -> Path | None:
-    """Tell this user's clients on this machine how to speak with the daemon that serves at an
-    address: by these credentials, None for plain text. Where it is told; None if it cannot be."""
+    """Tell this user's clients on this machine how to reach the daemon at an address.
+
+    `credentials` is the file to use, None for plain text. Returns the path of the announcement;
+    None if it cannot be written.
+    """
     try:
         path = _runtime_folder() / f"{address.rpartition(':')[2]}.json"
         document = {
@@ -148,9 +158,11 @@ def announce(address: str, *, credentials: Path | None) -> Path | None:
 
 
 def own_daemons() -> list[str]:
-    """Where daemons of this account on this machine serve. One that was killed has not taken back
-    what it announced, so each is dialled; one that listens everywhere has announced the name of the
-    machine, which need not lead here."""
+    """Return the addresses where daemons of this account serve on this machine.
+
+    A killed daemon has not removed its announcement, so each is dialled. A daemon that listens
+    everywhere has announced the machine's name, which need not resolve to this machine.
+    """
     found = []
     for address in _announced():
         host, _, port = address.rpartition(":")
@@ -160,8 +172,11 @@ def own_daemons() -> list[str]:
 
 
 def own_daemon(usual: str) -> str | None:
-    """Where the one daemon of this account on this machine serves; None when there is none. Of
-    several it is the one at the port where daemons usually serve. Raises ConfigError."""
+    """Return the address of the one daemon of this account on this machine; None when there is
+    none.
+
+    Of several it is the one at the usual port. Raises ConfigError.
+    """
     found = own_daemons()
     port = usual.rpartition(":")[2]
     known = [address for address in found if address.rpartition(":")[2] == port] or found
@@ -174,7 +189,7 @@ def own_daemon(usual: str) -> str | None:
 
 
 def _announced() -> list[str]:
-    """Addresses that daemons of this account have announced on this machine."""
+    """Return the addresses that daemons of this account have announced on this machine."""
     found = []
     with contextlib.suppress(OSError, ConfigError):
         for path in sorted(_runtime_folder().glob("*.json")):
@@ -184,7 +199,7 @@ def _announced() -> list[str]:
 
 
 def _is_taken(address: str) -> bool:
-    """Whether somebody listens at an address of this machine."""
+    """Return True if a server listens on an address of this machine."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=DIAL_S):
@@ -194,8 +209,11 @@ def _is_taken(address: str) -> bool:
 
 
 def _of_this_machine(address: str) -> Credentials | None:
-    """What a daemon of ours has announced. A stale entry names a daemon that does not answer, or
-    whose successor has another authority: neither does harm."""
+    """Return the credentials that a daemon of this account has announced.
+
+    A stale entry is harmless: it names a daemon that does not answer, or whose successor has
+    another authority.
+    """
     host, _, port = address.rpartition(":")
     is_here = is_loopback(address) or host == socket.gethostname()
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -210,7 +228,7 @@ def _of_this_machine(address: str) -> Credentials | None:
 
 
 def _runtime_folder() -> Path:
-    """A folder of this user's that does not outlive the machine's run. Raises ConfigError."""
+    """Return this user's folder that does not survive a reboot. Raises ConfigError."""
     named = os.environ.get(RUNTIME_VARIABLE)
     if named:
         return private_folder(Path(named))
@@ -234,16 +252,18 @@ def _own_file() -> Path:
 
 
 def _variable(name: str) -> str | None:
-    """What it says, without the blanks around it that `$(cat FILE)` and editors leave; None when it
-    is not set. Raises ConfigError."""
-    said = os.environ.get(name)
-    if said is not None and not (said := said.strip()):
+    """Return the value of a variable without surrounding blanks; None when it is not set.
+
+    `$(cat FILE)` and editors leave such blanks. Raises ConfigError.
+    """
+    value = os.environ.get(name)
+    if value is not None and not (value := value.strip()):
         raise ConfigError(f"{name} is set, and empty: set it to something, or unset it")
-    return said
+    return value
 
 
 def _check_token(token: str, source: str) -> None:
-    """Whether it can be sent at all. Raises ConfigError, which does not show it."""
+    """Raise ConfigError for a token that cannot be sent; the error does not show it."""
     if not _TOKEN.fullmatch(token):
         raise ConfigError(
             f"{source} is no token: allowed are letters, digits and signs of ASCII without blanks,"

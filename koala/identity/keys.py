@@ -1,4 +1,4 @@
-"""Private keys, and what asks for a certificate of them: P-256, made in less than a millisecond."""
+"""Make private keys (P-256, in less than a millisecond) and certificate signing requests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 SKEW_S = 300.0
-"""Certificates begin so much before they are made: clocks differ."""
+"""Certificates are valid from so long before they are made: clocks differ."""
 
 
 def make_request(name: str) -> tuple[bytes, str]:
-    """A new private key, and the request to sign its public part: both PEM."""
+    """Make a private key and a signing request for it, both PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
     unsigned = x509.CertificateSigningRequestBuilder().subject_name(subject)
@@ -21,7 +21,7 @@ def make_request(name: str) -> tuple[bytes, str]:
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """The private key as a file has it; the file is what protects it."""
+    """Encode a private key in PEM without a password; the file's mode protects it."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -30,12 +30,12 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def expires_at(certificate: bytes) -> float:
-    """When it ends, epoch seconds."""
+    """Return the end of a certificate's validity, epoch seconds."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
 
 
 def renew_at(certificate: bytes) -> float:
-    """When the last third of a certificate's life begins, epoch seconds."""
+    """Return the instant of renewal, when the last third of a certificate's life begins."""
     found = x509.load_pem_x509_certificate(certificate)
     ends = found.not_valid_after_utc.timestamp()
     made = found.not_valid_before_utc.timestamp() + SKEW_S

@@ -1,8 +1,8 @@
-"""Secrets on disk: written for this user alone, and not used when somebody else could have read or
-changed them.
+"""Read and write secret files that only this user may access.
 
-Files are 0600, folders 0700. What is found otherwise is refused with its path, its mode and what is
-allowed: a key that others could read is no key any more, and mending the mode would hide that.
+Files are 0600, folders 0700. A file with another mode or owner is refused with its path, its mode
+and the allowed mode. A key that others could read is compromised, and correcting the mode would
+hide that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ FOLDER_MODE = 0o700
 
 
 def check_private(path: Path) -> None:
-    """Whether only this user can read and change it. Raises ConfigError, FileNotFoundError."""
+    """Raise ConfigError unless only this user can read and change the file or folder.
+
+    Raises FileNotFoundError when it is missing.
+    """
     status = path.lstat()
     is_folder = stat.S_ISDIR(status.st_mode)
     if not is_folder and not stat.S_ISREG(status.st_mode):
@@ -36,7 +39,7 @@ def check_private(path: Path) -> None:
 
 
 def private_folder(path: Path) -> Path:
-    """The folder, made when missing. Raises ConfigError when others may use it."""
+    """Return the folder, created when missing. Raises ConfigError when others may use it."""
     try:
         for folder in (path.parent, path):  # those above are made as the system likes it
             folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -47,13 +50,13 @@ def private_folder(path: Path) -> Path:
 
 
 def read_private(path: Path) -> bytes:
-    """What is in the file. Raises ConfigError when others may read it, FileNotFoundError."""
+    """Read a private file. Raises ConfigError when others may read it, FileNotFoundError."""
     check_private(path)
     return path.read_bytes()
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file whole: beside, made durable, renamed. Raises OSError."""
+    """Write a private file atomically and durably. Raises OSError."""
     part = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
@@ -69,7 +72,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make durable which names are in a folder. Raises OSError."""
+    """Make the entries of a folder durable. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,10 @@
-"""Who is who on the wire: certificates as both ends use them, and gRPC's credentials of them.
+"""TLS identities: certificates as both ends use them, and gRPC credentials made from them.
 
-All certificates are signed by the daemon's own authority, which signs for nobody else. So a server
-is known by what it *is* (the daemon, a site's file server), a name in its certificate that does
-not depend on the host name or address by which it was reached: `DAEMON_HOST`, `site_host(NAME)`.
-Clients are known by a URI, `koala://site/NAME` or `koala://user/NAME`. What is not here: making
-keys and certificates (`koala_agent.link.enrolment`, `koala.daemon.auth.authority`).
+The daemon's own authority signs all certificates, and signs for nothing else. So the name in a
+server's certificate says what it *is* (the daemon, a site's file server), independent of the host
+name or address by which it was reached: `DAEMON_HOST`, `site_host(NAME)`. A client's certificate
+has a URI, `koala://site/NAME` or `koala://user/NAME`. Keys and certificates are made elsewhere
+(`koala_agent.link.enrolment`, `koala.daemon.auth.authority`).
 """
 
 from __future__ import annotations
@@ -37,49 +37,53 @@ Options = tuple[tuple[str, str | int], ...]
 
 
 class SpoiltIdentityError(ConfigError):
-    """Key, certificate and authority cannot be used together; the message says where and why."""
+    """Key, certificate and authority do not match or cannot be read; the message says why."""
 
 
 class Kind(StrEnum):
-    """What a certificate is of."""
+    """Subject of a client certificate."""
 
     SITE = "site"
     USER = "user"
 
 
 def site_host(site: str) -> str:
-    """The name in the certificate of a site's file server. Hashed, because names of sites may be
-    longer than a host's, and names of hosts do not tell A from a."""
+    """Return the name in the certificate of a site's file server.
+
+    It is a hash, because a site's name may be longer than a host's, and host names ignore case.
+    """
     return f"{hashlib.sha256(site.encode()).hexdigest()[:32]}.site.koala.invalid"
 
 
 def uri_of(kind: Kind, name: str) -> str:
-    """The URI in a client's certificate."""
+    """Return the URI in a client's certificate."""
     return f"koala://{kind.value}/{name}"
 
 
 def parse_uri(uri: str) -> tuple[Kind, str] | None:
-    """Kind and name; None for a URI that is not ours."""
+    """Parse kind and name from a URI; None for a URI that is not ours."""
     found = _URI.fullmatch(uri)
     return None if found is None else (Kind(found["kind"]), found["name"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A private key, its certificate, and the authority that signed it and is trusted: PEM."""
+    """Private key, its certificate, and the trusted authority that signed it: all PEM."""
 
     key: bytes = field(repr=False)
     certificate: bytes
     authority: bytes
 
     def text(self) -> bytes:
-        """All three, as one file has them: one rename changes all of them or none."""
+        """Concatenate all three as one file has them, so that one rename replaces all or none."""
         return self.key + self.certificate + self.authority
 
     @classmethod
     def parse(cls, text: bytes, *, source: str) -> Identity:
-        """Of such a text, each part loaded and held against the others: TLS says nothing that a
-        person could use of a file that is spoilt. Raises SpoiltIdentityError."""
+        """Parse such a text, and check that the parts match.
+
+        TLS's own errors for a damaged file are of no use to a person. Raises SpoiltIdentityError.
+        """
         found = [(match["kind"], match.group()) for match in _BLOCK.finditer(text)]
         kinds = [kind for kind, _ in found]
         allowed = [b"PRIVATE KEY", *[b"CERTIFICATE"] * max(2, len(kinds) - 1)]
@@ -96,19 +100,23 @@ class Identity:
 
     @classmethod
     def read(cls, path: Path) -> Identity:
-        """Of a file that only we can read. Raises ConfigError, SpoiltIdentityError for what is in
-        it, and FileNotFoundError."""
+        """Read an identity from a private file.
+
+        Raises ConfigError, SpoiltIdentityError for the contents, FileNotFoundError.
+        """
         return cls.parse(read_private(path), source=str(path))
 
     def write(self, path: Path) -> None:
-        """Into a file that only we can read. Raises OSError."""
+        """Write the identity to a private file. Raises OSError."""
         write_private(path, self.text())
 
 
 def _loaded(key: bytes, certificate: bytes, authority: bytes) -> Identity:
-    """The three as they are understood here, for gRPC takes PEM less freely written. Raises
-    ValueError, which says why they are of no use together."""
-    from cryptography import x509  # noqa: PLC0415 - a client that shows a token never needs it
+    """Load the three and encode them again, since gRPC's PEM parser is stricter than ours.
+
+    Raises ValueError, which says why they do not match.
+    """
+    from cryptography import x509  # noqa: PLC0415 - a client with a token never needs it
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
@@ -139,7 +147,7 @@ def _loaded(key: bytes, certificate: bytes, authority: bytes) -> Identity:
 
 
 def is_issued_by(own: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether an authority has signed a certificate, as it is."""
+    """Return True if an authority has signed the certificate as it is."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
 
     try:
@@ -150,7 +158,7 @@ def is_issued_by(own: x509.Certificate, authority: x509.Certificate) -> bool:
 
 
 class IdentityFile:
-    """An identity that is read again when its file was replaced."""
+    """An identity that is read again after its file was replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -158,7 +166,7 @@ class IdentityFile:
         self._stamp: tuple[int, int] | None = None
 
     def read(self) -> Identity:
-        """The newest. Raises ConfigError, FileNotFoundError."""
+        """Return the newest identity. Raises ConfigError, FileNotFoundError."""
         status = self.path.stat()
         stamp = (status.st_ino, status.st_mtime_ns)
         if self._known is None or stamp != self._stamp:
@@ -174,7 +182,7 @@ def secure_channel(
     address: str, host: str, *, authority: bytes, identity: Identity | None = None,
     options: Options,
 ) -> grpc.aio.Channel:  # fmt: skip
-    """A channel to the server whose certificate has the name `host`, wherever it is reached."""
+    """Open a channel to the server whose certificate has the name `host`, at any address."""
     credentials = grpc.ssl_channel_credentials(
         authority,
         None if identity is None else identity.key,
@@ -187,9 +195,12 @@ def secure_channel(
 def server_credentials(
     identity: Callable[[], Identity], *, is_mutual: bool
 ) -> grpc.ServerCredentials:
-    """Those of a server. The identity is asked for at each new connection, so that a certificate
-    can be renewed while it serves. When mutual, a client without a certificate of the same
-    authority does not get through the handshake."""
+    """Make the credentials of a server.
+
+    The identity is read at each new connection, so that a certificate can be renewed while it
+    serves. When mutual, the handshake fails for a client without a certificate of the same
+    authority.
+    """
 
     def configuration() -> grpc.ServerCertificateConfiguration:
         now = identity()
@@ -212,7 +223,7 @@ def server_credentials(
 
 
 def is_loopback(address: str) -> bool:
-    """Whether host:port can only be reached from this machine."""
+    """Return True if host:port can only be reached from this machine."""
     host = address.rpartition(":")[0].strip("[]")
     return host in ("localhost", "::1") or bool(_LOOPBACK.fullmatch(host))
 
@@ -222,10 +233,11 @@ def is_loopback(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinToken:
-    """What an operator hands to a site, once: where the daemon is, whom to trust, and a secret.
+    """Token that an operator gives to a site once: the daemon's address, its authority, and a
+    secret.
 
-    It carries the authority's whole certificate and not its fingerprint: gRPC trusts certificates,
-    and fetching one to compare it would need a connection that trusts nobody.
+    It carries the authority's whole certificate, not its fingerprint: gRPC trusts certificates, and
+    fetching one to compare it would need an unauthenticated connection.
     """
 
     site: str
@@ -234,13 +246,13 @@ class JoinToken:
     authority: bytes
 
     def text(self) -> str:
-        """One line of printable characters."""
+        """Encode the token as one line of printable characters."""
         body = "".join(self.authority.decode().splitlines()[1:-1])
         return "|".join((_JOIN, _JOIN_VERSION, self.site, self.address, self.secret, body))
 
     @classmethod
     def parse(cls, text: str) -> JoinToken:
-        """Raises ConfigError, which does not show the token."""
+        """Parse a token. Raises ConfigError, which does not show it."""
         parts = text.strip().split("|")
         if len(parts) != 6 or parts[0] != _JOIN or not text.strip().isascii():
             raise ConfigError(

@@ -1,8 +1,8 @@
-"""Files that appear whole: written beside, under a hidden name, and renamed at the end.
+"""Atomic file replacement: write beside the target under a hidden name, then rename.
 
-The older file stays until then, and stays when the writing fails or its process is killed. A killed
-process may leave its hidden file, which the next one that writes into that folder removes: who
-writes one holds a lock on it, which ends with the process.
+The older file stays until the rename, also when the writing fails or its process is killed. A
+killed process may leave its hidden file. The writer holds a lock on it, which ends with the
+process; so the next writer in that folder can remove it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ _STARTED_WITH = (0, 1, 2)
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give the path of an empty file to write to, which takes the place of `path` when the block
-    ends well; a block that removes it gives up, and the older file stays.
+    """Yield the path of an empty file, which replaces `path` when the block ends without an error.
 
-    What is no plain file (a pipe, a device), or is what this process has as standard output, is
-    written where it is. A link stays, and the file that it leads to is replaced. Raises KoalaError,
-    with the path, where it cannot be written, a full disk included.
+    - A block that removes the file gives up: the older file stays.
+    - A `path` that is no regular file (a pipe, a device), or is this process's standard output, is
+      written in place.
+    - A link stays, and the file that it leads to is replaced.
+
+    Raises KoalaError, with the path, if it cannot be written, also when the disk is full.
     """
     try:
         target = _target(path)
@@ -53,28 +55,32 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def _is_of(error: OSError, path: Path) -> bool:
-    """Tell whether an error is of the file; that of a write to an open file has no name."""
+    """Return True if an error concerns the file; errors of writes to open files have no name."""
     named = error.filename
     return named is None or str(named) == str(path) or Path(str(named)).name.startswith(PREFIX)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text in UTF-8. Raises KoalaError, see `whole_file`."""
+    """Write a text in UTF-8 atomically. Raises KoalaError as `whole_file` does."""
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 def check_whole(path: Path) -> None:
-    """Raise KoalaError where `whole_file` would, as far as that can be known before; nothing is
-    changed, and nobody who reads a pipe is told of an end."""
+    """Raise KoalaError where `whole_file` would, as far as can be known before.
+
+    Changes nothing; the reader of a pipe does not see an end of file.
+    """
     with whole_file(path) as part:
         if part != path:
             part.unlink()
 
 
 def _target(path: Path) -> Path | None:
-    """The plain file to replace, behind all links; None for what is written where it is. Raises
-    OSError."""
+    """Return the regular file to replace, behind all links; None for one to write in place.
+
+    Raises OSError.
+    """
     target = Path(os.path.realpath(path))
     try:
         found = path.stat()
@@ -88,8 +94,10 @@ def _target(path: Path) -> Path | None:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Tell whether this process was started with the file open: a file of another name in its place
-    would get only a part of what is written."""
+    """Return True if this process was started with the file open.
+
+    A new file in its place would get only a part of the output.
+    """
     for descriptor in _STARTED_WITH:
         with suppress(OSError):  # it was started without
             if os.path.samestat(found, os.fstat(descriptor)):
@@ -98,22 +106,21 @@ def _is_ours(found: os.stat_result) -> bool:
 
 
 def _begin(target: Path, *, suffix: str) -> tuple[Path, int]:
-    """Make an empty hidden file beside, as accessible as the file that it will replace, and a lock
-    on it."""
+    """Create an empty hidden file beside the target, with its mode, and lock it."""
     while True:
         part = target.with_name(f"{PREFIX}{secrets.token_hex(8)}{suffix}")
         lock = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.fstat(lock).st_nlink:
             break
-        os.close(lock)  # somebody took it for one that was left, before the lock
+        os.close(lock)  # another process removed it as stale before the lock
     with suppress(FileNotFoundError):
         os.fchmod(lock, stat.S_IMODE(target.stat().st_mode))
     return part, lock
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed processes left."""
+    """Remove the hidden files of killed processes."""
     for part in folder.glob(f"{PREFIX}*"):
         with suppress(OSError):  # it is somebody else's, or at work
             lock = os.open(part, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

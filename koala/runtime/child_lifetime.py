@@ -1,9 +1,8 @@
-"""Processes that end with the one that made them, and ends that are in order.
+"""Tie the life of child processes to their parent, and end commands in order on signals.
 
-A worker or a child must not outlive the command that needs it, however that ends: the kernel kills
-it then (Linux only, prctl(2)), also in the midst of a long computation or stopped. Elsewhere it
-runs on. A signal that ends a command becomes an exception, so that what the command has begun is
-undone.
+A worker or a child must not outlive its command, however that ends. The kernel kills it then, even
+in the midst of a long computation or while stopped (Linux only, prctl(2)); elsewhere it runs on. A
+signal that ends a command becomes an exception, so that the command can clean up.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any, NoReturn
 PR_SET_PDEATHSIG = 1
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 SIGNALLED = 128
-"""An exit status after a signal is this and its number, as a shell says it."""
+"""Base of an exit status after a signal: the shell's convention adds the signal's number."""
 
 
 def end_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -35,8 +34,10 @@ def end_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def serve(parent: int) -> None:
-    """Make this process a worker of a pool: it ends with the command, and leaves to the command
-    what Ctrl-C and a terminal that goes away mean."""
+    """Make this process a worker of a pool, which ends with the command.
+
+    The command handles Ctrl-C and a terminal that goes away.
+    """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -46,8 +47,7 @@ def serve(parent: int) -> None:
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """End by SystemExit, not at once, upon TERM or a terminal that goes away; what is ignored stays
-    so."""
+    """Turn TERM and HUP into SystemExit inside the block; ignored signals stay ignored."""
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         ended_by(number)
@@ -63,9 +63,11 @@ def ended_in_order() -> Iterator[None]:
 
 
 def end_once(end: Callable[[int], None]) -> dict[int, Any]:
-    """Have the first signal that ends a command call `end`; later ones, as of somebody who presses
-    Ctrl-C again and again, disturb nothing until this process is gone. What is ignored stays so.
-    What the signals meant before."""
+    """Call `end` on the first signal that ends a command; return the handlers from before.
+
+    Later signals, as of a person who presses Ctrl-C again and again, are ignored until this process
+    is gone. Ignored signals stay ignored.
+    """
 
     def first(number: int, _frame: FrameType | None) -> None:
         for one in before:
@@ -82,14 +84,16 @@ def end_once(end: Callable[[int], None]) -> dict[int, Any]:
 
 
 def ended_by(number: int) -> NoReturn:
-    """End by SystemExit, as a shell says it of this signal."""
+    """Raise SystemExit with the exit status that a shell gives for this signal."""
     raise SystemExit(SIGNALLED + number)
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait until the block is over; processes that are made in it hold it, too, until
-    they say what it means to them (`serve`)."""
+    """Block Ctrl-C inside the block.
+
+    Processes that are created in it block it too, until they set their own handling (`serve`).
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     try:
         yield

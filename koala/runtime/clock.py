@@ -1,7 +1,7 @@
-"""The agent's clocks: the one module of the agent that reads one.
+"""Clocks of the agent: the only module of the agent that reads one.
 
 Safety rests on durations, each measured on one machine (CLOCK_BOOTTIME, which counts through a
-suspend and is never set); the daemon's time, which starters estimate from answered pings, decides
+suspend and is never set). The daemon's time, which starters estimate from answered pings, decides
 only how even a start is. Instants and durations are in seconds.
 """
 
@@ -11,10 +11,10 @@ import time
 
 
 def now() -> float:
-    """Seconds since this machine started, suspends included; never runs back."""
+    """Return seconds since this machine started, suspends included; monotonic."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def unix_now() -> float:
-    """Wall-clock time, for people and file ages only; it may jump."""
+    """Return wall-clock time, for people and file ages only; it may jump."""
     return time.time()

@@ -1,9 +1,8 @@
-"""Room on the disk of a state directory, the daemon's or an agent's: when it runs low, what is new
-is refused and the rest goes on.
+"""Low-space handling for the disk of a state directory: new work is refused, running work goes on.
 
-A *ballast*, a file of some megabytes in that directory, is given up when a commit finds no room at
-all, so that what runs can be brought to its end; it is made again when there is room. A refusal
-says how much is free and how much is needed. Nothing has to be restarted when space comes back.
+A *ballast*, a file of some megabytes in that directory, is deleted when a commit finds no space at
+all. So running work can be brought to its end. The ballast is made again when there is space. A
+refusal says how much is free and how much is needed. No restart is needed when space comes back.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from pathlib import Path
 import structlog
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk, or of an account's share of it, that is full."""
+"""Errors of a full disk, or of an exceeded disk quota."""
 BALLAST = "ballast"
 START_BYTES = 1_000_000  # indexes and first pages of databases, and a few small files
-LOOK_S = 1.0
+POLL_S = 1.0
 MB = 1_000_000
 log = structlog.get_logger()
 
 
 class Disk:
-    """The disk of a state directory; `low_bytes` and `ballast_bytes` of 0 ask for nothing."""
+    """Disk of a state directory; 0 disables `low_bytes` or `ballast_bytes`."""
 
     def __init__(self, state_dir: Path, *, low_bytes: int, ballast_bytes: int) -> None:
         self._state_dir = state_dir
@@ -38,24 +37,23 @@ class Disk:
 
     @property
     def free_bytes(self) -> int:
-        """What we may still write."""
+        """Free space that this account may use."""
         found = os.statvfs(self._state_dir)
         return found.f_bavail * found.f_frsize
 
     @property
     def room_bytes(self) -> int:
-        """What others' files may take: all but what is kept free for our own records."""
+        """Space for users' files: free space without the reserve for our own records."""
         return max(0, self.free_bytes - self._low_bytes)
 
     @property
     def is_low(self) -> bool:
-        """Too little for new jobs."""
+        """True when there is too little space for new jobs."""
         return self.free_bytes < self._low_bytes
 
     @property
     def shortage(self) -> str:
-        """How much is free and how much is needed, when there is too little for what is new; else
-        empty."""
+        """Describe free and needed space if there is too little for new work; else empty."""
         free_bytes = self.free_bytes
         if free_bytes >= self._low_bytes:
             return ""
@@ -65,7 +63,7 @@ class Disk:
         )
 
     def give_up_ballast(self) -> bool:
-        """Whether that made room; for a commit that found none."""
+        """Delete the ballast, for a commit that found no space; True if there was one."""
         try:
             self._ballast.unlink()
         except OSError:
@@ -74,14 +72,16 @@ class Disk:
         return True
 
     def make_room_to_start(self) -> None:
-        """Give the ballast up when less is free than it takes to open what is in the directory."""
+        """Delete the ballast if there is too little space to open the directory's databases."""
         with suppress(FileNotFoundError):  # it is the first start
             if self.free_bytes < START_BYTES:
                 self.give_up_ballast()
 
     def write_surely(self, write: Callable[[], None]) -> None:
-        """Write what is small and must be written, if need be where the ballast was. Raises
-        OSError."""
+        """Write something small that must be written, in place of the ballast if need be.
+
+        Raises OSError.
+        """
         try:
             write()
         except OSError as error:
@@ -90,22 +90,20 @@ class Disk:
             write()
 
     async def run(self, *, changed: Callable[[], None] = lambda: None) -> None:
-        """Look after it until cancelled; `changed` is called when it has become low, or not any
-        more."""
+        """Poll the free space until cancelled; call `changed` when it becomes low or recovers."""
         while True:
-            if self.look():
+            if self.poll():
                 changed()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    def look(self) -> bool:
-        """Say when it has become low, or not any more, and answer whether it has; keep the ballast
-        when there is room."""
+    def poll(self) -> bool:
+        """Log a change between low and recovered, and return True for one; restore the ballast."""
         free_bytes = self.free_bytes
         is_low = free_bytes < self._low_bytes
         has_changed = is_low != self._was_low
         if has_changed:
-            say = log.error if is_low else log.info
-            say(
+            emit = log.error if is_low else log.info
+            emit(
                 "disk.low" if is_low else "disk.recovered",
                 state_dir=str(self._state_dir),
                 free_bytes=free_bytes,

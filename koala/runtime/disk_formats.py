@@ -1,4 +1,4 @@
-"""The numbers of all formats on disk: declared here, checked by whoever opens a file.
+"""Version numbers of all formats on disk; every reader of a file checks its number.
 
 | written by | what | number |
 | --- | --- | --- |
@@ -12,23 +12,23 @@
 | agent | `transfers/incoming/*.json` (`format`) | COPIES |
 | agent | `.koala/spec.json` of a claim (`version`), for a starter of the same release | STARTER |
 
-A file without a number has number 1. When to raise one: whenever this release would read wrongly
-what an earlier one wrote, or the other way round. **CORE is raised by every change after which the
-core decides otherwise than before for the same events, or `koala.views.documents.digest` gives
+A file without a number has number 1. Raise a number whenever this release would misread
+what an earlier one wrote, or the other way round. **Raise CORE with every change after which the
+core decides differently for the same events, or `koala.views.documents.digest` gives
 another digest for the same state** (also a word of a job's story), unless it is already higher than
 that of the last release. `tests/daemon/test_old_states.py` starts recorded state folders of earlier
-releases and fails when it was forgotten. Before a number is raised the folders of the last commit
-are recorded (`tests/states/record.py`).
+releases and fails when this was forgotten. Before raising one, record the folders of the last
+commit (`tests/states/record.py`).
 
-Names in what is written are no names of Python classes or modules, but tags that stand beside them:
+Stored names are not names of Python classes or modules, but tags declared beside them:
 `koala.core.snapshot.TAGS` (saved states and archived jobs), `koala.core.model.events.EVENTS`
 (events), the `tag` of each state in `koala_agent.claims.states` and `koala_agent.lrm.job_table`.
 Names of *fields*, of the attributes of `koala.core.state.State`, and values of enumerations are
-written as they are: who renames one raises the number and takes the old name over.
+written as they are: a rename raises the number and must still read the old name.
 
-Versions of the protocol are no numbers of files: `koala.wire.PROTOCOL`, `koala_agent.link.session`.
-`endpoint`, `lock`, `agent.pid`, `journal.mark` and `audit.jsonl` are lines that no release reads
-otherwise; `transfers/checksums.json` may be lost at any time.
+Protocol versions are declared elsewhere: `koala.wire.PROTOCOL`, `koala_agent.link.session`.
+`endpoint`, `lock`, `agent.pid`, `journal.mark` and `audit.jsonl` are lines that all releases read
+alike; `transfers/checksums.json` may be lost at any time.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format: the number that is written, and the oldest that is read. `earlier` is what to do
-    with an older one."""
+    """A format: the number that is written, and the oldest that is read.
+
+    `earlier` is the advice for a file with an older number.
+    """
 
     name: str
     newest: int
@@ -47,7 +49,7 @@ class Format:
     earlier: str = "Let the release that wrote it go on"
 
     def refusal(self, found: int) -> str:
-        """Say why a file with this number cannot be used, and what to do; empty when it can."""
+        """Explain why a file with this number cannot be used, and the remedy; empty when it can."""
         if self.oldest <= found <= self.newest:
             return ""
         known = f"{self.oldest} to {self.newest}" if self.oldest < self.newest else f"{self.newest}"
@@ -58,7 +60,7 @@ class Format:
 
 
 CORE = 2
-"""The version of the core's decisions, see the module. 2: digests of state that 1 had saved differ
+"""Version of the core's decisions, see the module. 2: digests of state that 1 had saved differ
 between its own releases."""
 
 JOURNAL = Format(

@@ -1,8 +1,8 @@
-"""Where a service writes its messages: a stream that never ends the service.
+"""Log stream that never ends the service when a write fails.
 
-A log on a full disk, or whose reader is gone, loses lines; the daemon and the agents go on. Lines
-go to the descriptor itself, because Python's buffered streams keep what could not be written, and
-fail again with it at every later line and at the end of the process.
+A log on a full disk, or without a reader, loses lines; the daemon and the agents go on. Lines go
+straight to the descriptor. Python's buffered streams would keep what could not be written, and fail
+again with it at every later line and at the end of the process.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import TextIO, cast
 
 
 def log_stream(stream: TextIO) -> TextIO:
-    """One beside this stream."""
+    """Wrap a text stream in a LogStream."""
     return cast("TextIO", LogStream(stream))
 
 
 class LogStream(io.TextIOBase):
-    """A text stream beside another one of the same descriptor."""
+    """Text stream on another one's descriptor, which drops what cannot be written."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.lost = 0
-        """Texts that could not be written."""
+        """Number of texts that could not be written."""
 
     def write(self, text: str) -> int:
-        """Write it, or lose it."""
+        """Write a text, or drop it."""
         try:
             descriptor = self._stream.fileno()
-        except (OSError, ValueError):  # no file: a test looks at it
+        except (OSError, ValueError):  # no descriptor: a test reads the stream
             return self._stream.write(text)
         try:
             data = text.encode("utf-8", "backslashreplace")
@@ -40,8 +40,8 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: there is no buffer."""
 
     def isatty(self) -> bool:
-        """As the other stream."""
+        """Return the answer of the wrapped stream."""
         return self._stream.isatty()

@@ -1,4 +1,4 @@
-"""Paths as people write them in files and variables, and the files of settings that they name."""
+"""Paths and settings files as people write them in configuration and variables."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from pathlib import Path
 from koala.errors import ConfigError
 
 SETTINGS_MAX = 1_000_000
-"""So many characters a file of settings may have. A device or a pipe may have no end."""
+"""Most characters of a settings file. A device or a pipe may have no end."""
 
 
 def written_text(path: Path, *, characters_max: int = SETTINGS_MAX) -> str:
-    """What is in a file that a person has written. Raises ConfigError when it cannot be read, is no
-    UTF-8, or is longer than that."""
+    """Read a text file that a person has written.
+
+    Raises ConfigError when it cannot be read, is not UTF-8, or is too long.
+    """
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(characters_max + 1)
-    except (OSError, ValueError) as error:  # of a path that none can be, or what is no UTF-8
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # ValueError: an impossible path, or text that is not UTF-8
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path}: cannot be read: {reason}") from error
     if len(text) > characters_max:
@@ -25,8 +30,10 @@ def written_text(path: Path, *, characters_max: int = SETTINGS_MAX) -> str:
 
 
 def written_path(text: str, *, key: str) -> Path:
-    """The path that `key` names, with `~` and `~USER` replaced. Raises ConfigError when no file can
-    have it: for a character that is none, or a user whom this machine does not know."""
+    """Parse the path that `key` names, with `~` and `~USER` expanded.
+
+    Raises ConfigError for a control character, or a user unknown to this machine.
+    """
     if any(character < " " or character == "\x7f" for character in text):
         raise ConfigError(f"{key} = {text!r}: allowed is a path without control characters")
     try:

@@ -1,7 +1,7 @@
-"""What a process sees to first of all: that it has the three standard streams.
+"""Reopen closed stdin, stdout and stderr on /dev/null at start-up.
 
-A process that was started with one of them closed (`2>&-`) has None for it, and its first file or
-socket gets the free number: what is then written to the stream is written there.
+A process that was started with one of them closed (`2>&-`) has None for it. Its first file or
+socket gets the free number, and later writes to the stream would go there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HIGHEST = 2
 
 
 def open_standard_streams() -> None:
-    """Those that are closed are opened on /dev/null, for children too."""
+    """Open the closed standard streams on /dev/null, for children too."""
     nothing = Path(os.devnull)
     while (lowest := os.open(nothing, os.O_RDWR)) <= HIGHEST:
         os.set_inheritable(lowest, True)  # noqa: FBT003 - has no keyword

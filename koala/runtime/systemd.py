@@ -1,8 +1,8 @@
-"""What a service says to the manager that started it: ready, alive, stopping (sd_notify(3)).
+"""Notify the service manager: ready, alive, stopping (sd_notify(3)).
 
-A datagram to the socket that NOTIFY_SOCKET names is the whole protocol, so no library is needed.
-Signs of life are sent from the event loop that does the work: a loop that hangs sends none, and
-the manager ends and restarts the service. Without a manager nothing is said.
+The whole protocol is a datagram to the socket that NOTIFY_SOCKET names, so no library is needed.
+Watchdog messages come from the event loop that does the work: a loop that hangs sends none, and the
+manager restarts the service. Without a manager nothing is sent.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 
 WAIT_S = 1.0
-"""How long what is said once waits for a manager that is behind with reading."""
+"""Time limit of one message to a manager that is slow to read."""
 
 FEEDS_PER_PERIOD = 3
-"""The manual page asks for two; one that is late should not be the end."""
+"""Watchdog messages a period. The manual page asks for two; one late message must not be fatal."""
 
 
 class ServiceManager:
-    """The one that started this process, or nobody."""
+    """Service manager that started this process; without an address all calls do nothing."""
 
     def __init__(self, address: str = "", *, watchdog_s: float | None = None) -> None:
         self._address = address
@@ -29,7 +29,7 @@ class ServiceManager:
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> ServiceManager:
-        """The one that these variables name; they are taken away, for children are not meant."""
+        """Make one from the environment, and remove its variables: they are not for children."""
         address = environment.pop("NOTIFY_SOCKET", "")
         period = environment.pop("WATCHDOG_USEC", "")
         watched = environment.pop("WATCHDOG_PID", str(os.getpid()))
@@ -37,24 +37,24 @@ class ServiceManager:
         return cls(address, watchdog_s=int(period) / 1e6 if is_watched else None)
 
     def ready(self, status: str) -> None:
-        """Start-up is finished; `status` is a line for people."""
-        self._say("READY=1", f"STATUS={status}")
+        """Report that start-up is finished; `status` is a line for people."""
+        self._send("READY=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
-        """Another line for people."""
-        self._say(f"STATUS={status}")
+        """Report another line for people."""
+        self._send(f"STATUS={status}")
 
     def stopping(self, status: str) -> None:
-        """An ordered end has begun."""
-        self._say("STOPPING=1", f"STATUS={status}")
+        """Report that an orderly shutdown has begun."""
+        self._send("STOPPING=1", f"STATUS={status}")
 
     async def feed(self) -> None:
-        """Gives signs of life until cancelled, where they are wanted."""
+        """Send watchdog messages until cancelled, if the manager wants them."""
         while self._address and self._watchdog_s is not None:
-            self._say("WATCHDOG=1", wait_s=0.0)
+            self._send("WATCHDOG=1", wait_s=0.0)
             await asyncio.sleep(self._watchdog_s / FEEDS_PER_PERIOD)
 
-    def _say(self, *lines: str, wait_s: float = WAIT_S) -> None:
+    def _send(self, *lines: str, wait_s: float = WAIT_S) -> None:
         if not self._address:
             return
         # A leading @ is the customary way to write the NUL of an abstract name.

@@ -1,7 +1,7 @@
-"""The threads behind `asyncio.to_thread`, all started at once.
+"""Start all threads behind `asyncio.to_thread` at once.
 
-By itself an event loop starts them when they are first needed, which fails where the account may
-have no more processes (threads count): then whatever needed one would fail, and with it all.
+By itself an event loop starts them on first use. That fails where the account may have no more
+processes (threads count): then any work that needs one would fail.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ THREADS = 16
 
 
 def keep_threads(loop: asyncio.AbstractEventLoop, *, count: int = THREADS) -> None:
-    """Give the loop its threads. Raises ExhaustedError when there is no room for them now."""
+    """Give the loop a full thread pool. Raises ExhaustedError when threads cannot be started."""
     executor = ThreadPoolExecutor(count, thread_name_prefix="worker")
     here = Barrier(count + 1)
     try:
         for _ in range(count):
-            executor.submit(here.wait)  # each keeps its thread until all have one
+            executor.submit(here.wait)  # occupies its thread until all are started
     except RuntimeError as error:
-        here.abort()  # or those that were started would wait for ever
+        here.abort()  # else the threads that were started would wait without end
         executor.shutdown()
         raise ExhaustedError(f"this account may have no {count} threads more: {error}") from error
     here.wait()

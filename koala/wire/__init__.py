@@ -1,8 +1,8 @@
-"""What goes over the wire: generated messages in `v1`, and the only code that knows them.
+"""gRPC protocol between daemon, agents and clients: generated messages in `v1`, and their codecs.
 
 PROTOCOL is the newest version of the link and of the clients' calls that this side speaks,
-PROTOCOL_MIN the oldest. A field or a kind of message more is no new version; what an old side would
-misunderstand is. The two sides of a session use the highest that both speak.
+PROTOCOL_MIN the oldest. A new field or kind of message does not make a new version; a change that
+an older side would misunderstand does. A session uses the highest version that both sides speak.
 """
 
 PROTOCOL = 1
@@ -10,7 +10,6 @@ PROTOCOL_MIN = 1
 
 
 def common(newest: int, oldest: int) -> int | None:
-    """The version to speak with a side that speaks from `oldest` to `newest`; None: there is
-    none."""
+    """Choose the version for a peer that speaks from `oldest` to `newest`; None: there is none."""
     best = min(newest, PROTOCOL)
     return best if best >= max(oldest, PROTOCOL_MIN) else None

@@ -1,9 +1,9 @@
-"""Why a connection came to nothing, in words.
+"""Diagnose a failed connection in words for a person.
 
-gRPC tells a client little of a failed handshake: with TLS 1.3 a server refuses a client's
+gRPC tells a client little of a failed handshake. With TLS 1.3 a server refuses a client's
 certificate after the client believes to be connected, and all that remains is "Socket closed". A
-second connection by Python's own `ssl` hears the server's alert. It is made only when something has
-failed, says nothing and sends no secret.
+second connection by Python's own `ssl` receives the server's alert. It is made only after a
+failure, and sends neither a request nor a secret.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ LIMIT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What keeps a connection from working. `is_refusal`: one side does not believe the other, or
-    they do not speak the same; else nobody answers, which may pass."""
+    """Cause of a failed connection.
+
+    `is_refusal`: one side rejects the other, or they speak different protocols. Otherwise there is
+    no answer, which may pass.
+    """
 
     text: str
     is_refusal: bool
@@ -42,7 +45,7 @@ _ALERTS = {
     "PROTOCOL_VERSION": "it speaks only TLS older than 1.2",
 }
 PAUSES_S = (0.0, 0.1, 0.5)
-"""Before each try to hear more than silence."""
+"""Pauses before the tries to get more than a closed connection."""
 SILENT = Diagnosis(
     "it closed the connection at once; if that stays so, its log says why", is_refusal=False
 )
@@ -63,21 +66,25 @@ async def why_not(
     identity: Identity | None = None,
     now: float | None = None,
 ) -> Diagnosis:
-    """What keeps a TLS connection to `address` from working; the text is empty when nothing does
-    any more. `now` is the other side's clock, as far as it is known: by it a certificate is old."""
-    for pause_s in PAUSES_S:  # a refusal comes again; a connection that was cut does not
+    """Diagnose a TLS connection to `address`; the text is empty when it works now.
+
+    `now` is the other side's clock, as far as it is known: certificates are compared with it.
+    """
+    for pause_s in PAUSES_S:  # a refusal repeats; a connection that was cut does not
         await asyncio.sleep(pause_s)
         finding = await asyncio.to_thread(_try, address, host, authority, identity)
         if finding != SILENT:
             return finding
-    # gRPC's servers do not say what they have against a certificate: look at it ourselves.
+    # gRPC's servers do not say why they reject a certificate: check it here.
     said = NO_CERTIFICATE if identity is None else fault_of(identity, now)
     return Diagnosis(said, is_refusal=True) if said else SILENT
 
 
 def fault_of(identity: Identity, now: float | None) -> str:
-    """What any server would have against a certificate; empty for nothing that can be seen here."""
-    from cryptography import x509  # noqa: PLC0415 - a client that is let in never needs it
+    """Return the reason for which any server would reject a certificate; empty if none is seen
+    here.
+    """
+    from cryptography import x509  # noqa: PLC0415 - a client that is accepted never needs it
 
     try:
         own = x509.load_pem_x509_certificate(identity.certificate)
@@ -99,7 +106,7 @@ def fault_of(identity: Identity, now: float | None) -> str:
 
 
 async def speaks_tls(address: str) -> bool:
-    """Whether TLS is spoken there, whoever it is."""
+    """Return True if any server speaks TLS at the address."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -122,13 +129,13 @@ def _try(address: str, host: str, authority: bytes, identity: Identity | None) -
             _load(context, identity)
         with _dial(address) as plain, context.wrap_socket(plain, server_hostname=host) as secured:
             secured.settimeout(LIMIT_S)
-            # A server that takes us says its settings first; one that does not, an alert.
+            # A server that accepts us sends its settings first; one that does not, an alert.
             if not secured.recv(1):
                 return SILENT
     except ssl.SSLCertVerificationError as error:
         return Diagnosis(_VERIFY.get(error.verify_code, _FOREIGN), is_refusal=True)
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-        # In the middle of the handshake: whoever refuses us says so. Which one depends on Python.
+        # Cut in the handshake: a refusal would send an alert. Which error depends on Python.
         return Diagnosis("it closed the connection at once", is_refusal=False)
     except ssl.SSLError as error:
         reason = error.reason or str(error)
@@ -148,7 +155,9 @@ def _dial(address: str) -> socket.socket:
 
 
 def _load(context: ssl.SSLContext, identity: Identity) -> None:
-    """`ssl` takes a chain from a file only; this one is ours alone and gone at once."""
+    """Load our certificate chain; `ssl` reads it from a file only, which is private and
+    short-lived.
+    """
     with tempfile.NamedTemporaryFile(prefix="koala-", suffix=".pem") as file:
         file.write(identity.key + identity.certificate)
         file.flush()

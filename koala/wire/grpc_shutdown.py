@@ -1,8 +1,8 @@
-"""The end of a process that serves calls.
+"""Clean shutdown of a process with gRPC servers.
 
-When `stop` of a gRPC server returns, tasks of gRPC's own that end its last calls may still be
-there. An event loop that ends then cancels them, and gRPC writes a traceback to standard error for
-each: as many as there were calls, and none of them says anything.
+When `stop` of a gRPC server returns, gRPC's own tasks that end its last calls may still be running.
+An event loop that ends then cancels them, and gRPC writes a traceback to standard error for each.
+There are as many as there were calls, and none is of any use.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 LAST_TASKS_S = 5.0
-"""They take a few milliseconds, on a busy machine some hundred."""
+"""Time limit of the last tasks. They take a few milliseconds, on a busy machine some hundred."""
 
 _OF_GRPC = ("_schedule_rpc_coro", "_handle_exceptions")
 
 
 async def to_the_end(main: Coroutine[Any, Any, Result]) -> Result:
-    """What `asyncio.run` runs, when it stops its servers itself: `main`, and what gRPC has left."""
+    """Run `main`, then wait for gRPC's last tasks; for `asyncio.run` of a server."""
     try:
         return await main
     finally:

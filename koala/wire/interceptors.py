@@ -1,7 +1,7 @@
-"""What interceptors of gRPC's servers share, and one of them: bytes that are no message.
+"""Shared parts of gRPC server interceptors, and the interceptor for malformed messages.
 
-gRPC takes bytes that it cannot read for a fault of ours: the caller hears of an unknown error, and
-the log has a traceback for whatever anybody sends.
+gRPC treats bytes that it cannot parse as a server fault: the caller gets an unknown error, and the
+log a traceback for any garbage that a stranger sends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Behaviour: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 
 
 def behaviour_of(handler: Handler) -> Behaviour:
-    """What answers, whichever of the four forms the call has."""
+    """Return the function that answers a call, in any of its four forms."""
     found = (
         handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
     )
@@ -36,8 +36,11 @@ def handler_of(
     *,
     is_streaming: bool | None = None,
 ) -> Handler:
-    """The same call, answered by this, its messages read by `read`. With `is_streaming` the answer
-    begins before the request has come, and gets a stream of messages, whatever the client sends."""
+    """Copy a call's handler with another behaviour; `read` parses its messages.
+
+    With `is_streaming` the answer begins before the request has come. It then gets a stream of
+    messages, whatever the client sends.
+    """
     make: Callable[..., Handler]
     if handler.request_streaming if is_streaming is None else is_streaming:
         make = (
@@ -60,14 +63,17 @@ def handler_of(
 
 @dataclass(frozen=True, slots=True)
 class _Garbled:
-    """In place of a message."""
+    """Placeholder for a message that could not be parsed."""
 
     reason: str
 
 
 class Readable(grpc.aio.ServerInterceptor):
-    """Refuses bytes that are no message; in the midst of a stream they are a DecodeError. Tells the
-    guard of each call and message."""
+    """Interceptor that refuses malformed messages, and reports calls and messages to the flood
+    guard.
+
+    In the midst of a stream a malformed message is a DecodeError.
+    """
 
     def __init__(self, guard: FloodGuard) -> None:
         self._guard = guard

@@ -1,4 +1,4 @@
-"""Ports that nobody can listen at: say why, and what to do. gRPC only says that it failed."""
+"""Explain why a port cannot be listened on, and the remedy; gRPC only reports that it failed."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from koala.errors import ConfigError
 
 
 def check_free(key: str, address: str, *, or_else: str = "") -> None:
-    """Raise the ConfigError of `cannot_listen` where somebody else listens, or nobody can."""
-    if reason := _trouble(address):
+    """Raise the ConfigError of `cannot_listen` if a listener on host:port would fail."""
+    if reason := _obstacle(address):
         raise _error(key, address, reason, or_else)
 
 
 def cannot_listen(key: str, address: str) -> ConfigError:
-    """The error of a server that could not listen at host:port, which `key` names."""
+    """Make the error of a server that could not listen on host:port, which `key` names."""
     passed = "another program had the port just now, and has ended; try again"
-    return _error(key, address, _trouble(address) or passed, "")
+    return _error(key, address, _obstacle(address) or passed, "")
 
 
 def _error(key: str, address: str, reason: str, or_else: str) -> ConfigError:
     return ConfigError(f"{key} = {address!r}: cannot listen there: {reason}{or_else}")
 
 
-def _trouble(address: str) -> str:
-    """Why nobody can listen at an address now; empty when somebody can."""
+def _obstacle(address: str) -> str:
+    """Return the reason why an address cannot be listened on now; empty when it can."""
     host, _, port = address.rpartition(":")
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(

@@ -1,6 +1,6 @@
-"""Koala's errors as gRPC statuses and back, so that both ends raise the same error tree.
+"""Convert Koala's errors to gRPC statuses and back, so that both ends raise the same error tree.
 
-A status carries its error twice: the code and the text for anybody, and a JSON document in the
+A status carries its error twice: the code and the text for any client, and a JSON document in the
 trailing metadata (`koala-error-bin`) from which a Koala client makes the same exception again,
 position included.
 """
@@ -75,18 +75,18 @@ _NEAREST: dict[grpc.StatusCode, type[KoalaError]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: ExhaustedError,
     grpc.StatusCode.FAILED_PRECONDITION: RejectedError,
 }
-"""What codes mean that gRPC itself gives, or another version of a daemon."""
+"""Errors for statuses without a document: those of gRPC itself, or of another daemon version."""
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 def code_of(error: KoalaError) -> grpc.StatusCode:
-    """The gRPC status code of an error."""
+    """Return the gRPC status code of an error."""
     return next(code for kind, code in _CODES if isinstance(error, kind))
 
 
 def to_status(error: KoalaError) -> tuple[grpc.StatusCode, str, Metadata]:
-    """Code, text and trailing metadata of the status that carries an error."""
+    """Encode an error as code, text and trailing metadata of a status."""
     document: dict[str, Any] = {"kind": type(error).__name__, "message": _message(error)}
     if isinstance(error, SpecError) and error.position is not None:
         position = error.position
@@ -104,7 +104,7 @@ def to_status(error: KoalaError) -> tuple[grpc.StatusCode, str, Metadata]:
 def from_status(
     code: grpc.StatusCode, details: str | None, trailing: Iterable[tuple[str, str | bytes]] | None
 ) -> KoalaError:
-    """The error that a status carries; a status of gRPC's own becomes the nearest of our errors."""
+    """Decode the error of a status; a status of gRPC's own becomes the nearest of our errors."""
     for key, value in trailing or ():
         if key == ERROR_KEY and isinstance(value, bytes):
             try:
@@ -120,7 +120,7 @@ def from_status(
 
 
 def submitted_error(error: KoalaError) -> koala_pb2.Submitted:
-    """One submission's refusal, in a reply that has others that may be well."""
+    """Encode one submission's refusal; the same reply may accept others."""
     reply = koala_pb2.Submitted(error=_message(error), error_kind=_WORDS.get(type(error), "spec"))
     if isinstance(error, ExhaustedError) and error.retry_after_s is not None:
         reply.retry_after_s = error.retry_after_s
@@ -132,7 +132,7 @@ def submitted_error(error: KoalaError) -> koala_pb2.Submitted:
 
 
 def from_submitted(reply: koala_pb2.Submitted) -> KoalaError | None:
-    """The error of one submission, or None when it was accepted."""
+    """Decode the error of one submission; None when it was accepted."""
     if not reply.error:
         return None
     if reply.error_kind == _WORDS[ExhaustedError]:

@@ -51,24 +51,24 @@ def test_a_low_disk_refuses_and_says_how_much_is_free_and_needed(small: Path) ->
 @pytest.mark.root
 def test_the_ballast_is_made_given_up_and_made_again(small: Path) -> None:
     disk = Disk(small, low_bytes=1 * MB, ballast_bytes=MB)
-    disk.look()
+    disk.poll()
     ballast = small / BALLAST
     assert ballast.stat().st_blocks * 512 >= MB, "it takes its room"
     assert ballast.stat().st_mode & 0o777 == 0o600
     filler = fill(small, 0)
     assert disk.give_up_ballast()
     assert disk.free_bytes >= MB
-    disk.look()
+    disk.poll()
     assert not ballast.exists(), "as long as the disk is low"
     assert not disk.give_up_ballast()
     filler.unlink()
-    disk.look()
+    disk.poll()
     assert ballast.exists()
 
 
 @pytest.mark.root
 def test_a_disk_without_room_for_a_ballast_has_none(small: Path) -> None:
-    Disk(small, low_bytes=0, ballast_bytes=1_000 * MB).look()
+    Disk(small, low_bytes=0, ballast_bytes=1_000 * MB).poll()
     assert list(small.iterdir()) == []
 
 

@@ -128,7 +128,7 @@ async def test_who_shows_who_it_is_may_send_much(
     message gives it as much again."""
     monkeypatch.setattr(floods, "STRANGER_BYTES", 100_000)
     monkeypatch.setattr(floods, "KNOWN_BYTES", 2_000_000)
-    monkeypatch.setattr(floods, "LOOK_S", 0.001)
+    monkeypatch.setattr(floods, "POLL_S", 0.001)
     with capture_logs() as said:
         async with secured(tmp_path) as grid, grid.client() as client:
             for _ in range(20):
@@ -143,7 +143,7 @@ async def test_a_descriptor_that_is_another_socket_by_now_is_left_alone() -> Non
     with listener, ours, theirs:
         guard = FloodGuard(is_open=False)
         guard.watch(listener.getsockname()[1])
-        guard.look(1.0)
+        guard.poll(1.0)
         found = guard._connections[theirs.fileno()]
         assert found.peer == ours.getsockname()
         assert guard._connections[ours.fileno()].peer is None
@@ -168,11 +168,11 @@ async def test_a_caller_is_forgotten_with_its_connection() -> None:
         host, port = ours.getsockname()
         guard.believe(f"ipv4:{host}:{port}")
         for _ in range(3):
-            guard.look(now())
+            guard.poll(now())
         assert len(guard._callers) == 1
         theirs.close()
         for _ in range(3):
-            guard.look(now())
+            guard.poll(now())
         assert guard._callers == {}
 
 
