@@ -46,7 +46,7 @@ class Leases:
         """A ping of this claim is being answered."""
         self._answered[claim] = now
 
-    def hear(self, claim: ClaimId, now: Instant) -> None:
+    def note_unanswered(self, claim: ClaimId, now: Instant) -> None:
         """A ping of this claim came, and is not answered: it renews no lease, and is no silence."""
         if claim in self._asked_at:
             self._asked_at[claim] = now

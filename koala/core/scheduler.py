@@ -22,11 +22,17 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.timers import Timer, TimerKind
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.pipeline.claim_end import on_fenced, on_gone
-from koala.core.pipeline.claiming import claim_when_answered, judge_when_due, on_granted
-from koala.core.pipeline.ending import admit, await_try, distrust, on_cancel, on_missed
+from koala.core.pipeline.claiming import claim_when_answered, evaluate_when_due, on_granted
+from koala.core.pipeline.ending import admit, await_try, invalidate_after_loss, on_cancel, on_missed
 from koala.core.pipeline.placing import on_try_due
 from koala.core.pipeline.progress_control import on_progress
-from koala.core.pipeline.queueing import SCANS, TURNS, adopt_discipline, on_scan_due, on_submitted
+from koala.core.pipeline.queueing import (
+    SCANNERS,
+    SCANS,
+    adopt_discipline,
+    on_scan_due,
+    on_submitted,
+)
 from koala.core.pipeline.refusals import on_again
 from koala.core.pipeline.site_events import (
     on_declared_lost,
@@ -54,7 +60,7 @@ class Scheduler(State):
 
     def __init__(self, parameters: Parameters, policies: Policies) -> None:
         super().__init__(parameters, policies)
-        self.turns = TURNS[SCANS]  # until a life of the daemon begins
+        self.turns = SCANNERS[SCANS]  # until a life of the daemon begins
 
     def handle(self, event: ev.Event, now: Instant) -> list[Action]:
         """Take in what happened; what is to be done, in order, once the event is durable."""
@@ -154,7 +160,7 @@ class Scheduler(State):
             on_disconnected(self, site.name, now)
         if event.after_loss:
             self.loss_epoch = event.epoch
-            distrust(self, now)
+            invalidate_after_loss(self, now)
         adopt_discipline(self)
 
     def _on_parameters_changed(self, event: ev.ParametersChanged, now: Instant) -> None:
@@ -179,7 +185,7 @@ class Scheduler(State):
         self.ask_scan()
 
     def _ring(self, timer: Timer, now: Instant) -> None:
-        match timer.bell:
+        match timer.kind:
             case TimerKind.SCAN:
                 on_scan_due(self, now)
             case TimerKind.SILENT:
@@ -193,24 +199,24 @@ class Scheduler(State):
             case TimerKind.TRY | TimerKind.MISS:
                 waiting = self.jobs.get(JobId(timer.key))  # it may be over and forgotten
                 if waiting is not None:
-                    (on_try_due if timer.bell is TimerKind.TRY else on_missed)(self, waiting, now)
+                    (on_try_due if timer.kind is TimerKind.TRY else on_missed)(self, waiting, now)
             case (
                 TimerKind.CLAIM
-                | TimerKind.JUDGE
+                | TimerKind.EVALUATE
                 | TimerKind.ARM
                 | TimerKind.PATHS
                 | TimerKind.RELEASE
             ):
                 job = self.placed.get(JobId(timer.key))
                 if job is not None:
-                    self._on_job_due(job, timer.bell, now)
+                    self._on_job_due(job, timer.kind, now)
 
-    def _on_job_due(self, job: Job, bell: TimerKind, now: Instant) -> None:
+    def _on_job_due(self, job: Job, kind: TimerKind, now: Instant) -> None:
         """A job's timer rang; the phase says whether it still means anything."""
         match job.phase:
-            case Claiming(claim_at=None) if bell is TimerKind.JUDGE:
-                judge_when_due(self, job, now)
-            case Claiming(claim_at=at) if at is not None and at <= now and bell is TimerKind.CLAIM:
+            case Claiming(claim_at=None) if kind is TimerKind.EVALUATE:
+                evaluate_when_due(self, job, now)
+            case Claiming(claim_at=at) if at is not None and at <= now and kind is TimerKind.CLAIM:
                 claim_when_answered(self, job, now)
             case Starting():
                 advance_start(self, job, now)

@@ -57,12 +57,12 @@ def note_ask(site: Site, claim: ClaimId, processors: int) -> int:
     return site.asks
 
 
-def widen(site: Site, *, limit: int) -> None:
+def increase_window(site: Site, *, limit: int) -> None:
     """A claim was granted."""
     site.window = min(float(max(1, limit)), site.window + 1 / site.window)
 
 
-def narrow(site: Site, ask_number: int) -> None:
+def decrease_window(site: Site, ask_number: int) -> None:
     """A claim was refused; once for all that had been asked by then."""
     if ask_number > site.narrowed_at_ask:
         site.window = max(1.0, site.window / 2)

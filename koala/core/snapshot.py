@@ -29,7 +29,7 @@ from koala.core.model import placement_queues as queues
 from koala.core.model import progress_reports as progress
 from koala.core.model import replicas as files
 from koala.core.model.parameters import BEFORE, Parameters
-from koala.core.pipeline.queueing import ROUNDS, SCANS, TURNS
+from koala.core.pipeline.queueing import ROUNDS, SCANNERS, SCANS
 from koala.core.pipeline.rounds import Rounds
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
@@ -101,6 +101,8 @@ TAGS: dict[str, type] = {
 """The classes of which a state is made, by the names under which they are saved. A class that moves
 or gets another name keeps the tag that it has here; one that goes needs a new CORE."""
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
+_SAVED_NAMES: dict[type, dict[str, str]] = {timers.Timer: {"kind": "bell"}}
+"""Fields that were renamed since they were first saved: attribute name, saved name."""
 _NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "turns"})
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
@@ -128,7 +130,7 @@ def load(plain: Plain, policies: Policies) -> Scheduler:
             if name in _NOT_SAVED or not hasattr(scheduler, name):
                 raise NotSavedError(f"the state has no {name!r}")
             setattr(scheduler, name, reader.value(value))
-        scheduler.turns = TURNS[plain["turns"]]
+        scheduler.turns = SCANNERS[plain["turns"]]
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         raise NotSavedError(f"{type(error).__name__}: {error}") from error
     return scheduler
@@ -221,7 +223,9 @@ class _Reader:
         for name in kept:
             if name not in shape.known:
                 raise NotSavedError(f"{tag} has no field {name!r}")
-        for name, default in zip(shape.names, shape.defaults, strict=True):
+        for attribute, name, default in zip(
+            shape.attributes, shape.names, shape.defaults, strict=True
+        ):
             if name in kept:
                 value = self.value(kept[name])
             elif name in shape.before:
@@ -230,7 +234,7 @@ class _Reader:
                 raise NotSavedError(f"{tag} was saved without {name!r}")
             else:
                 value = type(default)() if type(default) in _CONTAINERS else default
-            _set(made, name, value)
+            _set(made, attribute, value)
         return made
 
 
@@ -247,20 +251,31 @@ class _Shape:
     have all values at once; `before`: what was true before a field was known, where that is not its
     default. Of one that is `is_shared`, no other is as good."""
 
-    __slots__ = ("before", "defaults", "is_shared", "known", "names", "tag", "values_of")
+    __slots__ = (
+        "attributes",
+        "before",
+        "defaults",
+        "is_shared",
+        "known",
+        "names",
+        "tag",
+        "values_of",
+    )
 
     def __init__(self, cls: type) -> None:
         fields = _fields(cls)
+        saved_names = _SAVED_NAMES.get(cls, {})
         self.tag = _tag(cls)
-        self.names = tuple(fields)
-        self.known = frozenset(fields)
+        self.attributes = tuple(fields)
+        self.names = tuple(saved_names.get(name, name) for name in fields)
+        self.known = frozenset(self.names)
         self.defaults = tuple(fields.values())
         self.before = BEFORE if cls is Parameters else {}
         self.is_shared = getattr(cls, "__hash__", None) is object.__hash__
         self.values_of: Callable[[object], tuple[object, ...]] = (
-            attrgetter(*self.names)
-            if len(self.names) > 1
-            else lambda value: tuple([getattr(value, name) for name in self.names])
+            attrgetter(*self.attributes)
+            if len(self.attributes) > 1
+            else lambda value: tuple([getattr(value, name) for name in self.attributes])
         )
 
 

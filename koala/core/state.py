@@ -115,15 +115,15 @@ class State:
         if isinstance(phase, TERMINAL):
             self.ended[job.id] = now
         if before != after:
-            self.tell(job, text, now, phase=after)
+            self.announce(job, text, now, phase=after)
 
-    def tell(self, job: Job, text: str, now: Instant, *, phase: str = "") -> None:
+    def announce(self, job: Job, text: str, now: Instant, *, phase: str = "") -> None:
         """A line of the job's story, for people; empty parts are left out."""
         job.story.append((now, ": ".join(part for part in (phase, text) if part)))
         if len(job.story) > STORY_LINES_MAX:
             del job.story[1]  # the submission stays
         self.actions.append(Announce(at=now, text=text, job=job.id, phase=phase or job.phase_name))
 
-    def tell_site(self, site: Site, text: str, now: Instant) -> None:
+    def announce_site(self, site: Site, text: str, now: Instant) -> None:
         """A line about a site, for people."""
         self.actions.append(Announce(at=now, text=text, site=site.name))

@@ -203,7 +203,7 @@ def test_a_site_with_a_longer_grace_lets_tries_begin_earlier(begin: Begin) -> No
     script.tell(a_site("a"), a_job("j", 4, deadline=D))
     for _ in range(5):
         script.disconnect("a").tell(a_site("a"))
-    waits = [timer for timer in script.scheduler.timers._heap if timer.bell is TimerKind.TRY]
+    waits = [timer for timer in script.scheduler.timers._heap if timer.kind is TimerKind.TRY]
     assert len(waits) == 1
     script.at(95).expect(ClaimProcessors)
 

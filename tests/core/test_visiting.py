@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.model.ageing import aged_first, is_door_held
+from koala.core.model.ageing import aged_first, is_draining_for_aged
 from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Visiting, draw_of
 from koala.policies.queueing.multiqueue import DISCIPLINES
@@ -205,7 +205,7 @@ def test_who_has_aged_is_permitted_in_spite_of_the_rule(policy: str) -> None:
 
 
 def test_the_door_is_held_every_second_half_of_a_period() -> None:
-    held = [is_door_held(waited_s, 10.0) for waited_s in (9, 10, 14, 15, 19, 20, 24, 25)]
+    held = [is_draining_for_aged(waited_s, 10.0) for waited_s in (9, 10, 14, 15, 19, 20, 24, 25)]
     assert held == [False, True, True, False, False, True, True, False]
 
 

@@ -85,9 +85,9 @@ def test_a_site_that_pings_for_a_stopped_claim_is_waited_for() -> None:
     """Its starter lives, or its outputs are on their way. A ping before the fence is none of it."""
     leases, claims = Leases(0.0), ledger()
     claims[CLAIM].phase = ClaimPhase.STOPPING
-    leases.hear(CLAIM, 50.0)
+    leases.note_unanswered(CLAIM, 50.0)
     assert not is_fenced(leases, claims, 110.0)
-    leases.hear(CLAIM, 200.0)
+    leases.note_unanswered(CLAIM, 200.0)
     assert not is_fenced(leases, claims, 299.9)
     assert is_fenced(leases, claims, 300.0)
 

@@ -27,8 +27,7 @@ from koala.core.model.job import (
 from koala.core.model.parameters import Parameters
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Priority
-from koala.core.pipeline import claim_end as losing
-from koala.core.pipeline import claiming, ending, preflight, starting, wanted
+from koala.core.pipeline import claim_end, claiming, ending, preflight, starting, wanted
 from koala.daemon import group_commit as turns
 from tests.swarm import oracle
 from tests.swarm.mutating import Patches, mutant, replaced
@@ -101,7 +100,7 @@ def no_fence() -> Patches:
         """The core's own invariants look away: the oracle is what is tried here."""
 
     with (
-        replaced((ending, "requeue_if_fenced"), (losing, "requeue_if_fenced"), by=requeue),
+        replaced((ending, "requeue_if_fenced"), (claim_end, "requeue_if_fenced"), by=requeue),
         replaced((oracle, "check"), by=check),
     ):
         yield
@@ -151,10 +150,10 @@ def two_releases() -> Patches:
     """A job that has not passed by T is released under another number."""
     real = scheduler.Scheduler._on_job_due
 
-    def on_job_due(self: Any, job: Job, bell: TimerKind, now: float) -> None:
-        real(self, job, bell, now)
+    def on_job_due(self: Any, job: Job, kind: TimerKind, now: float) -> None:
+        real(self, job, kind, now)
         attempt = job.attempt
-        if isinstance(job.phase, Releasing) and bell is TimerKind.RELEASE and attempt is not None:
+        if isinstance(job.phase, Releasing) and kind is TimerKind.RELEASE and attempt is not None:
             again = _renumbered(attempt)
             for member in attempt.present:
                 if member.claim is not None and member.site is not None:
@@ -175,7 +174,7 @@ def _renumbered(attempt: Attempt) -> Any:
 @mutant
 def errors_are_never_reset() -> Patches:
     """A component that ends well forgives nothing."""
-    with replaced((losing, "ended_well"), by=lambda site: False):
+    with replaced((claim_end, "ended_well"), by=lambda site: False):
         yield
 
 
@@ -190,14 +189,14 @@ def bad_sites_do_not_rest() -> Patches:
 def requeued_to_nowhere() -> Patches:
     """A job that comes back stands in no queue."""
 
-    def enqueue(state: Any, job: Job, text: str, now: float) -> None:
+    def enter_queue(state: Any, job: Job, text: str, now: float) -> None:
         state.enter(job, Placing(queued_at=now), text, now)
 
     def check(state: Any, now: float) -> None:
         """The core's own invariants look away: the oracle is what is tried here."""
 
     with (
-        replaced((ending, "enqueue"), by=enqueue),
+        replaced((ending, "enter_queue"), by=enter_queue),
         replaced((oracle, "check"), by=check),
     ):
         yield
@@ -212,7 +211,7 @@ def finished_by_the_first() -> Patches:
         if attempt is not None and any(member.end is not None for member in attempt.present):
             ending.end(state, job, Finished(at=now), "", now)
 
-    with replaced((losing, "finish_if_over"), by=finish):
+    with replaced((claim_end, "finish_if_over"), by=finish):
         yield
 
 
@@ -341,7 +340,7 @@ def a_drained_site_is_asked() -> Patches:
 @mutant
 def a_refusal_is_an_error() -> Patches:
     """A site that was merely full is counted out."""
-    with replaced((losing, "SITE_FAULTS"), by=(*SITE_FAULTS, EndKind.REFUSED)):
+    with replaced((claim_end, "SITE_FAULTS"), by=(*SITE_FAULTS, EndKind.REFUSED)):
         yield
 
 
@@ -357,7 +356,7 @@ def one_error_too_many() -> Patches:
         real(state, site, *rest)
         state.parameters = kept
 
-    with replaced((losing, "count_error"), by=count_error):
+    with replaced((claim_end, "count_error"), by=count_error):
         yield
 
 

@@ -1,9 +1,9 @@
-"""Actions: what the driver must do next, after the event that caused them is durable. Frozen,
+"""Actions: commands to the driver, carried out once the event that caused them is durable. Frozen,
 imperative.
 
-What a site must know (claims, transfers) is also the value of `Scheduler.wanted(site)`, which is
-sent whole at each registration: an action towards a site is only that difference told early, and
-may be dropped while the site is away.
+`Scheduler.wanted(site)` is the complete wanted state of a site (claims, transfers). It is sent
+whole at each registration. An action for a site is only an early delta of it, and may be dropped
+while the site is disconnected.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from koala.core.model.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimProcessors:
-    """Have the site start a placeholder of `processors` for this claim within the site's grace
-    time.
+    """Start a placeholder of `processors` for this claim within the site's grace time.
 
     `ask_number` comes back in the site's reports. The starter gives up at `hold_s` after check-in,
     unless released.
@@ -55,7 +54,7 @@ class ClaimProcessors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathTarget:
-    """Where a starter is to find another one: it answers with its claim's name."""
+    """Address of another starter, which answers with the name of its claim."""
 
     label: str
     address: str
@@ -65,8 +64,8 @@ class PathTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TryPaths:
-    """Have the starter listen on `listens` until it is armed or ends, and connect to each target
-    within `limit_s`; answered with PathsTried, always in the same way.
+    """Listen on `listens` until armed or ended, and connect to each target within `limit_s`. The
+    starter answers with PathsTried. Idempotent.
     """
 
     claim: ClaimId
@@ -80,7 +79,7 @@ class TryPaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One member of the attempt, as all members are told (the rendezvous bundle)."""
+    """One member of the attempt in the rendezvous bundle that all members get."""
 
     component: int
     label: str
@@ -109,7 +108,7 @@ class ArmClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseClaim:
-    """The barrier opens at `release_at` for those that armed under this number."""
+    """Open the barrier at `release_at` for members that armed under this number."""
 
     claim: ClaimId
     site: SiteName
@@ -119,7 +118,7 @@ class ReleaseClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaceClaim:
-    """The component may run for this share of the time; the rest of it, its starter holds it."""
+    """Limit the component to this share of the time; its starter pauses it for the rest."""
 
     claim: ClaimId
     site: SiteName
@@ -128,7 +127,8 @@ class PaceClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopClaim:
-    """Before the pass: do not pass; after it: end. Owed until the claim is Gone."""
+    """Stop a claim: before the pass it must not pass, after it the program ends. Owed until the
+    claim is Gone."""
 
     claim: ClaimId
     site: SiteName
@@ -136,7 +136,7 @@ class StopClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeClaim:
-    """The end of the claim is durable here; the agent may forget it."""
+    """Acknowledge the end of a claim: it is durable here, so the agent may forget it."""
 
     claim: ClaimId
     site: SiteName
@@ -144,7 +144,7 @@ class AcknowledgeClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTransfer:
-    """Third-party copy of `size_bytes` of a file from `offset` on, from `source` to `target`."""
+    """Copy `size_bytes` of a file, starting at `offset`, from `source` to `target`."""
 
     transfer: TransferId
     file: FileName
@@ -159,7 +159,7 @@ class StartTransfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelTransfer:
-    """The copy is not wanted any more; what is there of it may go."""
+    """Cancel a copy that is not wanted any more; its partial file may be deleted."""
 
     transfer: TransferId
     source: SiteName
@@ -168,7 +168,7 @@ class CancelTransfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishOutputs:
-    """The job Finished in this attempt: its output files become visible in the spool."""
+    """Publish the output files of a job that Finished in this attempt, in the spool."""
 
     job: JobId
     attempt: int
@@ -176,9 +176,7 @@ class PublishOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """A fact for people: the life of a job (`job`) or of a site (`site`), for watchers, bus and
-    log.
-    """
+    """Announce a fact about a job or a site to watchers, message bus and log."""
 
     at: Instant
     text: str
@@ -204,8 +202,8 @@ Action: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """All that a site must know: claims held, with paths to try, released, slowed down and to be
-    stopped; copies to fetch and to serve.
+    """Wanted state of a site: claims to hold, paths to try, releases, paces and stops; copies to
+    fetch and to serve.
     """
 
     holds: tuple[ClaimProcessors, ...] = ()

@@ -1,5 +1,7 @@
-"""Ageing, which the paper says practice needs (Multiple queues 2.5): who has waited too long is
-visited first, and holds the door now and then. Pure arithmetic of waiting times.
+"""Ageing of waiting jobs, which the paper says practice needs (Multiple queues 2.5).
+
+A job that has waited too long is visited first. If it does not fit, backfilling pauses for it in
+alternate periods. Pure arithmetic of waiting times.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ PERIOD_MIN_S: Seconds = 1.0
 def aged_first(
     keys: Sequence[Key], waited_s: Callable[[Key], Seconds], ageing_s: Seconds
 ) -> Sequence[Key]:
-    """The keys whose waiting time has reached `ageing_s`, longest first, then the others in their
-    order. Without a reason the order is left as it is.
+    """Sort the keys whose waiting time has reached `ageing_s` to the front, longest first. The
+    others keep their order.
     """
     waits = [(waited_s(key), key) for key in keys]
     aged = [entry for entry in waits if entry[0] >= ageing_s]
@@ -27,10 +29,11 @@ def aged_first(
     return [*(key for _, key in aged), *(key for wait_s, key in waits if wait_s < ageing_s)]
 
 
-def is_door_held(waited_s: Seconds, ageing_s: Seconds) -> bool:
-    """Whether somebody who waited for so long lets nobody pass: every second half of an ageing
-    period, beginning with the first. Processors gather for it then; if others take them all the
-    same, the others are not starved in turn.
+def is_draining_for_aged(waited_s: Seconds, ageing_s: Seconds) -> bool:
+    """Return True while an aged job that does not fit stops backfilling.
+
+    This holds in every second half of an ageing period, beginning with the first. Processors
+    accumulate for the job meanwhile. If local users take them, other jobs still get their turn.
     """
     if waited_s < ageing_s:
         return False

@@ -1,7 +1,7 @@
 """The hold budget: processor-seconds that claims may hold before their barrier, over a rolling day.
 
-Charged in full when a claim is made, given back in part at the pass or the end: so a budget bounds
-what can be lost, not only what was.
+A claim is charged in full when it is made; the unused part is refunded at the pass or the end. So a
+budget bounds the possible loss, not only the actual one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ WINDOW_S = 86_400.0
 
 @dataclass(slots=True)
 class BudgetCharge:
+    """Charge of a claim whose hold is not over."""
+
     at: Instant
     processor_s: float
 
@@ -31,22 +33,23 @@ class Budget:
         self.spent_s = 0.0
 
     def __contains__(self, claim: ClaimId) -> bool:
-        """The claim's charge is not settled yet."""
+        """Return True if the claim's charge is not settled yet."""
         return claim in self._charges
 
     def allows(self, processor_s: float, *, limit_s: float, now: Instant) -> bool:
-        """Whether a charge would stay within the limit now."""
+        """Return True if a charge would stay within the limit now."""
         self._forget(now)
         return self.spent_s + processor_s <= limit_s
 
     def charge(self, claim: ClaimId, processor_s: float, now: Instant) -> None:
-        """A claim is made: all that it may hold is charged."""
+        """Charge a new claim in full."""
         self._forget(now)
         self._charges[claim] = BudgetCharge(now, processor_s)
         self.spent_s += processor_s
 
     def settle(self, claim: ClaimId, used_s: float) -> None:
-        """The hold is over: only what was used stays charged, for a day from the charge."""
+        """Refund the unused part of a hold that is over. The used part stays charged for a day from
+        the charge."""
         charge = self._charges.pop(claim, None)
         if charge is None:
             return

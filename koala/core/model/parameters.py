@@ -1,6 +1,6 @@
-"""Parameters: those of the papers and ours, each with its symbol, default and bounds, in one place.
+"""Parameters of the scheduler, from the papers and our own, with symbol, default and bounds.
 
-The defaults are those of the live daemon; `PAPER` holds what KOALA's experiment changes (KOALA 4).
+The defaults are for the live daemon; `PAPER` has the settings of KOALA's experiment (KOALA 4).
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from koala.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """What can be set. A value out of bounds raises ConfigError that names it and what is
-    allowed.
-    """
+    """All parameters. A value out of bounds raises ConfigError with the name and the bounds."""
 
     # queue (KOALA 3.1)
     scan: str = "change"  # or "interval", the paper's
@@ -23,14 +21,14 @@ class Parameters:
     high_scans_per_low: int = 2  # S
     placement_tries_max: int = 0  # 0: no limit
     queue_jobs_max: int = 10_000  # both placement queues together
-    ageing_s: Seconds = 3600.0  # from then on a job is visited first and holds the door
+    ageing_s: Seconds = 3600.0  # then a job is visited first and may stop backfilling
     # place (KOALA 2.6)
     count_placed: bool = False  # subtract jobs placed earlier and not yet claimed
     bandwidth_default_bps: float = 12_500_000.0  # bytes a second on a link never observed
     transfer_report_s: Seconds = 1.0  # between two reports of a copy under way, at least
     # place (Hints 3.4)
-    preferred_mips: float = 0.0  # of jobs that do not say theirs; 0: any rate will do
-    hint_deviation: float = 0.5  # of hints that do not say theirs
+    preferred_mips: float = 0.0  # default of jobs that state none; 0: any rate will do
+    hint_deviation: float = 0.5  # default of hints that state none
     # claim (KOALA 3.2, 3.3)
     claim_fraction: float = 0.75  # L
     claim_fraction_step: float = 0.125
@@ -38,7 +36,7 @@ class Parameters:
     claim_threshold: float = 0.0  # T; 1 is atomic claiming
     claiming_step_min_s: Seconds = 1.0
     claiming_tries_max: int = 100  # 0: no limit
-    at_deadline: str = "fail"  # or "kill": local jobs may go, where their site allows it
+    at_deadline: str = "fail"  # or "kill": local jobs may be killed, where their site allows it
     deadline_fraction: float = 0.7  # Lp
     deadline_tries_max: int = 10  # Mp
     wait_s: Seconds = 0.0  # X is the longer of this ...
@@ -67,7 +65,7 @@ class Parameters:
     # faults (KOALA 3.4)
     consecutive_errors_max: int = 3
     errors_counted: str = "jobs"  # of distinct jobs; or "all", the paper's: whatever their job
-    probe_after_s: Seconds = 600.0  # inf: only by an administrator's word
+    probe_after_s: Seconds = 600.0  # inf: only an administrator resumes a site
 
     def __post_init__(self) -> None:
         for name, (low, high) in _BOUNDS.items():
@@ -104,14 +102,14 @@ class Parameters:
 
     @property
     def fence_s(self) -> Seconds:
-        """How long after the last answered ping a released claim is certainly dead (design:
+        """Seconds after the last answered ping until a released claim is certainly dead (design:
         fence).
         """
         return self.run_lease_s * (1 + self.clock_rate_error) + self.kill_s + self.pause_max_s
 
     @property
     def hold_fence_s(self) -> Seconds:
-        """The same for a claim that was not released: its processors are free."""
+        """The same time for a claim that was not released; then its processors are free."""
         return self.hold_lease_s * (1 + self.clock_rate_error) + self.kill_s + self.pause_max_s
 
 
@@ -164,8 +162,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 NAMES = tuple(f.name for f in fields(Parameters))
 BEFORE: dict[str, str] = {"errors_counted": "all", "start": "jst"}
-"""What was in force where a parameter was not known yet: in journals and saved states without it,
-a replay of which gives the same state as it did then."""
+"""Values for journals and snapshots that lack a parameter. They keep the behaviour of that time, so
+a replay gives the same state as it did then."""
 SYMBOLS: dict[str, str] = {
     "queueing.S": "high_scans_per_low",
     "claiming.L": "claim_fraction",
@@ -189,6 +187,6 @@ PAPER = Parameters(
     start="jst",
     probe_after_s=FOREVER,
 )
-"""KOALA's experiment (KOALA 4): fixed scan interval, 100 queued jobs, no limits of tries, no
-probes, no ageing, each error of a site counted; a job starts at its JST and not before.
+"""KOALA's experiment (KOALA 4): fixed scan interval, 100 queued jobs, unlimited tries, no probes,
+no ageing, each error of a site counted; a job starts at its JST, never before.
 """

@@ -1,8 +1,8 @@
-"""The placement queues: the jobs that wait to be placed, in order, and outside them the submissions
-delayed while they are full.
+"""Placement queues: jobs that wait to be placed, in order, and submissions delayed while they are
+full.
 
-Which queues there are and which job goes where is the queue discipline's matter: high and low
-(KOALA 3.1), or a global one and one for each site (Multiple queues 2.5).
+The queue discipline decides which queues exist and which job joins which queue: high and low
+(KOALA 3.1), or a global queue and one for each site (Multiple queues 2.5).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 from koala.core.model.job import Job, Placing
 from koala.core.model.values import Instant, JobId, Priority, QueueName, Seconds, SiteName
 
-Line: TypeAlias = dict[JobId, Job]
+JobQueue: TypeAlias = dict[JobId, Job]
 """The jobs of one queue, head first."""
 
 GLOBAL = QueueName("*")
@@ -26,23 +26,23 @@ def local_site(queue: QueueName | None) -> SiteName | None:
 
 
 def short(queue: QueueName) -> str:
-    """A word for it: high, low, global, or the name of the site."""
+    """Short name of a queue: high, low, global, or the name of its site."""
     return queue.removeprefix("*") or "global"
 
 
-def spoken(queue: QueueName) -> str:
-    """What people call a queue."""
+def describe_queue(queue: QueueName) -> str:
+    """Describe a queue in a sentence for people."""
     if queue == GLOBAL:
         return "the global queue"
     return f"the {queue[1:]} queue" if queue.startswith("*") else f"the queue of {queue}"
 
 
 class Queues:
-    """Named queues, timed and delayed jobs; every job stands in at most one of them. Beside them is
-    what disciplines remember, as plain data.
+    """Named queues, timed jobs, delayed jobs, and the memory of disciplines as plain data.
 
-    A timed job waits for instants of its own: no discipline visits it, it lets others pass, and
-    does not age (Deadlines 2.2: such jobs are not scheduled in order of arrival).
+    - Every job is in at most one of them.
+    - A timed job waits for its own instants: no discipline visits it, it blocks no other job, and
+      it does not age (Deadlines 2.2: such jobs are not scheduled in order of arrival).
     """
 
     __slots__ = (
@@ -58,25 +58,25 @@ class Queues:
 
     def __init__(self) -> None:
         self.discipline = "koala"  # its name
-        self.lines: dict[QueueName, Line] = {name: {} for name in BY_PRIORITY.values()}
-        self.timed: Line = {}
-        self.delayed: Line = {}
+        self.lines: dict[QueueName, JobQueue] = {name: {} for name in BY_PRIORITY.values()}
+        self.timed: JobQueue = {}
+        self.delayed: JobQueue = {}
         self.scans = 0
         self.disabled: dict[QueueName, None] = {}  # their heads did not fit, in that order
         self.departures = 0  # changes at which all queues were enabled
         self.freed: dict[SiteName, None] = {}  # sites that have more idle since the last of them
 
     def __len__(self) -> int:
-        """The sum of the lengths of the placement queues; delayed jobs stand outside."""
+        """Number of queued jobs, timed ones included; delayed jobs do not count."""
         return sum(len(line) for line in self.lines.values()) + len(self.timed)
 
     def append(self, job: Job, queue: QueueName) -> None:
-        """To the tail of this queue."""
+        """Append a job to the tail of this queue."""
         job.queue = queue
         self.lines.setdefault(queue, {})[job.id] = job
 
     def remove(self, job: Job) -> None:
-        """Out of whatever queue it stands in."""
+        """Remove a job from the queue that it is in, if any."""
         if job.queue is not None:
             self.lines.get(job.queue, {}).pop(job.id, None)
         self.timed.pop(job.id, None)
@@ -92,8 +92,7 @@ class Queues:
         return job.queue
 
     def regroup(self, discipline: str, names: tuple[QueueName, ...]) -> list[Job]:
-        """Begin anew under another discipline, with empty queues of these names; the jobs that
-        stood in the old ones."""
+        """Replace the queues by empty ones for another discipline; return the jobs of the old."""
         jobs = [job for line in self.lines.values() for job in line.values()]
         self.lines = {name: {} for name in names}
         self.discipline = discipline
@@ -101,17 +100,17 @@ class Queues:
         return jobs
 
     def order(self) -> list[list[JobId]]:
-        """Ids in each queue, head first, and at last the delayed ones."""
+        """Ids of the jobs in each queue, head first; the last list holds the delayed jobs."""
         return [*(list(line) for line in self.lines.values()), list(self.delayed)]
 
     def has_aged(self, now: Instant, ageing_s: Seconds) -> bool:
-        """Whether somebody has waited for `ageing_s`; nobody has in front of whom nobody has."""
+        """Return True if a job has waited for `ageing_s`; looking at the heads is enough."""
         heads = (next(iter(line.values()), None) for line in self.lines.values())
         return any(head is not None and now - queued_at(head) >= ageing_s for head in heads)
 
     def aged(self, now: Instant, ageing_s: Seconds) -> list[Job]:
-        """Jobs that have waited for `ageing_s`, longest first. Tails only grow older, so they are a
-        prefix of each queue.
+        """Jobs that have waited for `ageing_s`, longest first. Jobs join at the tail, so the aged
+        ones are a prefix of each queue.
         """
         found: list[Job] = []
         for line in self.lines.values():
@@ -123,6 +122,6 @@ class Queues:
 
 
 def queued_at(job: Job) -> Instant:
-    """Since when a queued job waits in its queue."""
+    """Instant at which a queued job joined its queue."""
     assert isinstance(job.phase, Placing)
     return job.phase.queued_at

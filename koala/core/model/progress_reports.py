@@ -1,7 +1,7 @@
-"""What a progress policy is told about a running job, and what it answers (SQ 4.3).
+"""Question and answer of a progress policy, and the progress history of a running job (SQ 4.3).
 
-Clocks count seconds since the job began. A component's virtual time runs with its real time while
-it gets what was agreed, ahead of it or behind it else.
+Clocks count seconds since the job began. A component's virtual time equals real time while it gets
+the agreed rate; otherwise it runs ahead or behind.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from koala.core.model.values import Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberProgress:
-    """How far a component that still runs has come (VT), the weight that it has now and the one it
-    was admitted with, and how much weight its dummy holds, which is what it can be given.
+    """Progress of a running component: its virtual time (VT), its current and admitted weight, and
+    `spare`, the weight that its dummy holds and could give it.
     """
 
     component: int
@@ -27,9 +27,10 @@ class MemberProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressQuestion:
-    """The reports of all components of a job at real time `real_s` (RT), and the windows that the
-    job allows: `asynchrony_s` (SY) between its fastest and its slowest component, `deviation_s`
-    (OV) of their mean from real time. A deviation of `quanta` seconds moves a whole weight.
+    """Reports of all components of a job at real time `real_s` (RT), and the windows it allows.
+
+    `asynchrony_s` (SY) bounds the gap between its fastest and its slowest component, `deviation_s`
+    (OV) that of their mean from real time. A deviation of `quanta` seconds moves a whole weight.
     """
 
     real_s: Seconds
@@ -41,7 +42,7 @@ class ProgressQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """The weight that a component gets from its dummy, or, below 0, gives to it."""
+    """Weight that a component gets from its dummy or, if negative, gives to it."""
 
     component: int
     weight: float
@@ -49,8 +50,8 @@ class Correction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberReport:
-    """What a component has done since it passed: processor-seconds that its starter counted, or
-    work that its program told (`is_told`). `can_pace`: its starter can slow it down.
+    """Work of a component since it passed: processor-seconds counted by its starter, or work
+    reported by its program (`is_told`). `can_pace`: its starter can slow it down.
     """
 
     component: int
@@ -61,16 +62,17 @@ class MemberReport:
 
 POINTS_MAX = 128
 SHARE_LEAST = 0.02
-"""Live, so that a component comes back within seconds: a weight grows by a part of itself."""
+"""Floor of a share in live runs. A weight grows in proportion to itself, so this floor lets a
+component recover within seconds."""
 SHARE_CHANGE_LEAST = 0.02
-"""A share that would change by less than this part of itself stays: it would cost a record in the
-journal and a message, and move nothing that can be measured."""
+"""A share changes by at least this part of itself. A smaller change would cost a journal record
+and a message without a measurable effect."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ProgressHistory:
-    """How a running attempt has advanced: the share of its time that each component may run, where
-    that is not all, and (real time, skew) at instants that get rarer the longer it lasts.
+    """Progress history of an attempt: the share of the time for which each slowed component may
+    run, and points of (real time, skew), which get sparser as the attempt goes on.
     """
 
     attempt: int
@@ -83,7 +85,7 @@ class ProgressHistory:
     shares: dict[int, float] = field(default_factory=dict)
 
     def add(self, cycle: int, real_s: Seconds, skew_s: Seconds) -> None:
-        """A point of the skew over time; when there are too many, every second one goes."""
+        """Add a point of the skew over time; drop every second point when there are too many."""
         self.largest_s = max(self.largest_s, skew_s)
         if self.is_due(cycle):
             self.cycle = cycle
@@ -93,5 +95,5 @@ class ProgressHistory:
             self.every *= 2
 
     def is_due(self, cycle: int) -> bool:
-        """Whether this cycle makes a point."""
+        """Return True if this cycle adds a point."""
         return not self.points or cycle >= self.cycle + self.every

@@ -1,5 +1,6 @@
-"""The TCP paths that a job needs, as ports between components: those that it declares, and the one
-by which the launcher of an MPI world over several components is reached.
+"""TCP paths that a job needs between its components.
+
+A job declares paths itself. An MPI world over several components adds the path to its launcher.
 """
 
 from __future__ import annotations
@@ -11,24 +12,25 @@ from koala.core.model.job import JobSpec, JobType, StartType
 from koala.core.model.values import ALL, JobId
 
 WORLD_PORTS = (20_000, 32_768)
-"""Below the range from which Linux gives ports to clients."""
+"""Below the ephemeral port range of Linux."""
 
 
 @dataclass(frozen=True, slots=True)
 class TcpPaths:
-    """(source, target, port); None is each component that starts at the barrier."""
+    """Paths as (source, target, port); None stands for each component that starts at the
+    barrier."""
 
     entries: tuple[tuple[int | None, int | None, int], ...]
 
     def targets(self, source: int, target: int) -> tuple[int, ...]:
-        """The ports at which `source` must reach `target`. Nobody connects to itself."""
+        """The ports at which `source` must reach `target`. No component connects to itself."""
         if source == target:
             return ()
         ports = [port for a, b, port in self.entries if a in (None, source) and b in (None, target)]
         return tuple(dict.fromkeys(ports))
 
     def listens(self, component: int) -> tuple[int, ...]:
-        """The ports at which others must reach it."""
+        """The ports at which other components must reach this one."""
         ports = [
             port
             for source, target, port in self.entries
@@ -38,7 +40,7 @@ class TcpPaths:
 
 
 def paths_of(spec: JobSpec) -> TcpPaths:
-    """The declared paths; their names are those of components, which submission has checked."""
+    """The declared paths; submission has checked that they name components."""
     names = names_of(spec)
     return TcpPaths(
         tuple(
@@ -53,13 +55,13 @@ def paths_of(spec: JobSpec) -> TcpPaths:
 
 
 def has_paths(spec: JobSpec) -> bool:
-    """Whether anything is to be tried before its barrier is armed."""
+    """Return True if the job has paths to test before its barrier is armed."""
     return bool(spec.connect) or is_one_world(spec)
 
 
 def is_one_world(spec: JobSpec) -> bool:
-    """Whether several components form one MPI world: the first of them has its launcher, and all
-    others must reach it."""
+    """Return True if several components form one MPI world. The first one runs the launcher, which
+    all others must reach."""
     return (
         sum(
             component.job_type is JobType.MPI and component.start_type is not StartType.NONE
@@ -70,22 +72,22 @@ def is_one_world(spec: JobSpec) -> bool:
 
 
 def world_port(job: JobId, attempt: int) -> int:
-    """Where the launcher of an attempt's MPI world listens: the `MASTER_PORT` that agents work out
-    in the same way."""
+    """Port of the launcher of an attempt's MPI world. Agents compute `MASTER_PORT` in the same
+    way."""
     low, high = WORLD_PORTS
     return low + zlib.crc32(f"{job}/{attempt}".encode()) % (high - low)
 
 
 def names_of(spec: JobSpec) -> dict[str, int]:
-    """What a declared path may call each component: its label, else its index. A label that looks
-    like an index is a label.
+    """Map the names that a path may use to components: label or index. A label that looks like an
+    index is a label.
     """
     indices = {str(index): index for index in range(len(spec.components))}
     return indices | {spec.label(index): index for index in range(len(spec.components))}
 
 
 def count_of(spec: JobSpec) -> int:
-    """How many connections are tried at most."""
+    """Upper bound of the connections that pre-flight tries."""
     starting = sum(c.start_type is not StartType.NONE for c in spec.components)
     return sum(
         (starting if path.source == ALL else 1) * (starting if path.target == ALL else 1)

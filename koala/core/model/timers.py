@@ -17,7 +17,7 @@ class TimerKind(StrEnum):
 
     SCAN = "scan"  # the placement queues
     CLAIM = "claim"  # a job's next claiming try
-    JUDGE = "judge"  # the try at the JST, if answers are still out
+    EVALUATE = "judge"  # the try at the JST, if answers are still out
     AGAIN = "again"  # a site that refused a job
     TRY = "try"  # a job with a deadline that is not placed yet
     MISS = "miss"  # such a job's deadline and the time by which it may be missed
@@ -30,13 +30,13 @@ class TimerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timer:
-    """A bell that rings for a job or site (`key`) at an instant; at equal instants in the order of
+    """A kind that rings for a job or site (`key`) at an instant; at equal instants in the order of
     setting.
     """
 
     at: Instant
     number: int
-    bell: TimerKind
+    kind: TimerKind
     key: str
 
 
@@ -49,11 +49,11 @@ class Timers:
         self._heap: list[Timer] = []
         self._number = 0
 
-    def set(self, at: Instant, bell: TimerKind, key: str = "") -> None:
+    def set(self, at: Instant, kind: TimerKind, key: str = "") -> None:
         """Ring at `at`; never, when that is infinite."""
         if at < float("inf"):
             self._number += 1
-            heappush(self._heap, Timer(at, self._number, bell, key))
+            heappush(self._heap, Timer(at, self._number, kind, key))
 
     @property
     def next_at(self) -> Instant | None:

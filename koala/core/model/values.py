@@ -1,7 +1,7 @@
 """Ids and small values without behaviour of their own.
 
-Instants are seconds of the driver's clock, which never runs back; durations are seconds. An id is
-made once, outside the core or by the functions here, and is never made again for another thing.
+Instants are seconds of the driver's clock, which is monotonic; durations are seconds. Ids are made
+outside the core or by the functions here, and are never reused.
 """
 
 from __future__ import annotations

@@ -36,12 +36,12 @@ from koala.core.pipeline.ending import (
     settle_hold,
     stop_member,
 )
-from koala.core.pipeline.progress_control import let_go
+from koala.core.pipeline.progress_control import restore_full_speed
 from koala.core.pipeline.refusals import is_for_good, note_error, note_refusal
 from koala.core.pipeline.starting import advance_start, run_if_passed
 from koala.core.queries import describe, is_optional_member, member_of
 from koala.core.site_health import ended_well
-from koala.core.site_views import narrow
+from koala.core.site_views import decrease_window
 from koala.core.state import State
 
 
@@ -56,8 +56,8 @@ def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
     is_asked = claim.phase is ClaimPhase.STOPPING or member_of(state, claim) is None
     if site.is_connected and not is_asked:
         claim.is_silent = True
-        judge_site(state, site, claim, end, now)
-        lose_sight(state, claim, end, now)
+        count_end_for_site(state, site, claim, end, now)
+        mark_unreachable(state, claim, end, now)
         return
     on_gone(state, ev.ClaimGone(claim=event.claim, end=end), now)
 
@@ -71,7 +71,7 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
     if end.kind is EndKind.EXITED and not claim.released:  # whatever its agent says, nothing ran
         end = replace(end, kind=EndKind.VANISHED, reason="said to have run without a Release")
     if end.kind is EndKind.UNKNOWN and claim.released and claim.granted_at is not None:
-        lose_sight(state, claim, end, now)
+        mark_unreachable(state, claim, end, now)
         return
     del state.ledger[identity]
     claim.batch_job = event.batch_job or claim.batch_job
@@ -86,17 +86,17 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
     if end.kind is not EndKind.FENCED:
         state.actions.append(AcknowledgeClaim(claim=identity, site=claim.site))
     if not claim.is_silent:
-        judge_site(state, site, claim, end, now)
+        count_end_for_site(state, site, claim, end, now)
     is_slow = is_refusal(claim, end, now) and not is_for_good(claim, end, now)
     if claim.granted_at is None and is_slow:
-        narrow(site, claim.ask_number)
+        decrease_window(site, claim.ask_number)
     state.ask_scan()
     found = member_of(state, claim)
     if found is not None:
         member_gone(state, *found, claim, end, now)
 
 
-def lose_sight(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
+def mark_unreachable(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
     """The agent has lost all it knew of a claim that may have passed, or nothing is heard of it.
     Its starter may live: that is silence, not the end, which only the agent's word or the fence
     brings (or an operator)."""
@@ -107,11 +107,11 @@ def lose_sight(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
     lose_member(state, *found, end, now)
 
 
-def judge_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:
+def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:
     """Count the end for or against its site (design: Failure)."""
     if end.is_well:
         if ended_well(site):
-            state.tell_site(site, "usable again: a component ended well", now)
+            state.announce_site(site, "usable again: a component ended well", now)
         return
     # A lease ends for the daemon's own absence too, which is no error of a site.
     is_ours = end.kind is EndKind.LEASE and now - state.started_at < state.parameters.run_lease_s
@@ -148,7 +148,7 @@ def member_gone(
     elif end.is_well or attempt.is_stopped:  # the barrier's members all ended well before
         lacked_file = member.lacks_file
         member.end = end
-        let_go(state, job)
+        restore_full_speed(state, job)
         after_answer(state, job, now)
         if lacked_file and isinstance(job.phase, Starting):
             advance_start(state, job, now)
@@ -173,7 +173,7 @@ def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Inst
     if (is_optional or job.spec.quorum is not None) and left >= job.needed:
         drop_member(state, job, member, end.describe(), now)
         attempt.arming = None
-        let_go(state, job)
+        restore_full_speed(state, job)
         go_on(state, job, now)
     elif end.is_program:
         program_failed(state, job, member, end, now)

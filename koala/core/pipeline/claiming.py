@@ -42,10 +42,10 @@ from koala.core.queries import (
     starts_early,
     unanswered,
 )
-from koala.core.site_views import is_usable, note_ask, widen
+from koala.core.site_views import increase_window, is_usable, note_ask
 from koala.core.state import State
 
-TOLD = {
+TROUBLE_TEXTS = {
     Trouble.REFUSED: "refused it",
     Trouble.ERRED: "erred with it",
     Trouble.UNSENT: "did not send its input file",
@@ -75,7 +75,8 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
     limit = state.parameters.claiming_tries_max
     if limit and job.claiming_tries >= limit:
         refusals = [
-            f"; {site} {TOLD[one.trouble]}: {one.reason}" for site, one in job.refusals.items()
+            f"; {site} {TROUBLE_TEXTS[one.trouble]}: {one.reason}"
+            for site, one in job.refusals.items()
         ]
         fail(state, job, f"not claimed in {limit} claiming tries{''.join(refusals)}", now)
         return
@@ -88,7 +89,7 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
     question = claim_question(state, job, picture, now)
     plan = state.recorder.ask(lambda: claim(question, picture, policies.place))
     assert isinstance(plan, ClaimPlan), plan
-    carry_out(state, job, plan, now)
+    apply_plan(state, job, plan, now)
     if not isinstance(job.phase, Claiming) or job.attempt is not attempt:
         return
     claim_at = next_claim(state, job, now)
@@ -96,7 +97,7 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
     state.enter(job, Claiming(claim_at=claim_at), "", now)
     if claim_at is None:
-        judge_when_due(state, job, now)
+        evaluate_when_due(state, job, now)
     else:
         start_if_held(state, job, now)
 
@@ -206,7 +207,7 @@ def victims(state: State) -> tuple[Victim, ...]:
     return tuple(sorted(victims, key=lambda victim: -victim.start_at))
 
 
-def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
+def apply_plan(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
     """Claim where the components are, move and claim the others, queue a claim before its
     victims are stopped.
     """
@@ -219,7 +220,7 @@ def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
         member = members[move.component]
         label = job.spec.label(move.component)
         way = f"moves from {member.site}" if member.site is not None else "goes"
-        state.tell(job, f"component {label} {way} to {move.site}", now)
+        state.announce(job, f"component {label} {way} to {move.site}", now)
         settle_member(state, job, member, move, now)
         claim(state, job, member, now)
     force(state, job, plan.forced, now)
@@ -230,7 +231,7 @@ def carry_out(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
     if not is_affordable(state, job, [members[n] for n in plan.preempting], now):
         # Nobody is stopped for nothing, and no site is asked for what would not start there.
         for component in plan.preempting:
-            put_off(state, job, members[component], now)
+            postpone(state, job, members[component], now)
         return
     for component in plan.preempting:
         claim(state, job, members[component], now, is_preempting=True)
@@ -255,7 +256,7 @@ def force(state: State, job: Job, forced: tuple[Assignment, ...], now: Instant) 
         if state.sites[assignment.site].facts.may_kill_local:
             label = job.spec.label(assignment.component)
             text = f"component {label} may have local jobs of {assignment.site} killed"
-            state.tell(job, text, now)
+            state.announce(job, text, now)
         claim(state, job, member, now, may_kill=True)
 
 
@@ -330,7 +331,7 @@ def claim(
     )
     hold_s = hold_max_s(state, job)
     if not charge(state, job, site, identity, component.processors * hold_s, now):
-        put_off(state, job, member, now)
+        postpone(state, job, member, now)
         return
     member.claims += 1
     member.claim = identity
@@ -360,7 +361,7 @@ def claim(
     state.actions.append(hold(state, claim))
 
 
-def put_off(state: State, job: Job, member: Member, now: Instant) -> None:
+def postpone(state: State, job: Job, member: Member, now: Instant) -> None:
     """No claim is made for a member, because it would be over a hold budget."""
     member.refusal = "the hold budget is used up"
     job.not_before = now + state.parameters.scan_interval_s  # a budget comes back slowly
@@ -407,7 +408,7 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
         return
     if len(state.queues) and claim.site in sites_asked_enough(state):
         state.ask_scan()
-    widen(state.sites[claim.site], limit=state.parameters.claims_open_max)
+    increase_window(state.sites[claim.site], limit=state.parameters.claims_open_max)
     claim.phase = ClaimPhase.GRANTED
     claim.nonce = event.nonce
     claim.batch_job = event.batch_job
@@ -430,7 +431,7 @@ def after_answer(state: State, job: Job, now: Instant) -> None:
     if not isinstance(job.phase, Claiming):
         return
     if job.phase.claim_at is None:
-        judge_when_due(state, job, now)
+        evaluate_when_due(state, job, now)
     elif not start_if_held(state, job, now) and job.phase.claim_at <= now:
         claim_when_answered(state, job, now)
 
@@ -447,7 +448,7 @@ def start_if_held(state: State, job: Job, now: Instant) -> bool:
     return True
 
 
-def judge_when_due(state: State, job: Job, now: Instant) -> None:
+def evaluate_when_due(state: State, job: Job, now: Instant) -> None:
     """The try at the JST is judged when answered, at JST + grace at the latest."""
     assert job.attempt is not None
     if start_if_held(state, job, now):
@@ -455,12 +456,12 @@ def judge_when_due(state: State, job: Job, now: Instant) -> None:
     waiting = unanswered(state, job)
     due_at = max((claim.grace_until for claim in waiting), default=now)
     if due_at > now:
-        state.timers.set(due_at, TimerKind.JUDGE, job.id)
+        state.timers.set(due_at, TimerKind.EVALUATE, job.id)
     else:
-        judge(state, job, now)
+        evaluate_try(state, job, now)
 
 
-def judge(state: State, job: Job, now: Instant) -> None:
+def evaluate_try(state: State, job: Job, now: Instant) -> None:
     """The end of the claiming tries: start with those that are held if the job can, else give
     all back.
     """

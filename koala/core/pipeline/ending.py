@@ -46,16 +46,16 @@ LOST_ATTEMPTS_MAX = 1_000
 """More attempts than a lost part of a journal can have made of one job."""
 
 
-def enqueue(state: State, job: Job, text: str, now: Instant) -> None:
+def enter_queue(state: State, job: Job, text: str, now: Instant) -> None:
     state.enter(job, Placing(queued_at=now), text, now)
-    line_up(state, job)
+    enqueue(state, job)
     if job.deadline_at is None:
         state.ask_scan_for(job)
     else:
         await_try(state, job, now)
 
 
-def line_up(state: State, job: Job) -> None:
+def enqueue(state: State, job: Job) -> None:
     """To the tail of the queue where it belongs. One with a deadline belongs to none that a
     discipline visits."""
     if job.deadline_at is None:
@@ -75,9 +75,9 @@ def await_try(state: State, job: Job, now: Instant) -> None:
         state.ask_scan()
 
 
-def set_timer(state: State, job: Job, bell: TimerKind, at: Instant, now: Instant) -> None:
+def set_timer(state: State, job: Job, kind: TimerKind, at: Instant, now: Instant) -> None:
     """Rings at this instant or before; whoever hears it looks."""
-    state.timers.set(min(max(now, at), now + TIMER_S_MAX), bell, job.id)
+    state.timers.set(min(max(now, at), now + TIMER_S_MAX), kind, job.id)
 
 
 def admit(state: State, now: Instant) -> None:
@@ -85,7 +85,7 @@ def admit(state: State, now: Instant) -> None:
     delayed = state.queues.delayed
     while delayed and len(state.queues) < state.parameters.queue_jobs_max:
         job = delayed.pop(next(iter(delayed)))
-        enqueue(state, job, "admitted to its placement queue", now)
+        enter_queue(state, job, "admitted to its placement queue", now)
 
 
 def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
@@ -162,7 +162,7 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
     requeue_if_fenced(state, job, now)
 
 
-def distrust(state: State, now: Instant) -> None:
+def invalidate_after_loss(state: State, now: Instant) -> None:
     """Events may be lost, so that jobs may have gone further than is known here: attempts that
     were not known as released may have been, and more attempts may have been made. What is under
     way is given up unless it was known as released, and nothing is placed again before whatever
@@ -227,7 +227,7 @@ def drop_member(state: State, job: Job, member: Member, reason: str, now: Instan
     member.is_dropped = True
     stop_member(state, member)
     drop_transfer(state, job.attempt, member, now)
-    state.tell(job, f"goes on without {describe(job, member)}: {reason}", now)
+    state.announce(job, f"goes on without {describe(job, member)}: {reason}", now)
 
 
 def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
@@ -254,7 +254,7 @@ def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
     if not job.spec.rerun and any(_may_have_run(attempt, m) for m in attempt.members):
         fail(state, job, f"rerun=no, and it had started: {reason}", now)
     else:
-        enqueue(state, job, f"back in its placement queue: {reason}", now)
+        enter_queue(state, job, f"back in its placement queue: {reason}", now)
         if not state.is_paced and job.not_before > now:
             state.timers.set(job.not_before, TimerKind.SCAN)
 
@@ -343,7 +343,7 @@ def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant)
         }
     if erred(site, job, state.parameters, now):
         text = f"unusable after {site.errors} consecutive errors; the last: {reason}"
-        state.tell_site(site, text, now)
+        state.announce_site(site, text, now)
         assert site.unusable_until is not None
         state.timers.set(site.unusable_until, TimerKind.PROBE, site.name)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.core.feasibility import empty_view
-from koala.core.model.ageing import is_door_held
+from koala.core.model.ageing import is_draining_for_aged
 from koala.core.model.grid import Assignment, GridView, Part, Placement, PlacementRequest
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing
 from koala.core.model.placement_queues import queued_at
@@ -90,11 +90,11 @@ class CapacityCheck:
         return self._largest[key]
 
 
-def holds_the_door(state: State, job: Job, now: Instant) -> bool:
+def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
     """An aged job that the empty grid could take lets nobody pass, every second half of an
     ageing period: processors gather for it, and if other users take them all, the others are
     not starved in turn."""
-    if not is_door_held(now - queued_at(job), state.parameters.ageing_s):
+    if not is_draining_for_aged(now - queued_at(job), state.parameters.ageing_s):
         return False
     closed = closed_to(state, job, now)
     empty = empty_picture(state, job, closed)

@@ -148,7 +148,7 @@ def pace(state: State, job: Job, member: Member, course: ProgressHistory, share:
         state.actions.append(PaceClaim(claim=claim.id, site=claim.site, share=share))
 
 
-def let_go(state: State, job: Job) -> None:
+def restore_full_speed(state: State, job: Job) -> None:
     """One of the components is over. The others may have been slowed down for it alone, and nothing
     would ever speed up again what advances evenly: they run freely, and are corrected anew."""
     course = job.course

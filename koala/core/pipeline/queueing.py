@@ -9,14 +9,14 @@ from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant
 from koala.core.model.visiting import Discipline
 from koala.core.pipeline.claiming_schedule import missed_at
-from koala.core.pipeline.ending import await_try, line_up, set_timer
+from koala.core.pipeline.ending import await_try, enqueue, set_timer
 from koala.core.pipeline.placing import place_timed
 from koala.core.pipeline.rounds import Rounds
 from koala.core.pipeline.scanning import Scanning
 from koala.core.state import QueueScanner, State
 
 SCANS, ROUNDS = "scans", "rounds"
-TURNS: dict[str, QueueScanner] = {SCANS: Scanning(), ROUNDS: Rounds()}
+SCANNERS: dict[str, QueueScanner] = {SCANS: Scanning(), ROUNDS: Rounds()}
 """How disciplines work; a replay finds out by the recorded answer."""
 
 
@@ -31,7 +31,7 @@ def adopt_discipline(state: State) -> None:
     answer = state.recorder.ask(ask)
     assert isinstance(answer, str), answer
     kind, _, name = answer.partition(" ")
-    state.turns = TURNS[kind]
+    state.turns = SCANNERS[kind]
     if name == state.queues.discipline:
         return
     jobs = state.queues.regroup(name, state.turns.queues(state))
@@ -59,10 +59,10 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
         set_timer(state, job, TimerKind.MISS, missed_at(state, job), now)
     if not has_room:
         state.queues.delayed[job.id] = job
-        state.tell(job, "delayed: the placement queues are full", now)
+        state.announce(job, "delayed: the placement queues are full", now)
         return
-    state.tell(job, f"submitted, {event.spec.priority.value} priority", now)
-    line_up(state, job)
+    state.announce(job, f"submitted, {event.spec.priority.value} priority", now)
+    enqueue(state, job)
     if job.deadline_at is not None:
         await_try(state, job, now)
     elif state.is_paced:

@@ -13,16 +13,21 @@ from collections.abc import Iterator
 
 from koala.core.model.grid import GridView, Unplaceable
 from koala.core.model.job import Job
-from koala.core.model.placement_queues import GLOBAL, Line, queued_at, spoken
+from koala.core.model.placement_queues import GLOBAL, JobQueue, describe_queue, queued_at
 from koala.core.model.values import Instant, QueueName, Seconds
 from koala.core.model.visiting import Discipline, LocalJobs, Visiting, draw_of
 from koala.core.pipeline.ending import admit
-from koala.core.pipeline.placing import CapacityCheck, holds_the_door, try_to_place, whole_request
+from koala.core.pipeline.placing import (
+    CapacityCheck,
+    reserves_for_aged,
+    try_to_place,
+    whole_request,
+)
 from koala.core.pipeline.refusals import closed_to
 from koala.core.queries import picture_of
 from koala.core.state import State
 
-NOBODY: Line = {}
+NO_JOBS: JobQueue = {}
 
 
 class Rounds:
@@ -71,7 +76,8 @@ class Rounds:
         jobs = state.queues.jobs(queue)
         number = jobs.index(job)
         lines = [
-            f"number {number + 1} of {len(jobs)} in {spoken(queue)} ({state.queues.discipline})"
+            f"number {number + 1} of {len(jobs)} in {describe_queue(queue)}"
+            f" ({state.queues.discipline})"
         ]
         head = head_of(state, queue, room, now)
         if not room.can_take(job):
@@ -133,7 +139,7 @@ def visit(state: State, now: Instant) -> None:
     while (queue := state.recorder.ask(ask)) is not None:
         assert isinstance(queue, str), queue
         stuck = try_head(state, QueueName(queue), room, picture, now)
-        if stuck is not None and holds_the_door(state, stuck, now):
+        if stuck is not None and reserves_for_aged(state, stuck, now):
             return
 
 
@@ -150,7 +156,7 @@ def try_head(
 
 def head_of(state: State, queue: QueueName, room: CapacityCheck, now: Instant) -> Job | None:
     """The first job of a queue whose turn it can be."""
-    for job in state.queues.lines.get(queue, NOBODY).values():
+    for job in state.queues.lines.get(queue, NO_JOBS).values():
         if job.not_before <= now and room.can_take(job, tuple(closed_to(state, job, now))):
             return job
     return None
@@ -162,7 +168,7 @@ def visiting(state: State, room: CapacityCheck, now: Instant) -> Visiting[QueueN
     local = sorted({*names, *(QueueName(site) for site in state.sites)})
     lines = state.queues.lines
     seen = {
-        name: lines[name] if head_of(state, name, room, now) is not None else NOBODY
+        name: lines[name] if head_of(state, name, room, now) is not None else NO_JOBS
         for name in (*local, GLOBAL)
     }
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from koala.core.model.job import Job
-from koala.core.model.placement_queues import BY_PRIORITY, spoken
+from koala.core.model.placement_queues import BY_PRIORITY, describe_queue
 from koala.core.model.values import Instant, Priority, QueueName
 from koala.core.pipeline.ending import admit
-from koala.core.pipeline.placing import holds_the_door, try_to_place
+from koala.core.pipeline.placing import reserves_for_aged, try_to_place
 from koala.core.policy_api import Scans
 from koala.core.queries import picture_of
 from koala.core.state import State
@@ -46,14 +46,14 @@ class Scanning:
         """Its number in its queue."""
         queue = state.queues.of(job)
         jobs = state.queues.jobs(queue)
-        return [f"number {jobs.index(job) + 1} of {len(jobs)} in {spoken(queue)}"]
+        return [f"number {jobs.index(job) + 1} of {len(jobs)} in {describe_queue(queue)}"]
 
 
 def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     """One scan of the queue whose turn it is, jobs that have aged first; how many were placed.
     Unless it is whole, it visits only jobs that were not tried since they were queued.
     """
-    priority = whose_turn(state)
+    priority = next_priority(state)
     aged = {job.id: job for job in state.queues.aged(now, state.parameters.ageing_s)}
     placed = 0
     queue = BY_PRIORITY[priority]
@@ -66,13 +66,13 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     for job in (*aged.values(), *others):
         if try_to_place(state, job, picture, now):
             placed += 1
-        elif job.id in aged and not job.is_over and holds_the_door(state, job, now):
+        elif job.id in aged and not job.is_over and reserves_for_aged(state, job, now):
             break
     admit(state, now)
     return placed
 
 
-def whose_turn(state: State) -> Priority:
+def next_priority(state: State) -> Priority:
     """Of the high or the low queue."""
     scans, high_scans_per_low = state.queues.scans, state.parameters.high_scans_per_low
     state.queues.scans += 1

@@ -40,7 +40,7 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
             member.is_fetched = True
     if not any(member.lacks_file for member in attempt.present):
         attempt.fetched_at = now
-        state.tell(job, "input files are there", now)
+        state.announce(job, "input files are there", now)
     if isinstance(job.phase, Starting):
         advance_start(state, job, now)
     else:
@@ -92,7 +92,7 @@ def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
     site.is_connected = True
     site.renewed_at = now
     site.reported_idle = event.idle
-    state.tell_site(site, f"connected with {event.facts.processors} processors", now)
+    state.announce_site(site, f"connected with {event.facts.processors} processors", now)
     state.ask_scan(site.name)
 
 
@@ -102,7 +102,7 @@ def on_disconnected(state: State, name: SiteName, now: Instant) -> None:
         return
     site.is_connected = False
     site.disconnected_at = now
-    state.tell_site(site, "disconnected", now)
+    state.announce_site(site, "disconnected", now)
     state.timers.set(now + state.parameters.hold_fence_s, TimerKind.SILENT, name)
 
 
@@ -140,7 +140,7 @@ def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:
     if site is not None and not site.is_drained:
         site.is_drained = True
         site.drained_at = now
-        state.tell_site(site, f"drained by {event.by or 'an operator'}", now)
+        state.announce_site(site, f"drained by {event.by or 'an operator'}", now)
 
 
 def on_resumed(state: State, event: ev.SiteResumed, now: Instant) -> None:
@@ -150,7 +150,7 @@ def on_resumed(state: State, event: ev.SiteResumed, now: Instant) -> None:
     site.is_drained = False
     site.renewed_at = now
     ended_well(site)
-    state.tell_site(site, f"resumed by {event.by or 'an operator'}", now)
+    state.announce_site(site, f"resumed by {event.by or 'an operator'}", now)
     state.ask_scan()
 
 
@@ -158,7 +158,7 @@ def on_declared_lost(state: State, event: ev.SiteDeclaredLost, now: Instant) -> 
     site = state.sites.get(event.site)
     if site is None:
         return
-    state.tell_site(site, f"declared lost by {event.by or 'an operator'}", now)
+    state.announce_site(site, f"declared lost by {event.by or 'an operator'}", now)
     end = ClaimEnd(kind=EndKind.FENCED, reason="its site was declared lost", ended_at=now)
     for claim in [c.id for c in state.ledger.values() if c.site == event.site]:
         on_gone(state, ev.ClaimGone(claim=claim, end=end), now)
@@ -169,5 +169,5 @@ def on_rested(state: State, name: SiteName, now: Instant) -> None:
     is_due = site.unusable_until is not None and site.unusable_until <= now
     if is_due and not site.is_probing:
         site.is_probing = True
-        state.tell_site(site, "rested; the next claim is a probe", now)
+        state.announce_site(site, "rested; the next claim is a probe", now)
         state.ask_scan()

@@ -201,7 +201,7 @@ def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
     member.passed_at = event.passed_at
     others = [other for other in job.attempt.members if other.end and other.passed_at is None]
     if isinstance(job.phase, Stopping) and others:
-        state.tell(job, f"partial start: {describe(job, member)} had passed", now)
+        state.announce(job, f"partial start: {describe(job, member)} had passed", now)
     run_if_passed(state, job, now)
 
 

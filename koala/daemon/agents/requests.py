@@ -109,7 +109,7 @@ class RequestHandler:
             self.leases.answer(claim.id, now)
             self._send(site, to_agent.pong(ping, now))
         elif claim.site == site:
-            self.leases.hear(claim.id, now)
+            self.leases.note_unanswered(claim.id, now)
 
     def _stop_if_unknown(self, site: SiteName, claim: ClaimId) -> None:
         """Through the pump: the claim may have left the ledger by an event not yet durable."""

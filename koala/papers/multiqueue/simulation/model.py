@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from koala.core.model.ageing import is_door_held
+from koala.core.model.ageing import is_draining_for_aged
 from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Discipline, Visiting
 from koala.policies.placement.worst_fit import spread
@@ -115,7 +115,7 @@ class System:
         return self.now - queue[0][1].at if queue else 0.0
 
     def _holds_door(self, key: int) -> bool:
-        return self._ageing < FOREVER and is_door_held(self._waited(key), self._ageing)
+        return self._ageing < FOREVER and is_draining_for_aged(self._waited(key), self._ageing)
 
     def _is_door_held(self) -> bool:
         """An aged head that does not fit lets no arrival pass."""
