@@ -97,7 +97,7 @@ fuzz: $(STAMP)  ## Hostile texts, messages and files (ARGS="--cases 1000000 --on
 
 .PHONY: corruption
 corruption: $(STAMP)  ## Flip bits and cut files of a journal (FLIPS=2000 CUTS=500)
-	@$(BIN)/python -m tests.daemon.corruption --flips $(FLIPS) --cuts $(CUTS) $(ARGS)
+	@$(BIN)/python -m tests.daemon.storage.corruption --flips $(FLIPS) --cuts $(CUTS) $(ARGS)
 
 .PHONY: bench-sim
 bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FILE")

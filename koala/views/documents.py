@@ -319,7 +319,7 @@ def _site_state(site: Site, now: Instant) -> str:
 
 def _site_for_digest(site: Site) -> dict[str, Any]:
     """What the first versions did not know is left out where it is as they took it to be: the
-    digests in their journals stay right (tests/daemon/test_formats.py)."""
+    digests in their journals stay right (tests/daemon/storage/test_formats.py)."""
     picture = _site(site, 0, 0.0)
     return {
         name: value

@@ -1,7 +1,7 @@
 """Rows of a journal, its mark, and what an agent keeps: as they were written, or an error of ours.
 
-Files whose bits are flipped are the matter of `tests/daemon/corruption.py`, where the chain finds
-them. Here a row has been made by somebody who knows the chain.
+Files whose bits are flipped are the matter of `tests/daemon/storage/corruption.py`, where the
+chain finds them. Here a row has been made by somebody who knows the chain.
 """
 
 from __future__ import annotations

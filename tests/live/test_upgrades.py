@@ -2,7 +2,7 @@
 
 A release is the code as it is with other numbers: the version of the core, which decides whether a
 journal can be replayed, and the versions of the protocol. The journal's own format is the matter of
-`tests/daemon/test_formats.py`.
+`tests/daemon/storage/test_formats.py`.
 """
 
 from __future__ import annotations

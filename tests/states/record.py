@@ -3,8 +3,9 @@
 TREE is a checkout of the release (`git worktree add TREE COMMIT`). Its daemon and agents run a
 fixed scenario below `/tmp/koala-recorded` and are ended twice, by TERM and by KILL. Each time
 `NAME-term.tar.gz` or `NAME-kill.tar.gz` is written beside this file: what the processes left on the
-disk, and `phases.json`, the phase of each job at that instant. `tests/daemon/test_old_states.py`
-and `tests/live/test_old_states.py` start the present release on all of them.
+disk, and `phases.json`, the phase of each job at that instant.
+`tests/daemon/storage/test_old_states.py` and `tests/live/test_old_states.py` start the present
+release on all of them.
 
 Record a new one whenever a number in `koala.runtime.disk_formats` or `koala_agent.formats` is
 raised: from the last commit before.

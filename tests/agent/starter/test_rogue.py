@@ -36,7 +36,7 @@ from koala_agent.placeholders.starter_listener import (
 )
 from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, proof
 from tests.agent.claims.test_table import Script
-from tests.agent.starter.test_proof import LIMIT_S, closed
+from tests.agent.starter.test_challenge_response import LIMIT_S, closed
 
 ROGUE, HONEST, BUSY = ClaimId("j1/1/0/1"), ClaimId("j2/1/0/1"), ClaimId("j3/1/0/1")
 SECRETS = {ROGUE: "0" * 32, HONEST: "1" * 32, BUSY: "2" * 32}

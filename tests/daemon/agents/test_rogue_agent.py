@@ -32,9 +32,9 @@ from koala.protocol.from_agent import ClaimNews, CopyNews, FileNews, KvPut, Tran
 from koala.views.accounting import By, Period, Report
 from koala.wire import PROTOCOL
 from koala.wire.v1 import link_pb2 as pb
+from tests.daemon.agents.test_links import round_trip
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
-from tests.daemon.test_links import round_trip
 from tests.fuzz.links import a_grid
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script

@@ -24,7 +24,14 @@ from koala.daemon.state_folder import FILE, MARK
 from koala.daemon.storage import journal, salvage
 from koala.errors import JournalError
 from koala.identity import private_files as private
-from tests.daemon.corruption import WAL, State, config_of, jobs_of, make_state, spoil_history
+from tests.daemon.storage.corruption import (
+    WAL,
+    State,
+    config_of,
+    jobs_of,
+    make_state,
+    spoil_history,
+)
 
 TRACED = {str(module.__file__) for module in (folder, journal, private, recovery, salvage)}
 Damage = Callable[[Path], None]

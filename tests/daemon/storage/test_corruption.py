@@ -9,7 +9,7 @@ import pytest
 from koala.daemon.recovery import begin_life
 from koala.daemon.state_folder import FILE, MARK
 from koala.errors import JournalError
-from tests.daemon.corruption import WAL, State, campaign, config_of, make_state, outcome
+from tests.daemon.storage.corruption import WAL, State, campaign, config_of, make_state, outcome
 
 
 @pytest.fixture(scope="module")

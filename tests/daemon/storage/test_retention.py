@@ -14,7 +14,7 @@ from koala.daemon.state_folder import FILE, MARK
 from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.daemon.storage.records import ADVICE
 from koala.errors import DamagedError, JournalError
-from tests.daemon.corruption import State, config_of, jobs_of, make_state, spoil_history
+from tests.daemon.storage.corruption import State, config_of, jobs_of, make_state, spoil_history
 
 ROW = "event 12 is not as it was written"
 

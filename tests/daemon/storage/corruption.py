@@ -1,6 +1,6 @@
 """Flips bits and cuts files of a daemon's state, and starts from what is left.
 
-    python -m tests.daemon.corruption --flips 2000 --cuts 500 [--seed N]
+    python -m tests.daemon.storage.corruption --flips 2000 --cuts 500 [--seed N]
 
 Whatever is done to the database, its write-ahead log or the mark beside it, the next start either
 has all that had been committed or is refused with the file, the reason and what an operator can do;
@@ -220,7 +220,7 @@ def campaign(state: State, scratch: Path, *, flips: int, cuts: int, seed: int) -
 
 def main() -> None:
     """The campaign as a command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.daemon.corruption")
+    parser = argparse.ArgumentParser(prog="python -m tests.daemon.storage.corruption")
     parser.add_argument("--flips", type=int, default=2000)
     parser.add_argument("--cuts", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
