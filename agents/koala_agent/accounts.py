@@ -1,13 +1,14 @@
-"""Whose claims this agent takes, and as which account of this machine they run.
+"""Grid users whose claims the agent accepts, and the local account that each claim runs as.
 
-In user mode one grid user's, as the agent's own account. In site mode those of the users that the
-configuration maps to accounts, each as its account: a command of an account is run by who may
-become it (root by itself, another one by the site's means, such as sudo), from an argument vector.
-Accounts are looked up when the agent starts, which whatever is doubtful about one refuses, and
-again from time to time: one that this machine does not know yet may be made while the agent runs.
+In mode `user` the agent accepts the claims of one grid user and runs them as its own account. In
+mode `site` it accepts the users that the configuration maps to accounts, and runs each claim as
+that account: commands are argument vectors, prefixed with the words that become the account (none
+for root, sudo or the like for others). Accounts are looked up when the agent starts and again from
+time to time. A doubtful account stops the start. An unknown one does not, because it may be created
+while the agent runs.
 
-The daemon is told, so that it does not even show the site to others' jobs; the agent refuses their
-claims all the same, because its own configuration wins over whatever a daemon asks.
+The daemon receives the list too, and hides the site from other users' jobs. The agent refuses their
+claims all the same: its own configuration wins over any request of a daemon.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ CLIENT_VARIABLES = (
     "KOALA_RUNTIME_DIR",
     "KOALA_TOKEN",
 )
-"""What clients read (docs/configuration.md); whoever starts an agent may be one, with a token."""
+"""Variables of koala clients (docs/configuration.md). The person who starts an agent may be a
+client with a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An account of this machine."""
+    """Account of this machine."""
 
     name: str
     uid: int
@@ -55,10 +57,12 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """`users` are the grid users whose claims are taken, None for everybody; `key` is what says so
-    in the configuration. `owner` is told to the daemon, empty for none. `accounts` are the names of
-    accounts by user, None where claims run as the agent's own; `entries` say how to become one of
-    these."""
+    """Grid users whose claims are accepted, and their accounts.
+
+    `users` None means everybody; `key` is the configuration key that says so. `owner` is sent to
+    the daemon, empty for none. `accounts` maps users to account names, None where claims run as the
+    agent's own account; `entries` say how to become an account.
+    """
 
     users: tuple[str, ...] | None
     key: str
@@ -68,14 +72,15 @@ class Served:
 
 
 class Entries(Mapping[str, Entry]):
-    """How to become each account of the list, as this machine knows it. One that is not known, or
-    may not be used any more, raises LocalManagerError: it is in trouble, and no other with it.
+    """Ways to become each mapped account, as this machine knows them.
 
-    A lookup that finds an account no more changes nothing: a directory service that is away looks
-    the same as an account that was removed."""
+    An account that is unknown or no longer usable raises LocalManagerError; the others are not
+    affected. A lookup that no longer finds an account changes nothing: an unreachable directory
+    service looks the same as a removed account.
+    """
 
     def __init__(self, table: AccountsTable) -> None:
-        """Raises ConfigError for what is doubtful about an account that is known."""
+        """Look up all accounts. Raises ConfigError for a known account that may not be used."""
         self._table = table
         self._found: dict[str, Entry] = {}
         self._objections: dict[str, str] = {}
@@ -101,13 +106,14 @@ class Entries(Mapping[str, Entry]):
         return len(set(self._table.map.values()))
 
     async def run(self) -> None:
-        """Look them up again and again, until cancelled; in a thread, for it may take long."""
+        """Refresh the accounts periodically until cancelled; in a thread, because lookups may be
+        slow."""
         while True:
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self.look_again)
 
     def look_again(self) -> None:
-        """What has changed of the accounts."""
+        """Refresh the accounts that have changed."""
         for name in self:
             try:
                 account = _look_up(name, self._table)
@@ -129,7 +135,7 @@ class Entries(Mapping[str, Entry]):
 
 
 def served(config: Config) -> Served:
-    """Whom this configuration serves, and as whom. Raises ConfigError."""
+    """Derive the accepted users and their accounts from the configuration. Raises ConfigError."""
     owner = config.site.owner
     match config.accounts.mode:
         case "anyone":
@@ -144,7 +150,7 @@ def served(config: Config) -> Served:
 
 
 def own_name() -> str:
-    """The name of the account that this process runs as. Raises ConfigError."""
+    """Return the name of the account of this process. Raises ConfigError."""
     number = os.geteuid()
     try:
         return pwd.getpwuid(number).pw_name
@@ -174,7 +180,7 @@ def _served_site(config: Config) -> Served:
 
 
 def _look_up(name: str, table: AccountsTable) -> Account | None:
-    """The account; None for one that is not known here. Raises ConfigError."""
+    """Look up an account; None when this machine does not know it. Raises ConfigError."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -216,7 +222,7 @@ def _refuse(key: str, value: object, allowed: str) -> NoReturn:
 
 
 def own_environment() -> dict[str, str]:
-    """What programs under the agent's own account get of its environment where no batch system
-    gives them theirs: all but what is for the agent, and for clients of whoever started it."""
+    """Return the agent's environment for programs under its own account, where no batch system sets
+    one; variables for the agent itself and for koala clients are removed."""
     kept_back = (FORK_SUPPORT, VERBOSITY, *CLIENT_VARIABLES)
     return {name: value for name, value in os.environ.items() if name not in kept_back}

@@ -1,9 +1,10 @@
-"""The claim table, driven: events in from link, starters and local manager, outputs carried out.
+"""The driver of the claim table: feeds it events, stores its changes, carries out its outputs.
 
-One task, the pump, owns the table. It takes what waits as one batch, handles it, stores what
-changed in one transaction, and only then lets anything out. Calls into the local manager run
-beside it, one at a time for each claim, and answer with events. What the daemon is told is what
-was stored: `inventory` answers from the stored state, so nothing is said that a crash could undo.
+One task, the event loop of this driver, owns the table. It drains the inbox as one batch, handles
+it, stores all changes in one transaction (group commit), and only then carries out the other
+outputs. Calls into the local manager run beside it, one at a time for each claim, and report back
+with events. Reports to the daemon rest on stored state only: `inventory` reads the committed
+claims, so a crash can undo nothing that was reported.
 """
 
 from __future__ import annotations
@@ -98,15 +99,17 @@ BATCH_MAX = 1_000
 CALLS_MAX = 32
 """Calls into the local manager at one time."""
 COLLECTS_MAX = 32
-"""Of `collect`: files of a program may take long, and must not keep others from being ended."""
+"""Concurrent calls of `collect`: files of a program may take long, and must not delay other ends.
+"""
 LISTING_S = 5.0
 """How long an inventory waits for the first listing: well below the silence that ends a session."""
 RECONCILE_AGAIN_S = 2.0
 RECORD_TRIES, RECORD_AGAIN_S = 60, 1.0
-"""How often a starter's record is tried to be read where our own disk or process fails."""
+"""Tries to read a starter's record when our own disk or process fails, and the pause between them.
+"""
 SWEEP_S = 60.0
 MARK_S = 10.0
-"""At most so long after it was told, a row of the daemon's journal is stored on its own."""
+"""Longest time before a new watermark is stored on its own."""
 
 log = structlog.get_logger()
 
@@ -114,12 +117,12 @@ Order = Hold | TryPaths | Arm | Release | Pace | Stop | Acknowledge | Pong | KvA
 
 
 def no_input(_hold: Hold) -> str:
-    """The site of a test, where no job reads a file."""
+    """Return no path: an input resolver for sites whose jobs read no file."""
     return ""
 
 
 async def check_outputs(claim: Claim, folder: Path, *, may_leave: bool = False) -> str:
-    """Whether the named outputs are there; answers what is missing. Brings nothing anywhere."""
+    """Check that the named outputs exist, without copying them; return what is missing."""
     problems = []
     for path in output_paths(claim.hold.program).values():
         try:
@@ -132,12 +135,13 @@ async def check_outputs(claim: Claim, folder: Path, *, may_leave: bool = False) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What the assembly gives: whom reports go to, where inputs are, how outputs are brought back.
+    """Callbacks of the assembly: the receiver of reports, the input paths, the collection of
+    outputs.
 
-    `input_path` answers the path at which the claim's program will read its input file, empty when
-    it has none; the file may come later. `collect` answers what is missing, empty when all was
-    brought back; it is cancelled never, but not waited for longer than the table's limit.
-    `room_bytes` is what programs' files may take of the disk.
+    `input_path` returns the path at which the claim's program will read its input file, empty when
+    it has none; the file may come later. `collect` returns what is missing, empty when everything
+    was brought back; it is never cancelled, but the table waits no longer than its limit.
+    `room_bytes` is the disk space that programs' files may use.
     """
 
     tell: Callable[[ToDaemon], None]
@@ -149,7 +153,7 @@ class Ports:
 
 
 class ClaimDriver:
-    """The site's claims. Built, then `run` in a task until the agent ends."""
+    """Driver of a site's claims. Build it, then await `run` in a task until the agent ends."""
 
     def __init__(
         self,
@@ -208,8 +212,8 @@ class ClaimDriver:
     # What the assembly calls ---------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serves until cancelled; batch jobs and starters go on. Raises OSError when no port can
-        be opened, JournalError when nothing can be stored."""
+        """Serve until cancelled; batch jobs and starters go on. Raises OSError when no port can be
+        opened, JournalError when nothing can be stored."""
         self._command = placeholders.install_starter(self._place)
         self.port = await self._starters.listen(
             self._listen, self._port or self._store.port, is_fixed=self._port > 0
@@ -230,13 +234,16 @@ class ClaimDriver:
             self._starters.close()
 
     async def opened(self) -> None:
-        """Returns when starters can check in."""
+        """Wait until starters can check in."""
         await self._listening.wait()
 
     async def prepared(self) -> None:
-        """Returns when what the local manager lists is part of the inventory, or when that takes
-        too long: then what is stored is told, and a difference when it is found. Programs must not
-        lose their leases because a batch system is silent."""
+        """Wait until the inventory includes the local manager's listing, or until LISTING_S has
+        passed.
+
+        After a time-out the stored state is reported, and differences follow when they are found.
+        Programs must not lose their leases because a batch system is silent.
+        """
         try:
             async with asyncio.timeout(LISTING_S):
                 await self._reconciled.wait()
@@ -244,7 +251,7 @@ class ClaimDriver:
             log.warning("claims.told_unreconciled")
 
     def order(self, order: Order, *, shortage: str = "") -> None:
-        """Begins to do what the daemon orders. `shortage` is why a new claim is refused now."""
+        """Queue an order of the daemon. `shortage` is why a new claim is refused now."""
         if isinstance(order, Hold):
             self._book.asked(order, is_known=order.claim in self._table.claims)
             hold = HoldOrdered(hold=order, secret=secrets.token_hex(16), shortage=shortage)
@@ -253,17 +260,17 @@ class ClaimDriver:
             self._tell(order)
 
     def take_leases(self, leases: Leases) -> None:
-        """A session has begun, and these are its leases."""
+        """Store the leases of a new session and hand them to the table."""
         self._store.set_leases(leases)
         self._leases = leases
         self._tell(LeasesSet(leases=leases))
 
     def wanted_complete(self, claims: frozenset[str]) -> None:
-        """All that the daemon wants was named; what else there is ends."""
+        """Stop all claims that the daemon did not name."""
         self._tell(WantedComplete(claims=claims))
 
     def take_listed(self, entry: Listed | Idle) -> None:
-        """What the local manager tells (its `Tell`); figures are not for this table."""
+        """Handle a report of the local manager (its `Tell`); idle figures are not for this table."""
         match entry:
             case Ended(claim=claim) if self._listening.is_set() and is_claim_id(claim):
                 self._group.create_task(self._batch_ended(entry))
@@ -271,7 +278,7 @@ class ClaimDriver:
                 pass  # an end that was told too early is found by `_reconcile`
 
     def inventory(self) -> list[Report | KvPut]:
-        """All that is stored, as reports."""
+        """Return all stored claims as reports."""
         return self._book.inventory()
 
     @property
@@ -289,7 +296,8 @@ class ClaimDriver:
         return self._place.folder(claim)
 
     def log_source(self, claim: ClaimId) -> LogSource | None:
-        """Where the claim's output is, also after it was forgotten; None when it is gone."""
+        """Locate the claim's output, also after the claim was forgotten; None when its folder is
+        gone."""
         known = self._book.stored.get(claim)
         is_ended = known is None or isinstance(known.state, Gone | Collecting)
         return placeholders.log_source(claim, self._place, is_ended=is_ended)
@@ -312,7 +320,8 @@ class ClaimDriver:
                 self._carry_out(output)
 
     async def _store_marks(self, executor: ThreadPoolExecutor) -> None:
-        """Marks that came while there was nothing else to store: one write in a while for all."""
+        """Store watermarks that arrived while nothing else was written: one write in a while for
+        all."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(MARK_S)
@@ -320,7 +329,7 @@ class ClaimDriver:
                 await loop.run_in_executor(executor, self._store.commit, ())
 
     async def _wait(self) -> None:
-        """Until something arrived or the table's timer is due."""
+        """Wait for an event or the table's timer."""
         self._arrived.clear()
         if self._inbox:
             return
@@ -372,7 +381,7 @@ class ClaimDriver:
 
     @asynccontextmanager
     async def _turn(self, claim: ClaimId) -> AsyncIterator[None]:
-        """Calls about one claim keep their order: a withdrawal never overtakes its submission."""
+        """Serialize the calls about one claim: a withdrawal never overtakes its submission."""
         async with self._turns.setdefault(claim, asyncio.Lock()), self._calls:
             yield
 
@@ -397,7 +406,7 @@ class ClaimDriver:
             self._book.submitted(claim.id)
 
     def _prepare(self, claim: Claim, input_path: str) -> Placeholder:
-        """Make the claim's folder and batch job, and the starter anew where somebody removed it.
+        """Make the claim's folder and batch job, and reinstall the starter if somebody removed it.
         Raises OSError, NotAllowedError."""
         with self._installing:
             if not placeholders.is_installed(self._place, self._command):
@@ -422,7 +431,7 @@ class ClaimDriver:
         self._tell(failed)
 
     async def _withdraw(self, claim: ClaimId) -> None:
-        """Orders the end, and finds out whether anything is left to be told of."""
+        """Order the end of a batch job, then check whether anything of it is left."""
         async with self._turn(claim):
             try:
                 await self._manager.withdraw(claim)
@@ -454,8 +463,9 @@ class ClaimDriver:
         )
 
     async def _record_of(self, claim: ClaimId) -> StarterRecord | None:
-        """What its starter left, which decides whether its job runs once more: what cannot be read
-        for want of a descriptor, say, is not nothing."""
+        """Read the record that a claim's starter left. It decides whether the job runs again, so a
+        failure of our own (no free descriptor, for instance) is retried and not taken for a missing
+        record."""
         for _ in range(RECORD_TRIES):
             try:
                 return await asyncio.to_thread(placeholders.read_record, claim, self._place)
@@ -473,7 +483,8 @@ class ClaimDriver:
         self._tell(Collected(claim=claim.id, reason=reason))
 
     def _machines(self, claim: ClaimId) -> int:
-        """On how many the claim runs: its first starter says so, but each has a processor of it."""
+        """Number of machines of a claim: its first starter reports it, and each has a processor of
+        the claim."""
         known = self._table.claims.get(claim)
         return 1 if known is None else max(1, min(len(known.hosts), known.hold.processors))
 
@@ -502,7 +513,7 @@ class ClaimDriver:
     # At the start, and from time to time ---------------------------------------------------------
 
     async def _reconcile(self) -> None:
-        """Compares what was stored with what the local manager has, once after the start."""
+        """Reconcile the stored claims with the local manager's listing, once after the start."""
         await self._manager.opened()
         listed = await self._listing()
         await self._compare({ClaimId(entry.claim): entry for entry in listed})
@@ -510,7 +521,8 @@ class ClaimDriver:
         self._reconciled.set()
 
     async def _listing(self) -> tuple[Listed, ...]:
-        """What the local manager has, as soon as it says so: silence is no empty list."""
+        """Return the local manager's listing, retrying until it answers: silence is not an empty
+        list."""
         while True:
             try:
                 return await self._manager.listing()
@@ -531,7 +543,7 @@ class ClaimDriver:
                 self._tell(BatchFound(claim=claim))
 
     async def _sweep(self) -> None:
-        """Removes the folders of claims that were forgotten `keep_s` ago."""
+        """Remove the folders of claims that were forgotten `keep_s` ago."""
         while math.isfinite(self._keep_s):
             await self._sweep_once()
             await asyncio.sleep(min(SWEEP_S, max(1.0, self._keep_s)))
@@ -547,8 +559,9 @@ class ClaimDriver:
         await asyncio.to_thread(remove_all, [path for path in old if path.name not in known])
 
     def _find_old(self) -> list[Path]:
-        """What nobody has touched for `keep_s`. Programs can rename their claims' folders and put
-        links and files beside them: all that is no known claim's goes."""
+        """List the entries that did not change for `keep_s`. Programs can rename their claims'
+        folders and leave links and files beside them, so everything that belongs to no known claim
+        goes."""
         before = self._ports.unix_clock() - self._keep_s
         found = []
         for path in sorted(self._place.root.iterdir()):
@@ -559,8 +572,9 @@ class ClaimDriver:
 
 
 def _touched_at(path: Path) -> float:
-    """When the starter last wrote, in wall-clock time; of what is no folder, when it was made. By
-    the time of change, because programs can set the other ones, also to a year to come."""
+    """Wall-clock time of the starter's last write; the creation time of anything but a claim's
+    folder. Uses the change time (ctime), because programs can set the others, even to a future
+    year."""
     status = path.lstat()
     state = path / STATE_FOLDER
     if stat.S_ISDIR(status.st_mode) and state.is_dir():

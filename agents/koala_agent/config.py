@@ -1,9 +1,9 @@
-"""The agent's configuration: TOML into frozen structs, checked once, read nowhere else.
+"""The agent's configuration: TOML parsed into frozen structs and validated once.
 
-Every error is a `ConfigError` that names the file, the key, the value and what is allowed. What is
-written here wins over what a daemon asks: `site.largest_claim` and `site.longest_hold_s` are the
-owner's limits, and a claim beyond them is refused with that reason. Durations are in seconds,
-rates in bytes per second.
+Every error is a `ConfigError` that names the file, the key, the value and what is allowed. The file
+wins over any request of a daemon: `site.largest_claim` and `site.longest_hold_s` are the owner's
+limits, and a claim beyond them is refused with that reason. Durations are in seconds, rates in
+bytes per second.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ VariableText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_*][A-Za-z0-9_*]{0,
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of the file; a key that it does not know is an error."""
+    """Table of the file; an unknown key is an error."""
 
 
 class AgentTable(Table, frozen=True):
-    """Who this agent is and whom it dials.
+    """Identity of this agent, its daemon and its state directory.
 
-    A daemon silent for `silence_s` is cut and dialled again. With `plain` nothing is encrypted, and
-    the daemon is on this machine. Work folders of ended and acknowledged
-    claims are removed after `keep_s`. With less than `low_disk_mb` free at `state_dir` no new
-    claim is taken; a ballast of `ballast_mb` there is given up when a record finds no room at all.
+    A daemon that is silent for `silence_s` is disconnected and dialled again. With `plain` nothing
+    is encrypted, and the daemon is on this machine. Work folders of ended and acknowledged claims
+    are removed after `keep_s`. With less than `low_disk_mb` free at `state_dir` no new claim is
+    accepted; a ballast file of `ballast_mb` there is deleted when a record finds no room at all.
     """
 
     site: SiteNameText
@@ -68,13 +68,13 @@ class AgentTable(Table, frozen=True):
 
 
 class SiteTable(Table, frozen=True):
-    """What the site offers, and its owner's limits.
+    """Resources of the site, and its owner's limits.
 
-    `address` is where programs of this site are reached from other sites; empty means where their
-    starters check in from, and this machine for an emulated site. With `owner`, only this
-    user's jobs see the site. `mips` is how fast one of its processors is, for placement by speed;
-    `slots` bounds the claims that it has at a time. With `executables`, programs must lie below
-    these folders, and jobs set no variables for them but `variables`.
+    `address` is how other sites reach programs of this site; empty means the address from which
+    their starters check in, and this machine for an emulated site. With `owner`, only this user's
+    jobs see the site. `mips` is the speed of one processor, for placement by speed; `slots` bounds
+    the claims that the site has at a time. With `executables`, programs must lie below these
+    folders, and jobs may set no environment variables but `variables`.
     """
 
     processors: Count
@@ -90,13 +90,15 @@ class SiteTable(Table, frozen=True):
 
 
 class AccountsTable(Table, frozen=True):
-    """Whose claims are taken, and as whom they run.
+    """Users whose claims are accepted, and the accounts that they run as.
 
-    In mode `user` those of one grid user, by default the one with the account's name; in mode
-    `anyone` everybody's, which is for grids of a single person and for trying out: both run as
-    this agent's own account. In mode `site` those of the users in `map`, each as the account that
-    it says, whose uid is at least `uid_min` or whose name is in `system`; `become` are the words
-    before a command of an account, none for a root that does it by itself.
+    - Mode `user`: the claims of one grid user, by default the one with the account's name, run as
+      the agent's own account.
+    - Mode `anyone`: everybody's claims run as the agent's own account; for grids of a single person
+      and for trials.
+    - Mode `site`: the claims of the users in `map`, each as its account. The account's uid must be
+      at least `uid_min`, or its name must be in `system`. `become` are the words before a command
+      of an account, none for a root agent, which switches by itself.
     """
 
     mode: Literal["user", "site", "anyone"] = "user"
@@ -112,18 +114,19 @@ ACCOUNT_KEYS: dict[str, tuple[str, ...]] = {
     "site": ("map", "uid_min", "system", "become"),
     "anyone": (),
 }
-"""Which keys mean anything in which mode."""
+"""Valid keys of each mode."""
 
 
 class LRMTable(Table, frozen=True):
-    """The local manager: an emulated one, or the commands of a real batch system.
+    """Local manager: an emulated one, or the commands of a real batch system.
 
     An emulated one is a queue of `site.processors` with real processes; `speed` divides the
     durations of its synthetic local users, `fault_rate` is the share of claims that fail on
     purpose, `seed` draws both; with `may_kill_local` the youngest local jobs are killed when a job
-    with a deadline finds no other room. A batch system is asked every `poll_s`; a command of it may
-    take `command_limit_s`; `environment` says which one (SLURM_CONF; SGE_ROOT, SGE_CELL, ...);
-    `options` are added to each submission; `launcher` starts the ranks of an MPI program.
+    with a deadline finds no other room. A batch system is polled every `poll_s`; each of its
+    commands may take `command_limit_s`; `environment` selects the installation (SLURM_CONF;
+    SGE_ROOT, SGE_CELL, ...); `options` are added to each submission; `launcher` starts the ranks of
+    an MPI program.
     """
 
     kind: Literal["emulated", "slurm", "gridengine"] = "emulated"
@@ -151,7 +154,7 @@ LRM_KEYS: dict[str, tuple[str, ...]] = {
     "slurm": ("account", "partition", "qos", *_BATCH),
     "gridengine": ("queue", "parallel_environment", "project", *_BATCH),
 }
-"""Which keys mean anything to which kind."""
+"""Valid keys of each kind."""
 
 
 class LoadTable(Table, frozen=True):
@@ -172,12 +175,12 @@ class LoadTable(Table, frozen=True):
 
 
 class FilesTable(Table, frozen=True):
-    """Logical files of the site and how they are served.
+    """Logical files of the site, and how they are served.
 
-    `store` is the folder of replicas; relative to the state directory. `serve` opens a port to
+    `store` is the folder of replicas, relative to the state directory. `serve` opens a port for
     other agents; without it copies go through the daemon's relay. `address` is the host at which
-    they reach it where that is not the one in `serve`. `rate` limits every transfer in bytes per
-    second, `rates` that with single sites.
+    they reach that port, if it is not the host in `serve`. `rate` limits every transfer in bytes
+    per second, `rates` those with single sites.
     """
 
     store: str = "files"
@@ -189,11 +192,13 @@ class FilesTable(Table, frozen=True):
 
 
 class StarterTable(Table, frozen=True):
-    """How starters reach this agent, and the interpreter that runs them on compute nodes.
+    """Addresses at which starters reach this agent, and the interpreter that runs them on compute
+    nodes.
 
-    `addresses` are tried in turn; none means `listen`, or this machine's name. `port` 0 is a free
-    one, the same after each restart. Without a `shared` file system batch jobs carry all that a
-    starter needs, work in a folder of their own below `scratch`, and bring files by its line.
+    `addresses` are tried in turn; none means `listen`, or this machine's name. `port` 0 selects a
+    free port, the same after each restart. Without a `shared` file system batch jobs carry
+    everything that a starter needs, work in a folder of their own below `scratch`, and transfer
+    files over the starter's connection.
     """
 
     listen: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
@@ -217,13 +222,13 @@ class Config(Table, frozen=True):
 
 
 def read_config(path: Path) -> Config:
-    """The configuration in a file. Raises ConfigError."""
+    """Read the configuration from a file. Raises ConfigError."""
     text = written_text(path)
     return parse_config(text, source=str(path), folder=path.resolve().parent)
 
 
 def parse_config(text: str, *, source: str, folder: Path) -> Config:
-    """The configuration in a text; relative paths are relative to `folder`. Raises ConfigError."""
+    """Parse a configuration; relative paths are relative to `folder`. Raises ConfigError."""
     try:
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
@@ -242,7 +247,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
 
 
 def _check(config: Config, source: str) -> None:
-    """What no single key can tell."""
+    """Check constraints that involve several keys."""
     largest = config.site.largest_claim
     if largest is not None and largest > config.site.processors:
         _refuse(
@@ -278,7 +283,7 @@ def _check(config: Config, source: str) -> None:
 
 
 def _check_accounts(config: Config, source: str, *, given: object) -> None:
-    """Whose claims are taken is said once, and folders do not depend on where we run."""
+    """Check the accounts table against its mode, and that the owner's folders are absolute."""
     accounts, owner = config.accounts, config.site.owner
     for key in given if isinstance(given, dict) else ():
         if key != "mode" and key not in ACCOUNT_KEYS[accounts.mode]:
@@ -317,7 +322,7 @@ def _check_site_mode(accounts: AccountsTable, owner: str, source: str) -> None:
 
 
 def _apart(config: Config, source: str, *, given: object) -> Config:
-    """Accounts see nothing of the agent's, on whatever machine."""
+    """Switch `starter.shared` off: accounts do not see the agent's folders, on any machine."""
     if isinstance(given, dict) and given.get("shared"):
         allowed = "false with accounts.mode = 'site': no account sees the agent's folders"
         _refuse(source, key="starter.shared", value=True, allowed=allowed)
@@ -326,7 +331,7 @@ def _apart(config: Config, source: str, *, given: object) -> Config:
 
 
 def _check_manager(config: Config, source: str, *, given: object) -> None:
-    """Keys that this kind of local manager would ignore are mistakes."""
+    """Reject keys that this kind of local manager would ignore."""
     kind = config.lrm.kind
     for key in given if isinstance(given, dict) else ():
         if key != "kind" and key not in LRM_KEYS[kind]:
@@ -348,7 +353,7 @@ def _check_manager(config: Config, source: str, *, given: object) -> None:
 
 
 def _check_sizes(config: Config, source: str) -> None:
-    """The sizes of local jobs, as far as they are given."""
+    """Check the sizes of local jobs, as far as they are given."""
     load, processors = config.load, config.site.processors
     if load.size_max is not None and load.size_max > processors:
         allowed = f"at most site.processors = {processors}"
@@ -360,13 +365,13 @@ def _check_sizes(config: Config, source: str) -> None:
 
 
 def largest_local_job(config: Config) -> int:
-    """`load.size_max`, or what it is when it is not given."""
+    """Return `load.size_max` or its default."""
     given = config.load.size_max
     return min(8, config.site.processors) if given is None else given
 
 
 def _numbers(config: Config) -> Iterator[tuple[str, str, float]]:
-    """All numbers with a fraction, each with its table and key."""
+    """Yield all fractional numbers with their table and key."""
     for table in config.__struct_fields__:
         struct = getattr(config, table)
         for key in struct.__struct_fields__:
@@ -381,7 +386,7 @@ def _refuse(source: str, *, key: str, value: object, allowed: str) -> NoReturn:
 
 
 def _with_paths(config: Config, source: str, folder: Path) -> Config:
-    """The configuration with its folders made absolute, so that nothing depends on where we run."""
+    """Make the configured folders absolute, so that the working directory does not matter."""
     state = folder / written_path(config.agent.state_dir, key=f"{source}: agent.state_dir")
     store = state / written_path(config.files.store, key=f"{source}: files.store")
     replace = msgspec.structs.replace
@@ -409,7 +414,7 @@ _FIELD = re.compile(r"field `(?P<name>[^`]*)`")
 
 
 def _explain(error: str, tree: dict[str, object]) -> str:
-    """msgspec says what it expected and where; a person also wants the value and the known keys."""
+    """Rewrite an error of msgspec (expectation and place) with the value and the known keys."""
     found = _PLACED.match(error)
     assert found is not None, error
     what, place = found["what"], (found["path"] or "$").removeprefix("$").removeprefix(".")
@@ -430,7 +435,7 @@ def _explain(error: str, tree: dict[str, object]) -> str:
 
 
 def _choices(place: str) -> tuple[str, ...]:
-    """The words that a key with a fixed choice takes."""
+    """Return the words that a key with a fixed choice accepts."""
     table, _, key = place.partition(".")
     return get_args(get_type_hints(TABLES[table])[key])
 

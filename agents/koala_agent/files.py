@@ -1,8 +1,8 @@
-"""`Files`: all that an agent does with files, as one part of the agent.
+"""All file work of an agent in one component, `Files`.
 
-Orders come in as plain values, any number of times; reports go out through `on_report`. What was
-told once can be asked again with `inventory`, for the start of a session. Everything belongs to the
-event loop that runs `run`.
+Orders are plain values and may be repeated; reports go out through `on_report`. `inventory` returns
+everything that was reported, for the start of a session. All calls belong to the event loop that
+runs `run`.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesSettings:
-    """`store` holds the replicas, `state` what must survive a restart; both are made when missing.
+    """Settings of `Files`: folders, port, limits.
 
-    `serve` (host:port, port 0: any) opens a port for others; None: what is served goes through the
-    relay. With `identity` all of it is TLS, between holders of certificates of one authority.
-    `fetches_max` and `readers_max` bound copies in and out, `uploads_max` claims whose outputs
-    are sent at the same time. The store is looked through every `scan_s`. What is served is
+    `store` holds the replicas, `state` what must survive a restart; both are made when missing.
+    `serve` (host:port, port 0: any) opens a port for other agents; with None files are served
+    through the relay. With `identity` all traffic is TLS, between holders of certificates of one
+    authority. `fetches_max` and `readers_max` bound copies in and out, `uploads_max` the claims
+    whose outputs are sent at the same time. The store is scanned every `scan_s`. A served file is
     forgotten `serve_idle_s` after its last reader, `serve_after_s` after it was read to its end.
-    Copies take no more of the disk than `room_bytes` answers.
+    Copies use no more disk space than `room_bytes` returns.
     """
 
     site: str
@@ -77,11 +78,10 @@ class FilesSettings:
 
 
 class Files:
-    """The files of one site.
+    """Files of one site: replicas, copies in and out, uploads of outputs.
 
-    `relay` is set by whoever hears the daemon's Welcome: outputs go there, and it decides whose
-    fault an unreachable address is. `is_listed` is set when the store was looked through for the
-    first time.
+    `relay` is set from the daemon's Welcome: outputs go there, and it decides whose fault an
+    unreachable address is. `is_listed` is set after the first scan of the store.
     """
 
     def __init__(self, settings: FilesSettings, on_report: Callable[[Report], None]) -> None:
@@ -125,7 +125,8 @@ class Files:
         )
 
     async def run(self) -> None:
-        """Until cancelled. Copies that are then under way go on in the next life of the agent."""
+        """Serve until cancelled. Copies that are then under way resume in the next life of the
+        agent."""
         server = self._server()
         try:
             async with asyncio.TaskGroup() as group:
@@ -148,8 +149,8 @@ class Files:
                     await server.stop(None)
 
     def fetch(self, order: FetchOrder) -> None:
-        """Copies a part of a file to here. The same order again changes nothing, or only where to
-        read from; when the copy is over its end is reported again."""
+        """Copy a part of a file to this site. A repeated order changes nothing, or only the source;
+        when the copy is over its end is reported again."""
         known = self._fetches.get(order.transfer)
         if known is not None:
             known.order_again(order)
@@ -159,7 +160,7 @@ class Files:
             self._group.create_task(self._run(order.transfer, fetch))
 
     def serve(self, order: ServeOrder) -> None:
-        """Gives a part of a file to whoever shows the token, until cancelled."""
+        """Serve a part of a file to holders of the token, until cancelled."""
         is_known = self._serving.orders.get(order.transfer) == order
         if not is_known:
             self._withdraw(order.transfer)
@@ -168,12 +169,12 @@ class Files:
             self._offer(order)
 
     def cancel(self, transfer: str) -> None:
-        """Ends a transfer, at either end; what is here of a copy is deleted."""
+        """End a transfer, at either end; the local part of a copy is deleted."""
         self._withdraw(transfer)
         self.remove(transfer)
 
     def remove(self, transfer: str) -> None:
-        """Forgets a copy and deletes its file: nobody reads it any more."""
+        """Forget a copy and delete its file, which has no reader any more."""
         fetch = self._fetches.pop(transfer, None)
         if fetch is not None and self._group is not None:
             before = self._leaving.get(transfer)
@@ -240,7 +241,7 @@ class Files:
         return server
 
     def _listen(self, server: aio.Server, address: str) -> int:
-        """Raises RuntimeError."""
+        """Open the port on the server. Raises RuntimeError."""
         identity = self._settings.identity
         if identity is None:
             return server.add_insecure_port(address)
@@ -251,8 +252,8 @@ class Files:
         return self._settings.state / "port"
 
     def _kept_address(self, address: str) -> str:
-        """With the port of the agent before, where any will do: copies that are under way know no
-        other, and their targets are not told twice where to read."""
+        """Reuse the port of the previous agent if any port will do: copies that are under way know
+        no other, and their targets do not receive a new address."""
         host, _, port = address.rpartition(":")
         try:
             kept = self._port_file.read_text(encoding="ascii").strip()
@@ -261,7 +262,7 @@ class Files:
         return f"{host}:{kept}" if port == "0" and kept.isdigit() else address
 
     async def _run(self, transfer: str, fetch: Fetch) -> None:
-        """A transfer that was cancelled and is ordered again begins when the old one is gone."""
+        """Run a copy; one that was cancelled and ordered again waits until the old one is gone."""
         while (gone := self._leaving.get(transfer)) is not None:
             await gone.wait()
         if self._fetches.get(transfer) is fetch:
@@ -285,7 +286,7 @@ class Files:
             self._offers[order.transfer] = self._group.create_task(offer.run())
 
     def _fail_offer(self, report: TransferFailed) -> None:
-        """The order is dropped, so that ordered again it is tried again."""
+        """Drop a failed order, so that a repeated one is tried again."""
         self._serving.drop(report.transfer)
         self._on_report(report)
 
@@ -312,7 +313,7 @@ class Files:
             self._scan_wanted.clear()
 
     async def _scan(self) -> None:
-        """One look at the store; tells what is new, changed or gone."""
+        """Scan the store once and report new, changed and removed files."""
         try:
             listing = await in_thread(self._store.list)
             for name in sorted(self._held.keys() - listing.files.keys()):

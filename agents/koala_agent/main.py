@@ -1,9 +1,9 @@
-"""`koala-agent CONFIG.toml`: the process, wired together here and in `site.py`; and `koala-agent
-join CONFIG.toml`, once before its first run.
+"""`koala-agent CONFIG.toml`, the agent's process, and `koala-agent join CONFIG.toml`, run once
+before it.
 
 Exit status: 0 ended in order (jobs run on); 1 refused by the daemon, or the local manager or the
-state directory cannot be used; 2 wrong usage or configuration; 74 what is decided could not be
-written down (nothing of it was told or done). Messages go to standard error.
+state directory cannot be used; 2 wrong usage or configuration; 74 a decision could not be written
+down (nothing of it was reported or done). Messages go to standard error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; answers its exit status."""
+    """Run the command; return its exit status."""
     open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["join"]:
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _join(words: Sequence[str]) -> int:
-    """`koala-agent join CONFIG.toml`; the token comes by standard input, where no list of processes
+    """Run `koala-agent join CONFIG.toml`; the token comes by standard input, where no process list
     shows it."""
     options = _join_parser().parse_args(words)
     try:
@@ -84,8 +84,8 @@ def _join(words: Sequence[str]) -> int:
 
 
 async def serve(config: Config, *, umask: int) -> int:
-    """Runs the agent until a signal or a final refusal; answers the exit status. What it starts for
-    users has this umask, the one that it was started with."""
+    """Run the agent until a signal or a final refusal; return the exit status. Processes that it
+    starts for users get this umask, the one that the agent was started with."""
     manager = ServiceManager.of(os.environ)  # before anybody copies the environment
     site = Site(config, version=own_version(), umask=umask)
     loop = asyncio.get_running_loop()
@@ -114,8 +114,8 @@ def _end(manager: ServiceManager, site: Site, reason: str) -> None:
 
 
 async def _tell_ready(manager: ServiceManager, site: Site, config: Config) -> None:
-    """When the first attempt to register is over: an agent whose daemon is away dials on, and says
-    later that it got there."""
+    """Report readiness after the first attempt to register. An agent whose daemon is away keeps
+    dialling, and reports later that it is registered."""
     trouble = await site.attempted()
     where = f"site {config.agent.site}, daemon {config.agent.daemon}"
     manager.ready(f"{where}: {trouble or 'registered'}")
@@ -126,7 +126,7 @@ async def _tell_ready(manager: ServiceManager, site: Site, config: Config) -> No
 
 @contextmanager
 def announced(state_dir: Path) -> Iterator[None]:
-    """Has our process id in `agent.pid`; what a killed agent leaves there has no meaning."""
+    """Keep our process id in `agent.pid`; a file that a killed agent left has no meaning."""
     path = state_dir / PID_FILE
     path.write_text(f"{os.getpid()}\n", encoding="ascii")
     try:
@@ -136,7 +136,7 @@ def announced(state_dir: Path) -> Iterator[None]:
 
 
 def configure_logging(level: str) -> None:
-    """Standard error: for people on a terminal, JSON otherwise."""
+    """Configure logging to standard error: text on a terminal, JSON otherwise."""
     is_terminal = sys.stderr.isatty()
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
@@ -158,7 +158,7 @@ def configure_logging(level: str) -> None:
 
 
 def own_version() -> str:
-    """The version of what is installed, or a word for a copy that is not."""
+    """Return the installed version, or "uninstalled" for a copy that is not installed."""
     try:
         return version("koala-scheduler")
     except PackageNotFoundError:
@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _first(group: ExceptionGroup[Exception]) -> Exception:
-    """The first error in nested groups."""
+    """Return the first error in nested groups."""
     error: Exception = group
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]

@@ -1,8 +1,8 @@
-"""The assembly of an agent: claims, files, local manager and link of one site, tied together.
+"""The assembly of an agent: connects claims, files, local manager and link of one site.
 
-Each part knows its own work only; what one says is handed to the others here. Nothing is decided in
-this module but what the daemon hears of the site: its figures go out when they change, when an ask
-was taken in, and when a claim changed, together with the highest ask number that they include.
+Each part knows its own work only; this module passes messages between them. It decides one thing:
+when the daemon receives the site's figures. They are sent when they change, when an ask was
+accepted, and when a claim changed, together with the highest ask number that they include.
 """
 
 from __future__ import annotations
@@ -60,13 +60,14 @@ from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.state_folder import check_state
 
 LISTED_WAIT_S = 2.0
-"""How long a registration waits for the first look at the site's files."""
+"""Longest wait of a registration for the first scan of the site's files."""
 
 COLLECT_MAX_S = 7 * 86_400.0
-"""How long outputs wait for a daemon that is away. While it is there, the limit is an upload's."""
+"""Longest wait of outputs for a daemon that is away. While it is there, the limit is an upload's.
+"""
 
 LOGS_MAX = 8
-"""Logs that are read at the same time."""
+"""Logs that are read concurrently."""
 
 WILDCARDS = ("0.0.0.0", "::", "[::]", "")
 
@@ -74,11 +75,11 @@ log = structlog.get_logger()
 
 
 class Site:
-    """One agent. Built, then `run` once."""
+    """Agent of one site. Build it, then await `run` once."""
 
     def __init__(self, config: Config, *, version: str, umask: int) -> None:
-        """`umask` is that of what it starts. Raises ConfigError and JournalError when the state
-        directory cannot be used."""
+        """Build all parts. `umask` is that of the started processes. Raises ConfigError and
+        JournalError when the state directory cannot be used."""
         self._config = config
         self._umask = umask
         self._version = version
@@ -165,7 +166,7 @@ class Site:
         self._logs = asyncio.Semaphore(LOGS_MAX)
 
     async def run(self) -> Finish:
-        """Serves until `close` or a final refusal; jobs run on."""
+        """Serve until `close` or a final refusal; jobs run on."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -194,27 +195,27 @@ class Site:
             self._store.close()
 
     def close(self, reason: str) -> None:
-        """Says goodbye to the daemon and makes `run` return."""
+        """Send the daemon a goodbye and make `run` return."""
         self._link.close(reason)
 
     async def attempted(self) -> str:
-        """Waits until the first attempt to register is over; why it failed, empty when it did
-        not."""
+        """Wait for the end of the first attempt to register; return why it failed, empty when it
+        succeeded."""
         await self._link.attempted.wait()
         return self._link.trouble
 
     async def welcomed(self) -> None:
-        """Waits until the daemon has taken a session for the first time."""
+        """Wait until the daemon has accepted a session for the first time."""
         await self._link.welcomed.wait()
 
     # What the link wants (link.Agent) -----------------------------------------------------------
 
     def startable(self) -> int:
-        """Processors that a claim could have now."""
+        """Return the number of processors that a claim could have now."""
         return 0 if self._idle is None or self._disk.is_low else self._idle.startable
 
     async def prepare(self) -> None:
-        """Waits for the local manager's listing, and shortly for that of the files."""
+        """Wait for the local manager's listing, and briefly for the scan of the files."""
         await self._claims.prepared()
         try:
             async with asyncio.timeout(LISTED_WAIT_S):
@@ -223,19 +224,19 @@ class Site:
             log.info("files.listed_later")
 
     def inventory(self) -> tuple[object, ...]:
-        """All claims, values that were put, files and copies."""
+        """Return all claims, stored values, files and copies."""
         return (*self._claims.inventory(), *self._files.inventory())
 
     def store_epoch(self, epoch: int) -> None:
-        """Durable when it returns."""
+        """Store the epoch; durable when it returns."""
         self._store.set_epoch(epoch)
 
     def keep_mark(self, mark: Watermark) -> None:
-        """Durable with what is stored next; when nothing is, after a while."""
+        """Store the watermark with the next commit, or after MARK_S when there is none."""
         self._store.note_mark(mark)
 
     def take_welcome(self, welcome: Welcome) -> None:
-        """Leases are for starters, the relay for copies."""
+        """Begin a session: pass the leases to starters and the relay to copies."""
         self._readers.begin_session()
         self._sessions += 1
         self._files.relay = welcome.relay
@@ -251,7 +252,7 @@ class Site:
         )
 
     def apply(self, order: Order) -> None:
-        """Hands an order to whose it is."""
+        """Dispatch an order to the part that carries it out."""
         match order.body:
             case values.Hold() as hold:
                 self._readers.told(hold)
@@ -284,8 +285,8 @@ class Site:
                 raise AssertionError(f"an order nobody takes: {body!r}")
 
     def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
-        """Ends what is not named. Files that a named claim reads are kept; a copy whose claim may
-        be asked for later is named as a transfer."""
+        """Stop everything that is not named. Files that a named claim reads are kept; a copy whose
+        claim may follow later is named as a transfer."""
         self._live.set()
         self._claims.wanted_complete(claims)
         self._files.retain(transfers | self._readers.read_by(claims))
@@ -308,7 +309,7 @@ class Site:
             self._claims.take_listed(news)
 
     async def _collect(self, claim: Claim, folder: Path) -> str:
-        """Outputs and logs go to the spool; what of the outputs did not get there."""
+        """Upload outputs and logs to the spool; return which outputs did not arrive."""
         await self._welcomed.wait()  # the daemon says where its relay is
         while True:
             if not self._files.relay:
@@ -325,7 +326,7 @@ class Site:
                 await self._live.wait()
 
     async def _tell_figures(self) -> None:
-        """Tells the daemon the site's figures whenever there is a reason to."""
+        """Send the site's figures to the daemon whenever there is a reason to."""
         while True:
             await self._figures_due.wait()
             self._figures_due.clear()
@@ -348,7 +349,7 @@ class Site:
             self._link.tell_site(figures, is_owed=is_asked)
 
     async def _look(self) -> Idle | None:
-        """The site's processors now; None when the local manager does not say."""
+        """Query the site's processors; None when the local manager does not answer."""
         try:
             self._idle = await self._manager.idle()
         except LocalManagerError as error:
@@ -371,13 +372,13 @@ class Site:
             self._link.tell(chunk)
 
     def _shortage(self) -> str:
-        """Why no new claim can be taken now; empty when it can."""
+        """Return why no new claim can be accepted now; empty when it can."""
         if shortage := self._disk.shortage:
             return f"the agent's disk is nearly full: {shortage} for new claims"
         return ""
 
     def _troubles(self, idle: Idle) -> tuple[str, ...]:
-        """What the site's administrator should know; what is empty is well."""
+        """Return the problems for the site's administrator; empty strings mean none."""
         renewal = "" if self._renewal is None else self._renewal.trouble
         return self._shortage(), renewal, idle.trouble
 
@@ -465,7 +466,7 @@ class Site:
         )
 
     def _serves(self) -> str:
-        """Where other agents reach our file server; a wildcard is no address for them."""
+        """Return the address at which other agents reach our file server; a wildcard is none."""
         files = self._config.files
         if files.serve is None or self._files.port is None:
             return ""
@@ -482,12 +483,12 @@ def _address(config: Config) -> str:
 
 
 def _agent_addresses(listen: str) -> tuple[str, ...]:
-    """Where starters look for this agent, in this order."""
+    """Return the addresses at which starters look for this agent, in order."""
     return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
 
 
 def _dialect(lrm: LRMTable) -> Dialect:
-    """The words of the site's batch system."""
+    """Return the dialect of the site's batch system."""
     if lrm.kind == "slurm":
         from koala_agent.lrm.slurm import Slurm  # noqa: PLC0415 - late: a site has one of them
 

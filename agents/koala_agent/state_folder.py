@@ -1,9 +1,9 @@
-"""The state directory of an agent at its start: nobody else may change it, or read what is secret.
+"""Permission checks of the agent's state directory at start.
 
-Claims, scripts and copies hold secrets and users' data. What is found otherwise is refused with its
-path, its mode and what is allowed, as the daemon does: mending it would hide that others had it.
-The directory itself and the claims' folders may be seen by others, as login nodes' folders are and
-as earlier releases made them, but not changed by them.
+Claims, scripts and copies hold secrets and users' data. A wrong owner or mode is refused with the
+path, its mode and what is allowed, as the daemon does: a silent repair would hide that others had
+access. The directory itself and the claims' folders may be readable by others, as on login nodes
+and as earlier releases made them, but not writable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ PRIVATE = (
 
 
 def check_state(state_dir: Path) -> None:
-    """Raises ConfigError; what is not there yet is made rightly later."""
+    """Check the state directory. Raises ConfigError; missing files are made with the right mode
+    later."""
     for path in (state_dir, *(state_dir / name for name in OURS)):
         if path.exists():
             _check_ours(path)
@@ -43,7 +44,7 @@ def check_state(state_dir: Path) -> None:
 
 
 def _check_ours(path: Path) -> None:
-    """Whether nobody else can change it; it may be a link to where there is room."""
+    """Check that only we can write to a folder; it may be a link to another file system."""
     status = path.stat()
     own, mode = os.geteuid(), stat.S_IMODE(status.st_mode)
     if status.st_uid != own:

@@ -1,12 +1,14 @@
-"""Whether an SQLite file still holds what its agent wrote.
+"""Checksum over the tables of an SQLite file, to detect lost or damaged rows.
 
-SQLite's pages carry no checksums, and of its write-ahead log it takes what comes before the first
-bad frame, and says nothing: one flipped bit, or a log that was removed, takes acknowledged rows
-back. A site that forgot a claim of which a starter lives would call it gone, and its job would run
-twice. So the *seal*, a row of the same database, has a sum over all rows and counts their changes;
-triggers of our own connection keep it in the transaction that changes them. The *mark*, a small
-file beside the database, has that count; it is written after each commit, before anything is said
-or done that rests on it, and never runs ahead.
+SQLite's pages carry no checksums, and it silently drops its write-ahead log from the first bad
+frame on: one flipped bit, or a removed log, takes acknowledged rows back. A site that forgot a
+claim with a living starter would report it gone, and its job would run twice. Two records detect
+this:
+
+- The *seal*, a row of the same database, holds a sum over all rows and counts their changes.
+  Triggers of our own connection update it in the transaction that changes the rows.
+- The *mark*, a small file beside the database, holds that count. It is written after each commit,
+  before anything that rests on the commit is reported or done, and is never ahead of it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _SUM_BYTES = 32
 
 
 class TableChecksum:
-    """That of one open database; `tables` names the columns that count, by table."""
+    """Checksum of one open database; `tables` names the columns that count, by table."""
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path, tables: Mapping[str, Sequence[str]]
@@ -43,8 +45,8 @@ class TableChecksum:
         connection.create_function("folded", -1, _folded, deterministic=True)
 
     def check(self, *, is_sealed: bool) -> None:
-        """Holds what is there against the seal; a new database, and one of an earlier release, gets
-        it here. In a transaction. Raises DamagedError."""
+        """Compare the rows with the seal; create the seal in a new database, and in one of an
+        earlier release. Call in a transaction. Raises DamagedError."""
         (found,) = self._run("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise self._damaged(found)
@@ -56,8 +58,8 @@ class TableChecksum:
             raise self._damaged("its rows are not those that were written")
 
     def keep(self, *, is_marked: bool = True) -> None:
-        """From now on changes keep the seal. Unless a crash of the machine may have taken commits
-        back (`is_marked`), the mark is held against it first. Raises DamagedError, OSError."""
+        """Install the triggers that update the seal. The mark is compared first, unless a crash of
+        the machine may have undone commits (`is_marked` false). Raises DamagedError, OSError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._mark = os.open(self._mark_path, flags, 0o600)
         number = self._number()
@@ -82,8 +84,8 @@ class TableChecksum:
         self.mark()
 
     def mark(self) -> None:
-        """What was committed is durable. Raises OSError, also when that file is not the one that
-        the next life will read."""
+        """Write the mark after a durable commit. Raises OSError, also when the database file was
+        replaced or removed, so that the next life would read another one."""
         if self._mark is not None:
             try:
                 number = self._path.stat().st_ino
@@ -96,7 +98,7 @@ class TableChecksum:
             os.pwrite(self._mark, _mark_text(self._number()), 0)
 
     def close(self) -> None:
-        """The file of the mark."""
+        """Close the mark's file."""
         if self._mark is not None:
             os.close(self._mark)
             self._mark = None
@@ -123,18 +125,18 @@ class TableChecksum:
 
 
 def _row(columns: Sequence[str], prefix: str = "") -> str:
-    """As bytes, for text that was damaged is none."""
+    """Return the columns as bytes, because damaged text cannot be decoded."""
     return ", ".join(f"CAST({prefix}{column} AS BLOB)" for column in columns)
 
 
 def _folded(total: bytes, sign: int, *row: object) -> bytes:
-    """The sum with one row more or less: of whatever order, it is the same."""
+    """Add one row to the sum or remove it; the order of rows does not matter."""
     digest = hashlib.sha256(repr(row).encode()).digest()
     number = int.from_bytes(total, "big") + sign * int.from_bytes(digest, "big")
     return (number % (1 << 8 * _SUM_BYTES)).to_bytes(_SUM_BYTES, "big")
 
 
 def _mark_text(number: int) -> bytes:
-    """Always of the same length, so that it takes the other's place."""
+    """Return the mark's content, of constant length, so that it overwrites the previous one."""
     digits = b"%020d" % number
     return digits + b" " + hashlib.sha256(digits).hexdigest()[:16].encode() + b"\n"
