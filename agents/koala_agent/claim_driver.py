@@ -270,7 +270,7 @@ class ClaimDriver:
         self._tell(WantedComplete(claims=claims))
 
     def take_listed(self, entry: Listed | Idle) -> None:
-        """Handle a report of the local manager (its `Tell`); idle figures are not for this table."""
+        """Handle a report of the local manager (its `Tell`); idle figures are ignored."""
         match entry:
             case Ended(claim=claim) if self._listening.is_set() and is_claim_id(claim):
                 self._group.create_task(self._batch_ended(entry))

@@ -1,7 +1,7 @@
-"""The claims of a site: what was asked, what became of each, and what the daemon was told.
+"""Claims of a site: their states, their storage, and their reports to the daemon.
 
-table                the claim table, a pure state machine; `events`, `states`, `ends` its parts
+table                the claim table, a pure state machine; `events`, `states`, `ends` are its parts
 pending_requests     key-value requests of starters that the daemon has not answered
-store                claims on disk; `committed` knows what is stored and may be reported
+store                claims on disk; `committed` is the committed view, the source of all reports
 messages             orders and reports of claims, as the link carries them
 """

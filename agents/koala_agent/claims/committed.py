@@ -1,7 +1,8 @@
-"""What may be said of a site's claims: only what is stored, and which asks the figures include.
+"""Committed view of a site's claims, the source of everything that is reported. Pure.
 
-Pure. The agent tells the daemon what a crash cannot undo; so inventories are made from this book,
-which is written after the store, and not from the table, which runs ahead of it.
+Reports rest on what a crash cannot undo. So inventories are made from this view, which changes
+after the store was written, and not from the claim table, which runs ahead. The view also tracks
+which asks the site's figures include.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from koala_agent.claims.states import Asked, Claim, inventory_of
 
 
 class CommittedClaims:
-    """The claims as they are stored; `number` says what the site's batch system calls one."""
+    """Claims as they are stored; `number` looks up the batch system's number of a claim's job."""
 
     def __init__(self, restored: Iterable[Claim], *, number: Callable[[str], str]) -> None:
         self.stored = {claim.id: claim for claim in restored}
@@ -25,21 +26,23 @@ class CommittedClaims:
 
     @property
     def asked_through(self) -> int:
-        """The highest ask number such that it and all before it are in the site's figures."""
+        """The highest ask number such that it and all lower ones are included in the site's
+        figures."""
         return max(0, min(self._asks.values(), default=self._highest_ask + 1) - 1)
 
     def asked(self, hold: Hold, *, is_known: bool) -> None:
-        """The daemon asks for a claim."""
+        """Note an ask of the daemon."""
         self._highest_ask = max(self._highest_ask, hold.ask_number)
         if not is_known and not hold.is_granted:
             self._asks[hold.claim] = hold.ask_number
 
     def submitted(self, claim: ClaimId) -> None:
-        """The local manager has answered, whatever it was: the figures are with or without it."""
+        """Note that the local manager has answered a submission; either way the figures are now
+        correct."""
         self._asks.pop(claim, None)
 
     def wrote(self, write: StoreClaim | Forget) -> None:
-        """This is stored. Whatever is beyond Asked is in the site's figures."""
+        """Apply a durable write. A claim beyond Asked is included in the site's figures."""
         match write:
             case StoreClaim(claim=claim):
                 self.stored[claim.id] = claim
@@ -49,13 +52,13 @@ class CommittedClaims:
                 del self.stored[claim_id]
 
     def told(self, report: Report) -> Report:
-        """A report as it goes out: with what the site's own records call the claim's batch job."""
+        """Complete an outgoing report with the number of the claim's batch job."""
         if report.end is not None:
             self._asks.pop(report.claim, None)
         return replace(report, batch_job=self._number(report.claim))
 
     def inventory(self) -> list[Report | KvPut]:
-        """All that is stored, as reports."""
+        """Return everything that is stored, as reports."""
         return [
             self.told(said) if isinstance(said, Report) else said
             for said in inventory_of(self.stored.values())

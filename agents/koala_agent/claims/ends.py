@@ -1,4 +1,5 @@
-"""How claims end: what is told of one, after all that was ordered, told and found of it."""
+"""Ends of claims: derive the reported end from orders, the starter's report and the batch
+system."""
 
 from __future__ import annotations
 
@@ -14,29 +15,34 @@ _SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 
 
 def stopped(reason: str) -> End:
-    """The end of a claim that is not wanted."""
+    """End of a claim that is not wanted."""
     return End(kind=EndKind.STOPPED, reason=reason)
 
 
 def merged(ordered: End, told: End) -> End:
-    """The end of a claim that was being stopped: the program's own when it came first, else what
-    was ordered, with the figures that the starter told. (A withdrawal reaches a starter and its
-    processes as the site's signals, which are then no foreign ones.)"""
+    """Merge the ordered end of a stopped claim with its starter's report.
+
+    A program that ended by itself first keeps its own end. Otherwise the ordered end counts, with
+    the starter's figures. (A withdrawal reaches a starter and its processes as signals of the site,
+    which are our own in this case.)
+    """
     if told.kind in (EndKind.SITE, EndKind.STOPPED) or was_killed(told):
         return replace(told, kind=ordered.kind, reason=ordered.reason)
     return told
 
 
 def was_killed(end: End) -> bool:
-    """Whether a program ended by signals that batch systems send to all that they end."""
+    """Test for an end by the signals with which batch systems end jobs."""
     bad = [status for status in end.statuses if status != 0]
     return end.kind is EndKind.EXITED and bool(bad) and all(s in _SITE_SIGNALS for s in bad)
 
 
 def unbound(event: BatchEnded) -> End:
-    """The end of a claim whose batch job was over before a starter checked in. A local manager that
-    takes it out of the queue by itself has seen that it never starts, which may be the job's fault:
-    one user's impossible jobs must not make a site rest."""
+    """End of a claim whose batch job was over before a starter checked in.
+
+    A local manager that dequeues it by itself has found that it can never start. That may be the
+    job's fault: one user's impossible jobs must not count as faults of the site.
+    """
     if event.cause is EndCause.WITHDRAWN:
         return End(kind=EndKind.REFUSED, reason=event.reason)
     if event.cause is EndCause.CANCELLED_BY_SITE:
@@ -47,7 +53,7 @@ def unbound(event: BatchEnded) -> End:
 
 
 def bound(event: BatchEnded, claim: Claim) -> End:
-    """The end of a claim whose batch job is over and whose starter left no word."""
+    """End of a claim whose batch job is over and whose starter left no record."""
     kind, reason = EndKind.VANISHED, "the starter was lost"
     match event.cause:
         case EndCause.CANCELLED_BY_SITE:

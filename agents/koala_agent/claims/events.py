@@ -1,6 +1,6 @@
-"""What the claim table is told, and what it answers: events in, outputs out.
+"""Events and outputs of the claim table.
 
-Orders of the daemon (`values`) are events as they are, but for a Hold.
+Orders of the daemon (`messages`) are events as they are, except a Hold.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from koala_agent.lrm.port import EndCause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldOrdered:
-    """The daemon's Hold, with the secret that a starter of this claim would show. `shortage` is why
-    the site can take no new claim at this moment, empty when it can."""
+    """Hold of the daemon, with the secret that a starter of this claim must prove. `shortage` is
+    why the site can accept no new claim now, empty when it can."""
 
     hold: Hold
     secret: str
@@ -44,22 +44,21 @@ class HoldOrdered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedComplete:
-    """These are all the claims that the daemon named since Welcome."""
+    """Complete set of the claims that the daemon has named since Welcome."""
 
     claims: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasesSet:
-    """The daemon's Welcome says how long starters live unanswered. A session has begun: questions
-    that were asked in an earlier one are asked again."""
+    """Leases of the daemon's Welcome. A session has begun: pending requests are sent again."""
 
     leases: Leases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedIn:
-    """A starter with the claim's secret has connected, for the first time or again, and says all
+    """A starter with the claim's secret has connected, for the first time or again, and reports all
     that it knows of itself."""
 
     claim: ClaimId
@@ -73,7 +72,7 @@ class CheckedIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StarterArmed:
-    """The starter's promise."""
+    """The starter has promised not to abort before the Arm's deadline."""
 
     claim: ClaimId
     nonce: str
@@ -91,7 +90,7 @@ class StarterTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StarterProgressed:
-    """How far the claim's program is at the end of a cycle."""
+    """The claim's program has reported its progress at the end of a cycle."""
 
     claim: ClaimId
     nonce: str
@@ -112,7 +111,7 @@ class StarterPassed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StarterEnded:
-    """All processes of the claim have ended, and how."""
+    """All processes of the claim have ended, as `end` says."""
 
     claim: ClaimId
     nonce: str
@@ -121,7 +120,7 @@ class StarterEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StarterLost:
-    """The connection of this starter is gone; it may come back."""
+    """The connection of this starter was lost; the starter may reconnect."""
 
     claim: ClaimId
     nonce: str
@@ -129,7 +128,7 @@ class StarterLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StarterPinged:
-    """`sent_at` is the starter's own clock."""
+    """The starter has sent a ping; `sent_at` is of its own clock."""
 
     claim: ClaimId
     nonce: str
@@ -160,9 +159,11 @@ class StarterGet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitFailed:
-    """The local manager did not take the batch job; after a transient error it may have.
-    `is_refused`: it is well and will not have it, or what the job wished for (a queue, an account)
-    may be why, so that the site need not be bad."""
+    """The local manager did not accept the batch job; after a transient error it may have.
+
+    `is_refused`: the manager works and refuses the job, or the job's own wishes (a queue, an
+    account) may be the reason, so the site need not be faulty.
+    """
 
     claim: ClaimId
     reason: str
@@ -180,14 +181,14 @@ class BatchUnlisted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFound:
-    """The local manager has a batch job under our name that this table does not know."""
+    """The local manager lists a batch job under our name that this table does not know."""
 
     claim: ClaimId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchEnded:
-    """Nothing is left of the batch job. `record` is what its starter wrote down, if readable."""
+    """Nothing is left of the batch job. `record` is its starter's record, if readable."""
 
     claim: ClaimId
     cause: EndCause
@@ -198,7 +199,7 @@ class BatchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """Outputs and logs were brought back, or not: then `reason` says what is missing."""
+    """The collection of outputs and logs is over; `reason` names missing ones, empty for none."""
 
     claim: ClaimId
     reason: str = ""
@@ -258,49 +259,49 @@ class Forget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """Queue the batch job of this claim; answer only when it fails, with SubmitFailed."""
+    """Queue the batch job of this claim; report only a failure, with SubmitFailed."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdraw:
-    """End or dequeue the batch job; answer with BatchEnded when nothing is left or ever was."""
+    """End or dequeue the batch job; report BatchEnded when nothing is left or never was."""
 
     claim: ClaimId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collect:
-    """Bring back the named outputs and the logs; answer with Collected."""
+    """Bring back the named outputs and the logs; report with Collected."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellDaemon:
-    """Say this if there is a session; the inventory says it otherwise."""
+    """Send a message if there is a session; otherwise the next inventory covers it."""
 
     message: ToDaemon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """To a starter: you are the one of this claim, and these are your leases."""
+    """To a starter: you own this claim, with these leases."""
 
     leases: Leases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dismissed:
-    """To a starter: you are not wanted; stop and exit."""
+    """To a starter: you do not own this claim; stop and exit."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndNoted:
-    """To a starter: your end is written down here; exit."""
+    """To a starter: your end is stored; exit."""
 
 
 ToStarter: TypeAlias = (
@@ -310,7 +311,7 @@ ToStarter: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellStarter:
-    """Say this to the starter with this nonce, if it is connected."""
+    """Send a message to the starter with this nonce, if it is connected."""
 
     claim: ClaimId
     nonce: str

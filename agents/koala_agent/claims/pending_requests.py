@@ -1,8 +1,8 @@
-"""The starters' questions: puts and gets of values that the daemon has not answered yet.
+"""Key-value requests of starters that the daemon has not answered yet.
 
-Starters number their questions each for itself; the daemon sees one series of numbers, that of this
-book. It is not stored: a starter whose agent was away asks again. One that only lost its line does,
-too, and is then not counted twice.
+Starters number their requests each for itself; the daemon sees one series of numbers, assigned
+here. Nothing is stored: a starter whose agent restarted asks again. So does one that only lost its
+connection, and its request is not duplicated.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from koala_agent.claims.events import StarterGet, StarterPut
 from koala_agent.claims.messages import ClaimId, KvAnswer, KvGet, KvPut
 
 QUESTIONS_MAX = 1_024
-"""Of one claim, that are not answered yet."""
+"""Unanswered requests of one claim."""
 SITE_QUESTIONS_MAX = 4_096
-"""Of all claims. A new session asks them again at once, and that must not look like a flood."""
+"""Unanswered requests of all claims. A new session repeats them at once, and that must not look
+like a flood."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """A put or get under way: who asked, under which number of its own, and what was sent on."""
+    """Put or get under way: the asking starter, its own number, and the message that was sent
+    on."""
 
     nonce: str
     request: int
@@ -30,7 +32,7 @@ class PendingRequest:
 
 
 class PendingRequests:
-    """Those of all claims of a site."""
+    """Pending requests of all claims of a site."""
 
     def __init__(self) -> None:
         self._open: dict[int, PendingRequest] = {}
@@ -39,16 +41,16 @@ class PendingRequests:
         self._asked = 0
 
     def __iter__(self) -> Iterator[KvPut | KvGet]:
-        """What the daemon was asked and has not answered; in a new session it is asked again."""
+        """Iterate over the unanswered messages, which a new session sends again."""
         return (question.message for question in self._open.values())
 
     def waits(self, event: StarterPut | StarterGet) -> bool:
-        """Whether this very question of a starter is under way."""
+        """Test whether this very request of a starter is pending."""
         return (event.claim, event.nonce, event.request) in self._askers
 
     def refusal(self, claim: ClaimId) -> str:
-        """Why the claim may not ask one more; empty when it may. What nobody bounds would be kept
-        for as long as the daemon is away."""
+        """Return why the claim may not ask once more; empty when it may. The bound matters while
+        the daemon is away, because requests are kept until it answers."""
         if self._counts[claim] >= QUESTIONS_MAX:
             return f"{QUESTIONS_MAX} puts and gets of this claim wait for an answer already"
         if len(self._open) >= SITE_QUESTIONS_MAX:
@@ -56,7 +58,7 @@ class PendingRequests:
         return ""
 
     def ask(self, event: StarterPut | StarterGet) -> KvPut | KvGet:
-        """The question as the daemon is asked it."""
+        """Register a request and return the message for the daemon."""
         self._asked += 1
         message = _numbered(event, self._asked)
         question = PendingRequest(nonce=event.nonce, request=event.request, message=message)
@@ -66,8 +68,8 @@ class PendingRequests:
         return message
 
     def answered(self, answer: KvAnswer) -> PendingRequest | None:
-        """What this is the answer to, which then waits no longer; None when nothing waits for it,
-        or another claim's."""
+        """Remove and return the request that this answers; None for an unknown number, or another
+        claim's."""
         question = self._open.get(answer.request)
         if question is None or question.message.claim != answer.claim:
             return None
@@ -77,7 +79,7 @@ class PendingRequests:
         return question
 
     def drop(self, claim: ClaimId) -> None:
-        """Nobody waits for the answers to this claim any more."""
+        """Drop all requests of a claim."""
         if self._counts.pop(claim, 0):
             kept = {n: q for n, q in self._open.items() if q.message.claim != claim}
             self._open = kept

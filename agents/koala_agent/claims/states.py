@@ -1,8 +1,8 @@
-"""The states of a claim at its site, and the claim as it is stored.
+"""States of a claim at its site, and the claim as it is stored.
 
-A state carries the data that exists in it and no other. It is stored with its name, so these are
+A state carries exactly the data that exists in it. States are stored with their tag, so they are
 msgspec structs; their names and fields are a format on disk. Instants are of this machine's
-CLOCK_BOOTTIME but for `passed_at`, which is in the daemon's time.
+CLOCK_BOOTTIME, except `passed_at`, which is in the daemon's time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from koala_agent.claims.messages import (
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
-    """A state is stored with its tag. `due_at` is when the machine does something by itself."""
+    """State that is stored with its tag. At `due_at` the machine acts on its own."""
 
 
 class Asked(_State, frozen=True, tag="Asked"):
@@ -67,8 +67,8 @@ class Passed(_State, frozen=True, tag="Passed"):
 
 
 class Stopping(_State, frozen=True, tag="Stopping"):
-    """To be ended by a Stop or by the site; the starter was told. With `fence_at` the batch system
-    counts it as over and cannot know: then its starter's word, or this instant, ends it."""
+    """To be ended by a Stop or by the site; the starter was told to stop. With `fence_at` the batch
+    system counts it as over without proof: then the starter's report, or this instant, ends it."""
 
     nonce: str
     passed_at: float | None
@@ -78,7 +78,7 @@ class Stopping(_State, frozen=True, tag="Stopping"):
 
 
 class Ended(_State, frozen=True, tag="Ended"):
-    """Its starter told how it ended; the batch job is about to be over."""
+    """Its starter reported the end; the batch job is about to be over."""
 
     nonce: str
     passed_at: float | None
@@ -88,7 +88,7 @@ class Ended(_State, frozen=True, tag="Ended"):
 
 
 class Collecting(_State, frozen=True, tag="Collecting"):
-    """Nothing of it runs; its output files and logs are on their way."""
+    """No process is left; output files and logs are being collected."""
 
     nonce: str
     passed_at: float | None
@@ -112,8 +112,8 @@ BOUND = (Granted, Armed, Passed)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One claim as it is stored. `values` are what its processes have put for the others, `address`
-    and `hosts` where its starter checked in."""
+    """One claim as it is stored. `values` are the values that its processes put for the others,
+    `address` and `hosts` the place at which its starter checked in."""
 
     hold: Hold
     secret: str
@@ -130,7 +130,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_of(claim: Claim) -> Report:
-    """What the daemon is told of a claim in its present state."""
+    """Return the report of a claim in its present state."""
     report = _state_of(claim)
     if report.state in (ReportState.ASKED, ReportState.GONE):
         return report
@@ -164,7 +164,7 @@ def _state_of(claim: Claim) -> Report:
 
 
 def inventory_of(claims: Iterable[Claim]) -> list[Report | KvPut]:
-    """All reports, and all values that were put: how a session begins."""
+    """Return all reports and all stored values: the start of a session."""
     said: list[Report | KvPut] = []
     for claim in claims:
         said.append(report_of(claim))

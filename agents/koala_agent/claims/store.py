@@ -1,13 +1,13 @@
-"""What the agent must not forget: its claims, names of forgotten ones, epoch, leases, its port, and
-the row of the daemon's journal that its newest orders rest on.
+"""Durable state of the agent: claims, names of forgotten ones, epoch, leases, port and watermark.
 
-SQLite in WAL mode with synchronous=FULL, so that what `commit` wrote survives a crash of the
-machine, and sealed (`sealed`), so that rows which the disk took back or changed are missed. One
-transaction holds all that one turn of the claim table changed. The file and its folder are for this
-user alone, because claims hold secrets. A lock file keeps a second agent out of the same state
-directory. A transaction that finds the disk full is made once more when room can be made
-(`make_room`). What cannot be written is a `DiskError`, upon which the agent ends before it says
-anything that it has not written, and its supervisor starts it again.
+- SQLite in WAL mode with synchronous=FULL: a commit survives a crash of the machine.
+- A checksum over the tables (`koala_agent.table_checksum`) detects lost or changed rows.
+- One transaction holds all changes of one batch of the claim table.
+- File and folder are readable by this user alone, because claims hold secrets.
+- A lock file keeps a second agent out of the state directory.
+- A transaction that finds the disk full is retried once if `make_room` frees space.
+- A failed write is a `DiskError`. The agent then ends before it reports anything that is not
+  written, and its supervisor restarts it.
 """
 
 from __future__ import annotations
@@ -45,15 +45,19 @@ _COLUMNS = {"claim": ("id", "body"), "forgotten": ("number", "id"), "fact": ("na
 
 
 class Store:
-    """The open state directory of one agent.
+    """Open state directory of one agent.
 
-    `commit` may run in a thread beside `epoch`'s writer: a lock keeps their transactions apart.
+    `commit` may run in a thread beside the writer of `epoch`: a lock keeps their transactions
+    apart.
     """
 
     def __init__(self, folder: Path, *, connection: sqlite3.Connection | None = None) -> None:
-        """Raises ConfigError when another agent has the folder or it cannot be used, JournalError
-        when what is in it cannot be read, or is not what was written. With a `connection` the
-        folder is only a name, and nothing is sealed: for agents in simulated time."""
+        """Open the folder.
+
+        Raises ConfigError when another agent has the folder or it cannot be used, JournalError when
+        its content cannot be read, or is not what was written. With a `connection` the folder is
+        only a name, and there is no checksum: for agents in simulated time.
+        """
         self.folder = folder
         self.make_room: Callable[[], bool] = lambda: False  # asked when a transaction finds none
         self._path = folder / "agent.db"
@@ -114,7 +118,7 @@ class Store:
             run(f"PRAGMA user_version = {CLAIMS.newest}")
 
     def close(self) -> None:
-        """Gives the folder back."""
+        """Close the database and release the folder."""
         if self._seal is not None:
             self._seal.close()
         self._connection.close()
@@ -125,10 +129,10 @@ class Store:
             os.close(self._lock)
 
     def claims(self) -> list[Claim]:
-        """All claims as they were last stored, in the order of their names. Raises JournalError.
+        """Return all claims as they were last stored, ordered by name. Raises JournalError.
 
-        An earlier release took batch jobs of names for ours that no daemon takes for claims: these
-        are left out.
+        An earlier release stored batch jobs under names that no daemon accepts as claims; these are
+        skipped.
         """
         with self._translated():
             rows = self._connection.execute("SELECT id, body FROM claim ORDER BY id").fetchall()
@@ -141,13 +145,13 @@ class Store:
             raise JournalError(message) from error
 
     def forgotten(self) -> list[ClaimId]:
-        """Names of claims that were forgotten, the oldest first."""
+        """Return the names of forgotten claims, oldest first."""
         with self._translated():
             rows = self._connection.execute("SELECT id FROM forgotten ORDER BY number").fetchall()
         return [ClaimId(name) for (name,) in rows]
 
     def commit(self, writes: Iterable[StoreClaim | Forget]) -> None:
-        """Durable, all or none, when it returns. Raises DiskError."""
+        """Write all changes in one transaction; durable when it returns. Raises DiskError."""
         last = {}
         for write in writes:
             last[write.claim.id if isinstance(write, StoreClaim) else write.claim] = write
@@ -174,31 +178,32 @@ class Store:
 
     @property
     def epoch(self) -> int:
-        """The highest epoch of a daemon that was ever obeyed."""
+        """The highest epoch of any daemon that was obeyed."""
         return self._read("epoch", "0", int)
 
     def set_epoch(self, epoch: int) -> None:
-        """Durable when it returns; a lower one than is stored changes nothing."""
+        """Store the epoch durably; a lower one than stored changes nothing."""
         if epoch > self.epoch:
             self._set_fact("epoch", str(epoch))
 
     @property
     def port(self) -> int:
-        """Where starters of an earlier life look for this agent; 0 when there were none."""
+        """The port at which starters of an earlier life look for this agent; 0 when there were
+        none."""
         return self._read("port", "0", int)
 
     def set_port(self, port: int) -> None:
-        """Durable when it returns."""
+        """Store the port durably."""
         if port != self.port:
             self._set_fact("port", str(port))
 
     @property
     def leases(self) -> Leases:
-        """The leases that a daemon last set."""
+        """The leases that a daemon set last."""
         return self._read("leases", "{}", lambda text: msgspec.convert(json.loads(text), Leases))
 
     def set_leases(self, leases: Leases) -> None:
-        """Durable when it returns."""
+        """Store the leases durably."""
         if leases != self.leases:
             text = {
                 "hold_lease_s": leases.hold_lease_s,
@@ -209,20 +214,21 @@ class Store:
 
     @property
     def mark(self) -> Watermark | None:
-        """The row of a daemon's journal that was stored last. Raises JournalError."""
+        """The last stored watermark. Raises JournalError."""
         return self._read("mark", "", _mark_of)
 
     def note_mark(self, mark: Watermark) -> None:
-        """Stored by the next `commit`: whatever an order makes durable is not without its mark."""
+        """Keep the watermark for the next `commit`: the effects of an order are stored together
+        with it."""
         self._noted = mark
 
     @property
     def is_mark_noted(self) -> bool:
-        """A newer mark than the stored one waits for a `commit`."""
+        """True while a newer watermark than the stored one waits for a `commit`."""
         return self._noted is not self._stored
 
     def _read(self, name: str, default: str, form: Callable[[str], Fact]) -> Fact:
-        """A fact in its form. Raises JournalError when it has none."""
+        """Read a fact in its form. Raises JournalError when it is malformed."""
         text = self._fact(name, default)
         try:
             return form(text)
@@ -242,7 +248,7 @@ class Store:
         self._transact(lambda run: run(statement, (name, value)))
 
     def _transact(self, change: Callable[[Run], object]) -> None:
-        """Makes a change durable. Raises DiskError; then nothing may follow."""
+        """Make a change durable. Raises DiskError; after that nothing more may be done."""
         with self._transactions:
             try:
                 try:
@@ -284,7 +290,7 @@ def _mark_of(text: str) -> Watermark | None:
 
 
 def _lock(path: Path) -> int:
-    """Holds the lock file, with our pid in it, until the descriptor is closed."""
+    """Hold the lock file, with our pid in it, until the descriptor is closed."""
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

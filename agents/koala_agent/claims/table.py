@@ -1,25 +1,24 @@
-"""The claim table of a site, as a pure state machine: what was asked, and what has become of it.
+"""The claim table of a site, a pure state machine.
 
     Asked ──check-in──> Granted ──> Armed ──> Passed ──> Ended ──> (Collecting) ──> Gone
       └─grace, Stop──> Withdrawing ────────────────────────────────────────────────> Gone
                        Granted, Armed, Passed ──Stop, the site──> Stopping ────────> Gone
 
-Events in, outputs out; no I/O, clock or randomness. What it promises (design: attempts, barrier):
+Events in, outputs out; no I/O, clock or randomness. Guarantees (design: attempts, barrier):
 
-- Everything is idempotent by claim: an order said twice means what it meant once.
-- What is told was written before: among the outputs of one turn, `StoreClaim` and `Forget` are
-carried
-  out, durably, before any other. So the first *written* wins between check-in and withdrawal.
-- A claim is bound for good to its first nonce; any other starter is told to exit.
-- Gone is told only when the local manager confirmed that nothing is left, again and again until it
-  is acknowledged, and then the claim is forgotten but for its name.
-- The agent ends nothing by itself but by its site's rules.
-- While files of a program that ended are on their way, no starter is there that pings: the agent
-  does, so that a large output is no silence (Ended, Collecting).
+- Every order is idempotent by claim.
+- Write before report: `StoreClaim` and `Forget` are carried out, durably, before all other outputs
+  of one batch. So the first *written* wins between check-in and withdrawal.
+- A claim is bound for good to its first nonce; any other starter is dismissed.
+- Gone is reported only after the local manager confirmed that nothing is left. The report is
+  repeated until it is acknowledged; then the claim is forgotten but for its name.
+- The agent ends claims on its own only by its site's rules.
+- While files of an ended program are collected, no starter is left to ping. The agent pings in its
+  place, so that a large output does not look like silence (Ended, Collecting).
 
-Arms are not kept: one that finds no starter is lost, and the daemon arms again. Releases are, and
-so is what a Stop said, because both hold for ever. Instants are of this machine's CLOCK_BOOTTIME;
-they are set anew when a table is restored, because the machine may have started again.
+Arms are not stored: an Arm that finds no starter is lost, and the daemon arms again. Releases and
+the end of a Stop are stored, because both are final. Instants are of this machine's CLOCK_BOOTTIME;
+they are reset when a table is restored, because the machine may have restarted.
 """
 
 from __future__ import annotations
@@ -114,22 +113,23 @@ from koala_agent.lrm.port import EndCause
 from koala_agent.starter.machine import PING_MAX_S, PINGS_A_LEASE
 
 FORGOTTEN_MAX = 10_000
-"""Names of forgotten claims that are kept. One that fell out could be asked for again only by a
-daemon that has lost its journal."""
+"""Names of forgotten claims that are kept. Only a daemon that has lost its journal could ask again
+for an older one."""
 
 CLOCK_RATE_ERROR = 0.001
 PAUSE_MAX_S = 5.0
-"""What a lease's end allows for: clocks that run apart, and a machine that stood still."""
+"""Margins added to the end of a lease: clock drift, and a machine that was suspended."""
 
 VALUES_MAX = 1_000
-"""That one claim has put."""
+"""Key-value pairs that one claim may put."""
 
 USERS_SHOWN = 5
-"""As many users are named in a refusal."""
+"""Users that are named in a refusal."""
 
 
 class ClaimTable:
-    """The machine. One for the life of an agent; `restored` are the claims of an earlier life."""
+    """State machine over all claims of a site. One for the life of an agent; `restored` are the
+    claims of an earlier life."""
 
     def __init__(
         self,
@@ -153,7 +153,8 @@ class ClaimTable:
         self.claims: dict[ClaimId, Claim] = {claim.id: self._rebased(claim) for claim in restored}
 
     def handle(self, event: Event, now: float) -> list[Output]:
-        """What to do about it, in order; records are carried out before all else."""
+        """Handle one event and return its outputs in order; writes must be carried out before all
+        others."""
         self._now = now
         self._out = []
         self._dispatch(event)
@@ -161,7 +162,7 @@ class ClaimTable:
 
     @property
     def wake_at(self) -> float | None:
-        """The next instant at which `Woken` is wanted."""
+        """The next instant at which `Woken` is due."""
         dues = [
             due for claim in self.claims.values() if (due := due_at_of(claim.state)) is not None
         ]
@@ -170,11 +171,11 @@ class ClaimTable:
         return min(dues, default=None)
 
     def inventory(self) -> list[Report | KvPut]:
-        """All reports, and all values that were put; the beginning of a session."""
+        """Return all reports and all stored values, for the start of a session."""
         return inventory_of(self.claims.values())
 
     def secret(self, claim: ClaimId) -> str | None:
-        """What a starter of this claim must show; None for a claim that is not known."""
+        """Return the secret that a starter of this claim must prove; None for an unknown claim."""
         found = self.claims.get(claim)
         return None if found is None else found.secret
 
@@ -252,11 +253,12 @@ class ClaimTable:
             self._say(Submit(claim=claim))
 
     def _grace_s(self, hold: Hold) -> float:
-        """How long it may wait in the queue; one that others are stopped for, until they are."""
+        """Seconds that the claim may wait in the queue; longer when other jobs are preempted for
+        it."""
         return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
 
     def _refusal(self, hold: Hold) -> str:
-        """Why the site's owner does not allow this claim; empty when it does."""
+        """Return why the site's owner does not allow this claim; empty when it is allowed."""
         limits = self._limits
         if not is_claim_id(hold.claim):
             return f"{hold.claim!r} is no claim: allowed is job/attempt/component/n"
@@ -349,12 +351,11 @@ class ClaimTable:
 
     @property
     def _ping_s(self) -> float:
-        """As often as starters do."""
+        """Interval of the agent's own pings, the same as of starters."""
         return min(PING_MAX_S, self._leases.run_lease_s / PINGS_A_LEASE)
 
     def _ping(self) -> None:
-        """In the place of starters that are gone: nothing of theirs runs, and their claims are not
-        over yet."""
+        """Ping in place of starters that have exited while their claims are still collected."""
         self._ping_at = self._now + self._ping_s
         for claim in self.claims.values():
             if _is_collected(claim.state):
@@ -415,7 +416,8 @@ class ClaimTable:
             self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=now.release))
 
     def _merge(self, claim: Claim, event: CheckedIn) -> None:
-        """What a starter says of itself when it connects, as if it had said one after the other."""
+        """Apply the state that a starter reports when it connects, as a sequence of single
+        reports."""
         if event.passed_at is not None:
             self._passed(claim, event.nonce, event.passed_at)
         elif event.armed is not None:
@@ -555,7 +557,7 @@ class ClaimTable:
         self._say(TellStarter(claim=answer.claim, nonce=question.nonce, message=message))
 
     def _drop_value(self, claim: Claim, put: KvPut) -> None:
-        """A value that the daemon refused is not said again; an earlier one of this name is."""
+        """Drop a value that the daemon refused; an earlier value of this name is kept."""
         if claim.values.get(put.name) == put.value:
             values = {name: value for name, value in claim.values.items() if name != put.name}
             self._put(msgspec.structs.replace(claim, values=values))
@@ -615,7 +617,8 @@ class ClaimTable:
         )
 
     def _take_stray(self, claim_id: ClaimId) -> None:
-        """A batch job of ours that this table lost: it ends, whatever the daemon thinks of it."""
+        """End a batch job of ours that is missing in this table, whatever the daemon knows of
+        it."""
         hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=Program(executable=""))
         end = claim_ends.stopped("found in the local manager only")
         state = Withdrawing(end=end, due_at=self._now)
@@ -643,7 +646,8 @@ class ClaimTable:
                 pass
 
     def _bound_over(self, claim: Claim, nonce: str, event: BatchEnded) -> None:
-        """The batch job is over and no end was told: what the starter wrote down counts."""
+        """Handle the end of a bound claim's batch job without an end report: the starter's record
+        counts."""
         record = event.record
         if record is not None and record.nonce == nonce:
             if record.passed_at is not None:
@@ -658,11 +662,16 @@ class ClaimTable:
         self._over(claim, nonce, end, event)
 
     def _over(self, claim: Claim, nonce: str, end: End, event: BatchEnded) -> None:
-        """The batch system counts it as over, and nobody has the starter's word. One that is
-        connected lives nevertheless, one on a machine that does not answer may: it is told to stop,
-        and is gone when it says so, when a batch system that can know says it once more after the
-        connection went, or when its lease has run out. (Slurm's steps survive their slurmd, so that
-        after a NODE_FAIL two attempts of a job could be alive at once.)"""
+        """Handle the end of a batch job whose starter left no record.
+
+        A connected starter is still alive, and one on an unreachable machine may be. (Slurm's steps
+        survive their slurmd, so after a NODE_FAIL two attempts of a job could be alive at once.)
+        Such a starter is told to stop. The claim is gone
+
+        - when the starter reports its end,
+        - when a batch system that can know repeats the end after the connection was lost, or
+        - when the starter's lease has expired.
+        """
         is_connected = self._connected.get(claim.id) == nonce
         is_silent = event.cause is EndCause.UNREACHABLE
         state = claim.state
@@ -684,7 +693,7 @@ class ClaimTable:
             self._say(TellStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
 
     def _lease_s(self, claim: Claim) -> float:
-        """After how long a starter that nobody answers has ended itself for sure."""
+        """Seconds after which a starter that gets no answer has certainly ended itself."""
         may_run = claim.release is not None or passed_at_of(claim.state) is not None
         lease_s = self._leases.run_lease_s if may_run else self._leases.hold_lease_s
         return lease_s * (1 + CLOCK_RATE_ERROR) + self._leases.kill_s + PAUSE_MAX_S
@@ -732,12 +741,12 @@ class ClaimTable:
     def _replace_due(
         self, claim: Claim, state: Withdrawing | Stopping | Ended | Gone, due_at: float
     ) -> None:
-        """A timer alone is not worth a write: a restored table sets all timers anew."""
+        """Move a timer without a write: a restored table resets all timers."""
         later = msgspec.structs.replace(state, due_at=due_at)
         self.claims[claim.id] = msgspec.structs.replace(claim, state=later)
 
     def _rebased(self, claim: Claim) -> Claim:
-        """A claim of an earlier life of the agent, or of the machine: its timers begin now."""
+        """Reset the timers of a claim from an earlier life of the agent or of the machine."""
         again_at = self._now + self._limits.again_s
         state = claim.state
         match state:
@@ -790,12 +799,12 @@ class ClaimTable:
 
 
 def _is_collected(state: State) -> TypeGuard[Ended | Collecting]:
-    """Whether files of a program that has ended are on their way, or will be."""
+    """Test for a state in which outputs are being collected or will be."""
     return isinstance(state, Collecting) or (isinstance(state, Ended) and state.collects)
 
 
 def _stranger(owner: str, users: tuple[str, ...], key: str) -> str:
-    """Why this user's claims are not taken, whatever the daemon thinks."""
+    """Return the refusal text for a user whose claims are not accepted here."""
     shown = ", ".join(users[:USERS_SHOWN]) or "nobody"
     more = f" and {len(users) - USERS_SHOWN} others" if len(users) > USERS_SHOWN else ""
     return f"a claim of {owner or 'nobody'}: {key} allows those of {shown}{more} here"

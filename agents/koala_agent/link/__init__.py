@@ -1,6 +1,6 @@
 """The agent's end of the link to the daemon.
 
 `session` is the protocol as a pure machine, `stream` carries it over gRPC, `codec` translates its
-messages. `endpoints` finds where to connect, `enrolment` gets and renews the site's certificate
+messages. `endpoints` connects to the daemon, `enrolment` gets and renews the site's certificate
 with keys of `koala.identity`.
 """

@@ -1,7 +1,7 @@
-"""Channels to the daemon: plain text, or TLS by the site's identity.
+"""Channels to the daemon: plain text, or TLS with the site's identity.
 
-Who has a certificate dials the daemon's other port; which one that is, is asked on the one that the
-configuration names, each time: a daemon that restarts may have another.
+Clients with a certificate connect to a second port of the daemon. Its number is requested on the
+configured port before each connection, because a restarted daemon may have another.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ ASK_S = 5.0
 
 
 async def dial(target: str, identity: IdentityFile | None, *, options: Options) -> grpc.aio.Channel:
-    """A channel, not connected yet. Raises UnreachableError, which says why, and ConfigError and
-    OSError when the identity cannot be used."""
+    """Make a channel, not connected yet. Raises UnreachableError, which says why, and ConfigError
+    and OSError when the identity cannot be used."""
     if identity is None:
         return grpc.aio.insecure_channel(target, options=options)
     own = identity.read()
@@ -30,7 +30,7 @@ async def dial(target: str, identity: IdentityFile | None, *, options: Options) 
 
 
 async def why_refused(target: str, identity: IdentityFile) -> str:
-    """What the daemon has against our certificate; empty when it is not that."""
+    """Return why the daemon rejects our certificate; empty when that is not the problem."""
     own = identity.read()
     address, now = await _certified_address(target, own, options=())
     finding = await why_not(address, DAEMON_HOST, authority=own.authority, identity=own, now=now)
@@ -38,7 +38,8 @@ async def why_refused(target: str, identity: IdentityFile) -> str:
 
 
 async def _certified_address(target: str, own: Identity, *, options: Options) -> tuple[str, float]:
-    """Where callers with a certificate dial, and the daemon's clock. Raises UnreachableError."""
+    """Return the address for clients with a certificate, and the daemon's clock. Raises
+    UnreachableError."""
     asking = secure_channel(target, DAEMON_HOST, authority=own.authority, options=options)
     try:
         async with asking:

@@ -1,7 +1,7 @@
-"""How a site gets its certificate and keeps it: `join` once, by hand; `Renewal` by itself.
+"""The site's certificate: enrolment by hand (`join`), and automatic renewal (`Renewal`).
 
-The private key is made here and never leaves this machine. What the site shows (key, certificate,
-the daemon's authority) is one file, `STATE/identity/site.pem`, replaced as a whole.
+The private key is made here and never leaves this machine. Key, certificate and the daemon's
+authority are one file, `STATE/identity/site.pem`, replaced by atomic rename.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ log = structlog.get_logger()
 
 
 def identity_path(state_dir: Path) -> Path:
-    """Where a site's identity is."""
+    """Return the path of the site's identity."""
     return state_dir / FOLDER / FILE
 
 
 def find_identity(state_dir: Path, site: str) -> IdentityFile:
-    """The identity of a site that has joined. Raises ConfigError."""
+    """Read the identity of a site that has joined. Raises ConfigError."""
     path = identity_path(state_dir)
     found = IdentityFile(path)
     try:
@@ -72,7 +72,8 @@ def find_identity(state_dir: Path, site: str) -> IdentityFile:
 
 
 async def join(token: JoinToken, site: str, state_dir: Path) -> Path:
-    """Use a join token; where the identity is now. Raises KoalaError."""
+    """Exchange a join token for a certificate; return the path of the identity. Raises
+    KoalaError."""
     if token.site != site:
         raise ConfigError(f"the join token is for site {token.site!r}, agent.site is {site!r}")
     folder = private_folder(state_dir / FOLDER)
@@ -90,14 +91,18 @@ async def join(token: JoinToken, site: str, state_dir: Path) -> Path:
 
 
 class Renewal:
-    """Replaces a site's certificate in the last third of its life, and has the daemon dialled anew
-    with the new one (`redial`), upon which the daemon believes the old one no more.
+    """Renewal of a site's certificate in the last third of its life.
 
-    A try that fails is made again after a pause that doubles from RETRY_MIN_S to RETRY_MAX_S, and
-    is a tenth of what the certificate still has at most, so that there are more tries the nearer
-    the end is; as soon as the daemon has taken a session since, but not within PAUSE_S. `trouble`
-    says why the last one failed, for the site's administrator; empty when none has to be made.
-    `changed` is called when it is another."""
+    After a renewal `redial` reconnects with the new certificate, and the daemon then revokes the
+    old one. A failed try is repeated
+
+    - after a back-off that doubles from RETRY_MIN_S to RETRY_MAX_S, and is at most a tenth of the
+      certificate's remaining life, so that tries get more frequent towards its end;
+    - or as soon as the daemon has accepted a session, but not within PAUSE_S.
+
+    `trouble` says why the last try failed, for the site's administrator; empty when no renewal is
+    due. `changed` is called when it changes.
+    """
 
     def __init__(
         self,
@@ -116,11 +121,11 @@ class Renewal:
         self._failures = 0
 
     def welcomed(self) -> None:
-        """The daemon has taken a session: it can be reached."""
+        """Note that the daemon has accepted a session, so it can be reached."""
         self._welcomed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Renew the certificate whenever it is due, until cancelled."""
         while True:
             try:
                 left_s = renew_at(self._identity.read().certificate) - clock.unix_now()
@@ -141,7 +146,7 @@ class Renewal:
             await asyncio.sleep(SETTLED_S)
 
     async def _wait_after(self, reason: str) -> None:
-        """Until the next try."""
+        """Wait for the next try after a failure."""
         log.warning("certificate.not_renewed", reason=reason)
         ends, left_s = "", 0.0
         with suppress(ConfigError, OSError):  # what cannot be read says when it ends no more
@@ -171,14 +176,15 @@ class Renewal:
 
 
 def pause_s(failures: int, left_s: float) -> float:
-    """Seconds to the next try after so many that failed before the last one, of a certificate that
-    is good for so much longer."""
+    """Return the back-off after so many earlier failures, with `left_s` of the certificate's life
+    left."""
     pause_s = min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(failures, 30))
     return pause_s if left_s <= 0 else min(pause_s, max(RETRY_MIN_S, left_s / 10))
 
 
 def _identity(key: bytes, issued: Issued) -> Identity:
-    """Raises ConfigError for what would take the place of a certificate that can be used."""
+    """Parse the signed identity. Raises ConfigError for one that must not replace a valid
+    certificate."""
     text = key + issued.certificate.encode() + issued.authority.encode()
     return Identity.parse(text, source="what the daemon has signed")
 
@@ -190,7 +196,7 @@ def _reason(error: Exception) -> str:
 
 
 async def _fail(token: JoinToken, error: grpc.aio.AioRpcError) -> NoReturn:
-    """Raises what an error of the call means."""
+    """Raise the error that a failed call means."""
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         finding = await why_not(token.address, DAEMON_HOST, authority=token.authority)
         if finding.is_refusal:

@@ -1,22 +1,22 @@
-"""The agent's end of the link, as a pure state machine: when to dial, what to say, what to believe.
+"""The agent's end of the link, a pure state machine.
 
     disconnected -> dialling -> registering -> taking inventory -> live
          ^______________________|______________|__________________|      cut, silent, Goodbye
 
-No I/O, no clock, no global randomness; `handle(event, now)` answers what the carrier must do, in
-order and before it hands over the next event. `wake_at` is the one timer. `link.proto` has the
-order of a session. What this machine guarantees:
+No I/O, no clock, no global randomness; `handle(event, now)` returns outputs, which the driver
+(`stream`) carries out in order before it passes the next event. `wake_at` is the one timer.
+`link.proto` has the order of a session. Guarantees:
 
-- It acts on nothing that a daemon says before that daemon's epoch is known, is not lower than the
-  highest epoch ever stored, and is stored itself (`StoreEpoch` comes first among the outputs).
-- A session begins with the whole inventory. Before it nothing is told: what is true then is in the
-  inventory. After it every report goes out at once, so nothing is ever queued without a link.
-  What a daemon says before our inventory is taken waits, so that answers come after it.
+- No message is acted on before the daemon's epoch is known, is not lower than the highest epoch
+  ever stored, and is stored itself (`StoreEpoch` comes first among the outputs).
+- A session begins with the whole inventory. Nothing is reported before it, because the inventory
+  includes it. After it every report is sent at once, so nothing is ever queued without a link.
+  Messages of the daemon wait for our inventory, so that answers come after it.
 - Claims and transfers are dropped only by a complete set: all that was named between Welcome and
-  WantedEnd of one session. A cut in between leaves everything as it is.
-- Messages of an earlier connection are ignored: events carry the number of theirs.
-- The newest row of the daemon's journal that it was told of is kept, and shown at the next
-  registration: a journal that lost rows is found out by the agents that acted on them.
+  WantedEnd of one session. A cut in between changes nothing.
+- Messages of an earlier connection are ignored: events carry their connection's number.
+- The newest watermark of the daemon's journal is kept, and shown at the next registration. So the
+  agents that acted on lost rows of a journal detect the loss.
 
 Absent on purpose: what orders mean. To this machine they are values with a claim or a transfer.
 Instants are of the agent's own clock, seconds.
@@ -40,7 +40,7 @@ EARLY_MAX = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """A row of the daemon's journal, sealed by the daemon of `epoch`; not for us to understand."""
+    """Position in the daemon's journal, sealed by the daemon of `epoch`; opaque to the agent."""
 
     epoch: int
     seq: int
@@ -50,7 +50,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register:
-    """Opens a session. The carrier adds the site's facts, which never change in a process."""
+    """Opens a session. The driver adds the site's facts, which are constant in a process."""
 
     session: str
     epoch_seen: int
@@ -60,12 +60,12 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class InventoryEnd:
-    """All that we have was said."""
+    """End of our inventory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The daemon takes this session. `now` is its time; leases and `kill_s` are for starters."""
+    """Acceptance of a session. `now` is the daemon's time; leases and `kill_s` are for starters."""
 
     epoch: int
     protocol: int
@@ -78,7 +78,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
-    """The daemon does not take this session; `is_final` when trying again does not help."""
+    """Rejection of a session; `is_final` when a retry does not help."""
 
     reason: str
     is_final: bool
@@ -86,12 +86,12 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class WantedEnd:
-    """All that is wanted of us was said."""
+    """End of the wanted claims and transfers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """Liveness of event loops and round trip; `sent_at` is the daemon's time."""
+    """Heartbeat: tests event loops and measures the round trip; `sent_at` is the daemon's time."""
 
     number: int
     sent_at: float
@@ -99,15 +99,16 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goodbye:
-    """An orderly end of either side; jobs run on."""
+    """Orderly end by either side; jobs run on."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFigures:
-    """The site now. The figures include all asks up to number `through`; `trouble` is why it takes
-    no new claims, or none of some users, for its administrator; empty when nothing is wrong."""
+    """Figures of the site now. They include all asks up to number `through`; `trouble` is why the
+    site accepts no new claims, or none of some users, for its administrator; empty when nothing is
+    wrong."""
 
     idle: int
     through: int
@@ -119,7 +120,7 @@ class SiteFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Anything else from the daemon; `claim` or `transfer` names what it keeps alive."""
+    """Any other message of the daemon; `claim` or `transfer` names what it keeps alive."""
 
     body: object
     claim: str | None = None
@@ -133,7 +134,8 @@ FromDaemon: TypeAlias = Welcome | Reject | WantedEnd | Beat | Goodbye | Order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialled:
-    """The daemon is reached. `session` is drawn anew; `idle` are the processors startable now."""
+    """The daemon is connected. `session` is a new random name; `idle` are the startable
+    processors."""
 
     connection: int
     session: str
@@ -142,7 +144,7 @@ class Dialled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryTaken:
-    """All that the site has, at this instant: reports in the carrier's own words."""
+    """Inventory of the site at this instant; the reports are opaque here."""
 
     connection: int
     reports: tuple[object, ...]
@@ -150,8 +152,8 @@ class InventoryTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """A message from the daemon; `mark`: the row of its journal that the message rests on, when
-    that is a new one."""
+    """Message from the daemon; `mark`: the watermark that the message rests on, when it is a new
+    one."""
 
     connection: int
     message: FromDaemon
@@ -160,7 +162,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The connection is gone, or could not be made."""
+    """The connection was lost, or could not be made."""
 
     connection: int
     reason: str
@@ -168,14 +170,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Something changed here: a claim, a transfer, a file; or a starter pings or asks."""
+    """A report to send: a claim, transfer or file has changed, or a starter pings or asks."""
 
     report: object
 
 
 @dataclass(frozen=True, slots=True)
 class SiteChanged:
-    """The site's figures, perhaps new. `is_owed`: an ask was taken in, say them in any case."""
+    """The site's figures, perhaps new. `is_owed`: an ask was accepted, so send them in any case."""
 
     figures: SiteFigures
     is_owed: bool = False
@@ -200,7 +202,7 @@ Event: TypeAlias = Dialled | InventoryTaken | Received | Cut | Told | SiteChange
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Make connection number so-and-so; answer with Dialled or Cut."""
+    """Make connection number `connection`; answer with Dialled or Cut."""
 
     connection: int
 
@@ -214,14 +216,14 @@ class TakeInventory:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Put this on the stream: a message of ours, or a report as it was told."""
+    """Put a message on the stream: one of ours, or a report as it was given."""
 
     message: object
 
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Give the connection up; when `is_orderly` after all that is to be sent has been."""
+    """Close the connection; when `is_orderly` after all queued messages were sent."""
 
     connection: int
     reason: str
@@ -230,35 +232,35 @@ class HangUp:
 
 @dataclass(frozen=True, slots=True)
 class StoreEpoch:
-    """Durable before the next output is carried out."""
+    """Store the epoch durably before the next output is carried out."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class KeepMark:
-    """To be durable with what is stored next."""
+    """Store the watermark together with the next commit."""
 
     mark: Watermark
 
 
 @dataclass(frozen=True, slots=True)
 class TakeWelcome:
-    """The session is taken: leases, the daemon's time, the relay."""
+    """Apply an accepted session: leases, the daemon's time, the relay."""
 
     welcome: Welcome
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Do what the daemon orders."""
+    """Carry out an order of the daemon."""
 
     order: Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopOthers:
-    """These are all the claims and transfers that are wanted; what else there is ends."""
+    """Stop all claims and transfers that are not in these complete sets."""
 
     claims: frozenset[str]
     transfers: frozenset[str]
@@ -266,7 +268,7 @@ class StopOthers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The link is over for good: asked for, or refused where trying again does not help."""
+    """End of the link for good: requested, or refused where a retry does not help."""
 
     reason: str
     is_refused: bool
@@ -302,12 +304,13 @@ class Dialling:
 
 @dataclass(frozen=True, slots=True)
 class Registering:
-    """Register is sent; the daemon has not said Welcome."""
+    """Register is sent; no Welcome has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakingInventory:
-    """Welcome came; the daemon names what it wants. Dicts keep the order, for tests and logs."""
+    """Welcome has arrived; the daemon names what it wants. Dicts keep the order, for tests and
+    logs."""
 
     claims: dict[str, None] = field(default_factory=dict)
     transfers: dict[str, None] = field(default_factory=dict)
@@ -315,12 +318,12 @@ class TakingInventory:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Both sides know all; differences go both ways."""
+    """Both sides know the whole state; differences go both ways."""
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """For good."""
+    """Ended for good."""
 
 
 State: TypeAlias = Disconnected | Dialling | Registering | TakingInventory | Live | Over
@@ -340,8 +343,8 @@ class Timing:
 
 
 class Session:
-    """The machine. One for the life of the agent; `epoch` is the highest that is stored, `mark` the
-    last one."""
+    """State machine of the link. One for the life of the agent; `epoch` is the highest stored one,
+    `mark` the last watermark."""
 
     def __init__(
         self,
@@ -369,7 +372,7 @@ class Session:
 
     @property
     def wake_at(self) -> float | None:
-        """The next instant at which `Woken` is wanted."""
+        """The next instant at which `Woken` is due."""
         match self.state:
             case Disconnected(dial_at):
                 return dial_at
@@ -382,11 +385,11 @@ class Session:
 
     @property
     def is_live(self) -> bool:
-        """Whether the daemon has said all that it wants in this session."""
+        """True when the daemon has named all that it wants in this session."""
         return isinstance(self.state, Live)
 
     def handle(self, event: Event, now: float) -> list[Output]:
-        """What to do about it, in order."""
+        """Handle one event and return its outputs in order."""
         if isinstance(self.state, Over):
             return []
         match event:
@@ -438,7 +441,7 @@ class Session:
                 return []
 
     def _take_early(self, now: float) -> list[Output]:
-        """What came before our inventory, as if it came now."""
+        """Process the messages that arrived before our inventory."""
         early, self._early = self._early, []
         outputs: list[Output] = []
         for received in early:
@@ -462,7 +465,7 @@ class Session:
         return [*outputs, *kept] if isinstance(message, Welcome) else [*kept, *outputs]
 
     def _keep(self, mark: Watermark | None) -> list[Output]:
-        """Only of a daemon that is obeyed."""
+        """Keep a new watermark, only of a daemon that is obeyed."""
         if mark is None or mark == self.mark or not isinstance(self.state, TakingInventory | Live):
             return []
         self.mark = mark
@@ -574,7 +577,7 @@ class Session:
 
     @property
     def _site_report_at(self) -> float | None:
-        """When a site report is due; None when there is nothing new to say."""
+        """Instant at which a site report is due; None when there is nothing new."""
         if not self._is_told or self._figures is None:
             return None
         if self._figures == self._figures_told and not self._is_owed:

@@ -1,11 +1,13 @@
-"""The carrier of the session: gRPC streams to the daemon, and the machine's outputs carried out.
+"""The driver of the session: gRPC streams to the daemon, and the machine's outputs carried out.
 
-One stream at a time, each on a channel of its own: a channel that failed keeps a back-off of its
-own, which would add to the session's. What is to be sent waits in a bounded queue for one writer;
-a queue that is full means a daemon that does not read, and cuts the stream. Nothing here times out
-a read or a write, because gRPC then cancels the whole stream behind our back: the session's own
-silence limit ends it. Keepalive only finds dead machines; an event loop that hangs is found by
-the beats that it does not answer. An error in a handler ends `run`, and with it the agent.
+- One stream at a time, each on a channel of its own: a failed channel keeps its own back-off, which
+  would add to the session's.
+- Outgoing messages wait in a bounded queue for one writer. A full queue means that the daemon does
+  not read, and cuts the stream (backpressure).
+- Reads and writes have no time-out, because gRPC would then cancel the whole stream; the session's
+  silence limit ends it. Keepalive only finds dead machines; a hanging event loop is found by
+  unanswered heartbeats.
+- An error in a handler ends `run`, and with it the agent.
 
 Instants are those of the given clock, seconds.
 """
@@ -59,13 +61,15 @@ from koala_agent.link.session import (
 )
 
 SEND_QUEUE_MAX = 10_000
-"""What may wait for the writer; all that is said at once, an inventory for one, counts as one."""
+"""Entries that may wait for the writer; messages of one batch, such as an inventory, count as
+one."""
 
 MESSAGE_MAX_BYTES = 4 * 1024 * 1024
 
 LAST_WORDS_S = 2.0
+"""Longest time that an orderly end may take to send its Goodbye."""
+
 _LOST_STATUS = "Internal error from Core"
-"""How long an orderly end may take to get Goodbye out."""
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -88,41 +92,41 @@ Call: TypeAlias = "grpc.aio.StreamStreamCall[link_pb2.FromAgent, link_pb2.ToAgen
 
 
 class Agent(Protocol):
-    """What the link drives: the site behind it. No call but `prepare` may wait."""
+    """Site behind the link, as the link drives it. No call but `prepare` may wait."""
 
     def startable(self) -> int:
-        """Processors that a claim could have now."""
+        """Return the number of processors that a claim could have now."""
 
     async def prepare(self) -> None:
-        """Makes `inventory` complete, for instance by asking the local manager."""
+        """Make `inventory` complete, for instance by asking the local manager."""
 
     def inventory(self) -> tuple[object, ...]:
-        """Reports on all that there is."""
+        """Return reports on everything the site has."""
 
     def store_epoch(self, epoch: int) -> None:
-        """Durable when it returns."""
+        """Store the epoch; durable when it returns."""
 
     def keep_mark(self, mark: Watermark) -> None:
-        """To be durable with what is stored next."""
+        """Store the watermark together with the next commit."""
 
     def take_welcome(self, welcome: Welcome) -> None:
-        """A session was taken; an earlier one is over."""
+        """Begin an accepted session; an earlier one is over."""
 
     def apply(self, order: Order) -> None:
-        """Begins to do what the daemon orders."""
+        """Begin to carry out an order of the daemon."""
 
     def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
-        """Begins to end all that is not named."""
+        """Begin to end everything that is not named."""
 
 
 Encode: TypeAlias = Callable[[object], link_pb2.FromAgent]
 Decode: TypeAlias = "Callable[[link_pb2.ToAgent], FromDaemon | None]"
-"""None for a kind that a later version has; raises SpecError for what cannot be meant."""
+"""Decoder; None for a message kind of a later version. Raises SpecError for an invalid message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """Where the daemon is and how messages look."""
+    """Address of the daemon, and the codec of its messages."""
 
     target: str
     encode: Encode
@@ -130,11 +134,12 @@ class Wire:
     mark: Callable[[link_pb2.ToAgent], Watermark | None] = lambda _: None
     queue_max: int = SEND_QUEUE_MAX
     identity: IdentityFile | None = None
-    """What the site shows; None: plain text."""
+    """The site's certificate and key; None: plain text."""
 
 
 class Link:
-    """The session, driven: events in from streams and from the agent, outputs carried out."""
+    """Driver of the session: passes events of streams and agent to it, and carries out its
+    outputs."""
 
     def __init__(
         self, session: Session, wire: Wire, agent: Agent, *, clock: Callable[[], float]
@@ -147,14 +152,14 @@ class Link:
         self._changed = asyncio.Event()
         self._finish: Finish | None = None
         self.attempted = asyncio.Event()
-        """The first attempt to register is over, well or not."""
+        """Set when the first attempt to register is over, successful or not."""
         self.welcomed = asyncio.Event()
-        """The daemon has taken a session, of now or of earlier."""
+        """Set when the daemon has accepted a session, at any time."""
         self._cut_reason = ""
         self._taking: list[asyncio.Task[None]] = []
 
     async def run(self) -> Finish:
-        """Serves until the session is over for good; answers why."""
+        """Serve until the session is over for good; return why."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             while self._finish is None:
@@ -165,37 +170,37 @@ class Link:
         return self._finish
 
     def tell(self, report: object) -> None:
-        """Says this to the daemon now, or in the next inventory."""
+        """Send a report now, or with the next inventory."""
         self._handle(Told(report))
 
     def tell_site(self, figures: SiteFigures, *, is_owed: bool = False) -> None:
-        """The site's figures, perhaps changed."""
+        """Pass on the site's figures, perhaps changed."""
         self._handle(SiteChanged(figures, is_owed=is_owed))
 
     def redial(self, reason: str) -> None:
-        """Ends the connection in order, and dials anew."""
+        """Close the connection in order, and dial again."""
         log.info("link.redialled", reason=reason)
         for stream in self._streams.values():
             stream.hang_up(is_orderly=True)
 
     def close(self, reason: str) -> None:
-        """Says goodbye and makes `run` return."""
+        """Send a goodbye and make `run` return."""
         self._handle(Closed(reason))
 
     @property
     def is_live(self) -> bool:
-        """Whether the daemon has told all that it wants in the present session."""
+        """True when the daemon has named all that it wants in the present session."""
         return self._session.is_live
 
     @property
     def trouble(self) -> str:
-        """Why the last session ended, empty after a welcome."""
+        """Reason for the end of the last session, empty after a welcome."""
         return self._cut_reason
 
     # The machine ----------------------------------------------------------------------------------
 
     async def _wait(self) -> None:
-        """Until the machine's timer, or until something moved the timer."""
+        """Wait for the machine's timer, or until an event has moved it."""
         self._changed.clear()
         wake_at = self._session.wake_at
         if self._finish is not None:
@@ -237,7 +242,7 @@ class Link:
                 raise AssertionError("what is said goes together, see _handle")
 
     def _instruct(self, output: StoreEpoch | KeepMark | TakeWelcome | Apply | StopOthers) -> None:
-        """What the agent is to do."""
+        """Pass an output to the agent."""
         match output:
             case KeepMark(mark):
                 self._agent.keep_mark(mark)
@@ -273,7 +278,8 @@ class Link:
         self._handle(InventoryTaken(connection=connection, reports=self._agent.inventory()))
 
     async def _serve(self, stream: _Stream) -> None:
-        """One connection from its dialling to its end; the end is an event, never an error."""
+        """Serve one connection from its dialling to its end; the end is an event, never an
+        error."""
         log.debug("link.dialled", daemon=self._wire.target)
         reason = await stream.run(self._agent.startable)
         del self._streams[stream.connection]
@@ -286,15 +292,15 @@ class Link:
 
 
 def words_of(error: grpc.aio.AioRpcError) -> str:
-    """How a stream ended, for a person. Of one that the daemon ends while we write, gRPC says no
-    more than this; what it has against us, the next dialling hears."""
+    """Describe the end of a stream for a person. When the daemon ends it during our write, gRPC
+    reports no more than this; the next attempt to connect gets the daemon's reason."""
     if error.code() is grpc.StatusCode.INTERNAL and error.details() == _LOST_STATUS:
         return "ended by the daemon while it was written to"
     return f"{error.code().name}: {error.details()}"
 
 
 class _Stream:
-    """One connection: a channel, a stream on it, a reader and a writer."""
+    """Connection: a channel, a stream on it, a reader and a writer."""
 
     def __init__(self, connection: int, wire: Wire, handle: Callable[[Event], None]) -> None:
         self.connection = connection
@@ -306,7 +312,7 @@ class _Stream:
         self._reason = "hung up"
 
     def send(self, lot: Sequence[object]) -> bool:
-        """Queues these together; False, and the end of the stream, when the queue is full."""
+        """Queue a batch of messages; when the queue is full, end the stream and return False."""
         try:
             self._outbox.put_nowait(lot)
         except asyncio.QueueFull:
@@ -315,12 +321,12 @@ class _Stream:
         return True
 
     def hang_up(self, *, is_orderly: bool) -> None:
-        """Ends the connection; when orderly, after what is queued is written."""
+        """End the connection; when orderly, after queued messages are written."""
         self._is_orderly = is_orderly
         self._ended.set()
 
     async def run(self, startable: Callable[[], int]) -> str:
-        """Serves until the connection is gone or hung up; answers why."""
+        """Serve until the connection is lost or closed; return why."""
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             connecting = group.create_task(self._connect(stack))
             ending = group.create_task(self._ended.wait())
@@ -334,8 +340,7 @@ class _Stream:
         return self._reason
 
     async def _connect(self, stack: AsyncExitStack) -> grpc.aio.Channel | None:
-        """The connection, if the daemon was reached at the first try: further tries are the
-        session's."""
+        """Connect once; None when that fails, because retries are the session's."""
         wire = self._wire
         try:
             channel = await dial(wire.target, wire.identity, options=CHANNEL_OPTIONS)
@@ -353,8 +358,8 @@ class _Stream:
         return None
 
     async def _ask_why(self, channel: grpc.aio.Channel) -> None:
-        """A channel does not tell why it failed (nobody listens, a wrong certificate); a call on it
-        fails at once and does."""
+        """Find out why a channel failed (no listener, a wrong certificate): a channel does not
+        report it, but a call on it fails at once with the reason."""
         self._reason = f"{self._wire.target} is not reached"
         call = AgentLinkStub(channel).Connect()
         try:
@@ -365,7 +370,7 @@ class _Stream:
             call.cancel()
 
     async def _refusal(self) -> str:
-        """What a handshake tells gRPC and gRPC does not tell us."""
+        """Diagnose a failed handshake, because gRPC does not pass on its reason."""
         if self._wire.identity is None:
             return ""
         try:
@@ -397,7 +402,7 @@ class _Stream:
         call.cancel()
 
     async def _read(self, call: Call) -> None:
-        """Hands over what comes until the stream ends."""
+        """Pass on messages until the stream ends."""
         try:
             while (message := await call.read()) is not grpc.aio.EOF:
                 assert isinstance(message, link_pb2.ToAgent)
@@ -433,7 +438,7 @@ class _Stream:
             pass  # the reader has the reason
 
     async def _finish(self, call: Call) -> None:
-        """Lets the writer write all, and the daemon read it."""
+        """Flush the queue, and half-close the stream."""
         await self._outbox.join()
         with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
             await call.done_writing()

@@ -1,9 +1,9 @@
-"""Commands of a batch system, each account's apart: one that cannot be asked holds up no other.
+"""Circuit breaker for the commands of each account: a failing account delays no other.
 
-An account whose commands fail (it was removed, nobody may become it, they hang) is in trouble: what
-is asked for it then fails at once, with what was wrong. Whoever looks after it asks for a listing
-from time to time, and says when that is over. The agent's own account is never in trouble: without
-it the batch system is away.
+When a command of an account fails (the account was removed, cannot be switched to, or hangs), its
+circuit opens: further commands fail at once with the first reason. The batch manager tries a
+listing from time to time, and closes the circuit when it succeeds. The agent's own account has no
+breaker: without it the batch system is away.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.shell import Answer, Command, Shell
 
 AT_ONCE = 4
-"""Commands of one account at a time: fewer than the shell has places for."""
+"""Concurrent commands of one account: fewer than the shell's limit for all."""
 SHOWN_MAX = 3
-"""As many accounts are named with their troubles."""
+"""Accounts that are named with their troubles."""
 
 log = structlog.get_logger()
 
 
 class CircuitOpenError(LocalManagerError):
-    """The account is in trouble, and the command was not run."""
+    """The account's circuit is open, and the command was not run."""
 
 
 class AccountBreaker:
-    """A shell, and which accounts are in trouble. `noted` is set when one more is."""
+    """Shell with a circuit breaker for each account. `noted` is set when one more circuit opens."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -38,12 +38,12 @@ class AccountBreaker:
 
     @property
     def troubled(self) -> frozenset[str]:
-        """The accounts in trouble."""
+        """The accounts with an open circuit."""
         return frozenset(self._troubles)
 
     @property
     def words(self) -> str:
-        """The troubles, for the site's administrator."""
+        """The troubles, as a text for the site's administrator."""
         named = sorted(self._troubles.items())
         said = [f"it takes no claims of account {account} ({reason})" for account, reason in named]
         if len(said) > SHOWN_MAX:
@@ -51,13 +51,14 @@ class AccountBreaker:
         return "; ".join(said)
 
     def check(self, account: str) -> None:
-        """Raises NotAskedError for an account in trouble; transient, for nobody knows what its jobs
-        do."""
+        """Raise CircuitOpenError for an account with an open circuit; transient, because the state
+        of its jobs is unknown."""
         if account in self._troubles:
             raise CircuitOpenError(self._troubles[account], transient=True)
 
     async def ask(self, command: Command, account: str) -> Answer:
-        """The answer. Raises LocalManagerError, which is then the account's trouble."""
+        """Run a command unless the circuit is open. Raises LocalManagerError, which opens the
+        circuit."""
         if not account:
             return await self._shell.run(command)
         async with self._places.setdefault(account, asyncio.Semaphore(AT_ONCE)):
@@ -69,11 +70,11 @@ class AccountBreaker:
                 raise
 
     async def ask_anyway(self, command: Command, account: str) -> Answer:
-        """The same, in trouble or not; what comes of it is the caller's to say."""
+        """Run a command whether the circuit is open or not; the caller notes the result."""
         return await self._shell.run(command, account)
 
     def note(self, account: str, error: LocalManagerError) -> None:
-        """The account is in trouble."""
+        """Open the circuit of an account."""
         assert account, error
         if account not in self._troubles:
             log.warning("account.in_trouble", account=account, reason=str(error))
@@ -81,6 +82,6 @@ class AccountBreaker:
         self._troubles[account] = str(error)
 
     def heal(self, account: str) -> None:
-        """It answers again."""
+        """Close the circuit of an account that answers again."""
         if self._troubles.pop(account, None) is not None:
             log.info("account.answers_again", account=account)

@@ -1,24 +1,24 @@
-"""A real batch system behind the port: one manager for all, a dialect each.
+"""Local manager for a real batch system: one manager for all, with a dialect for each.
 
-What it knows comes from three places, in this order of trust: its own table (which claims it was
-asked for, and which it wants gone), the batch system's listing (by name, so that a job is found
-whatever crashed when), and the accounting record of what has left the listing. One poll looks at
-all jobs; the starter's own word arrives long before it, so polls only repair.
+Its knowledge has three sources, in this order of trust: its own table (accepted and unwanted
+claims), the batch system's listing (by name, so that a job is found after a crash at any instant),
+and the accounting record of a job that has left the listing. One poll covers all jobs. The
+starter's own report arrives long before it, so polls only repair.
 
-- A listing that fails says nothing. While the controller is away nothing changes its state.
-- A submission without an answer may or may not have been heard. Its row stays; the next listing
-  decides, and until it has, the claim is not submitted a second time.
-- A job of ours that nobody wants (a submission that arrived after all, a second one under the same
-  name, one that can never start or is started again) is taken out, until it is gone.
-- A job under our name that is another user's is none of ours.
-- Where claims run as several accounts, each command about one is run as its account, and what an
-  account's listing says counts for that account's claims alone. Of an account that cannot be asked
-  nothing is known: its claims stay as they were, and the others' go on.
-- A number is believed as long as a listing has it under our name: batch systems that lost their
-  state, or came to their last number, give it to others.
-- A job that is in no listing and has no record has ended, once it has been missing for `missing_s`;
-  one whose record nobody can look up (a file of years of accounting) for `unrecorded_s`. Until then
-  it is the only one that waits.
+- A failed listing proves nothing. While the controller is away no state changes.
+- A submission without an answer may or may not have arrived. Its row stays until the next listing
+  decides; until then the claim is not submitted again.
+- A job of ours that is not wanted is cancelled until it is gone: a late submission, a duplicate
+  name, a job that can never start or is started again.
+- A job under our name that belongs to another user is ignored.
+- Where claims run as several accounts, each command about a claim runs as its account, and an
+  account's listing counts for that account's claims alone. The claims of an account that cannot be
+  asked keep their state, and the others' go on.
+- A number is trusted as long as a listing has it under our name: batch systems that lost their
+  state, or reached their last number, reuse numbers.
+- A job without listing and record has ended once it has been missing for `missing_s`; one whose
+  record cannot be read (an accounting file of years) after `unrecorded_s`. Until then only this
+  claim waits.
 """
 
 from __future__ import annotations
@@ -46,23 +46,25 @@ ENDED_MAX = 10_000
 """Ended claims that are remembered, so that none of them is submitted again."""
 
 TRIALS_MAX = 2
-"""Accounts in trouble that are tried at a time: their commands may hang, and take places."""
+"""Accounts with an open circuit that are tried at a time: their commands may hang, and use up
+slots."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSettings:
-    """How a batch system is driven; times in seconds.
+    """Settings of a batch manager; times in seconds.
 
-    `processors` is the most that claims and figures may count, `missing_s` how long a job may be
-    in no listing and no record before it counts as ended: the record of an end comes late;
-    `unrecorded_s` the same where records cannot be asked for. Jobs of
-    other users than `account` are foreign, whatever their names; empty: the listing has no others.
-    `limited_s` is for how long a user who was refused more counts as having all that is allowed.
-    `accounts` are those that claims may run as, besides the agent's own; one that could not be
-    asked is asked again after `trouble_s`. `make_room` is asked when the table of jobs finds none
-    on its disk.
+    - `processors`: the most that claims and figures may count.
+    - `missing_s`: a job without listing and record counts as ended after this time, because the
+      record of an end comes late; `unrecorded_s`: the same where records cannot be read.
+    - `limited_s`: a user who was refused more counts as limited for this time.
+    - `account`: jobs of other users are foreign, whatever their names; empty: the listing has no
+      others.
+    - `accounts`: accounts that claims may run as, besides the agent's own; a failing one is tried
+      again after `trouble_s`.
+    - `make_room`: called when the job table finds the disk full.
     """
 
     processors: int
@@ -81,14 +83,14 @@ class BatchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """When a look began, and which one it is."""
+    """Begin of a poll, and its number."""
 
     number: int
     at: float
 
 
 class BatchManager:
-    """A `LocalManager` over the commands of a batch system."""
+    """`LocalManager` over the commands of a batch system."""
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class BatchManager:
         tell: Tell,
         clock: Callable[[], float],
     ) -> None:
-        """Raises LocalManagerError when the state directory cannot be used."""
+        """Open the job table. Raises LocalManagerError when the state directory cannot be used."""
         self._settings = settings
         self._dialect = dialect
         self._asking = AccountBreaker(shell)
@@ -138,7 +140,7 @@ class BatchManager:
 
     @property
     def starts_after_stop(self) -> bool:
-        """No other user waits, so that what a claim gives back goes to the next one of ours."""
+        """True when no other user waits, so that released processors go to our next claim."""
         if self._figures is None or self._is_silent:
             return False
         return others_waiting(self._figures, self._counted()) == 0
@@ -182,8 +184,8 @@ class BatchManager:
             await self._pause()
 
     async def opened(self) -> None:
-        """See `LocalManager`. The table is what an earlier run left; the batch system is asked when
-        somebody wants its listing, so that a controller that is away delays nothing else."""
+        """See `LocalManager`. The table is complete at once. The batch system is polled only when
+        its listing is needed, so that a controller that is away delays nothing else."""
         await self._opened.wait()
 
     async def close(self, *, kill: bool = False) -> None:
@@ -240,8 +242,8 @@ class BatchManager:
         return tuple(self._listed(known) for known in self._known.values())
 
     async def idle(self) -> Idle:
-        """See `LocalManager`. Asked anew, because what is told must include all claims so far.
-        While a controller is away nothing starts: jobs that may go elsewhere should."""
+        """See `LocalManager`. Polls first, because the figures must include all claims so far.
+        While a controller is away nothing is startable: jobs that may run elsewhere should."""
         try:
             await self._look()
             await self._look_at_figures()
@@ -257,9 +259,11 @@ class BatchManager:
         return await self._asking.ask(command, account)
 
     async def _look(self) -> None:
-        """One listing of each account, compared with what is known. Those who wait for one under
-        way make another: it may have begun before what they want to see. Raises LocalManagerError
-        when our own account gets no answer: then the batch system is away."""
+        """Poll: compare one listing of each account with the table.
+
+        Callers that wait for a running poll start another one, which may see more. Raises
+        LocalManagerError when our own account gets no answer: then the batch system is away.
+        """
         async with self._looking:
             begun = self._begin_look()
             async with asyncio.TaskGroup() as group:
@@ -279,8 +283,8 @@ class BatchManager:
                 self._asking.note(account, trouble)
 
     def _accounts_to_ask(self) -> list[str]:
-        """Our own, and those of which something is known, or nothing for sure; but for those in
-        trouble, for whom the others do not wait."""
+        """Return our own account, and those with open or uncertain claims. Accounts with an open
+        circuit are left out, so that the others need not wait for them."""
         open_ = {known.row.account for known in self._open()}
         busy = {*self._unlisted, *open_, *self._unwanted.values()} - self._asking.troubled
         return ["", *sorted(busy - {""})]
@@ -303,7 +307,7 @@ class BatchManager:
         answer: list[BatchJob] | LocalManagerError,
         begun: _Begun,
     ) -> LocalManagerError | None:
-        """What an account's listing says; what went wrong, if anything did."""
+        """Apply an account's listing; return the error, if there was one."""
         try:
             if isinstance(answer, LocalManagerError):
                 return answer
@@ -313,7 +317,7 @@ class BatchManager:
         return None
 
     async def _look_after_troubled(self) -> None:
-        """Accounts in trouble are listed beside the polls, for ever; at once when one is new."""
+        """Try accounts with an open circuit periodically, beside the polls; a new one at once."""
         while True:
             try:
                 async with asyncio.timeout(self._settings.trouble_s):
@@ -336,8 +340,8 @@ class BatchManager:
             self._asking.note(account, trouble)
 
     async def _look_through(self, account: str, jobs: list[BatchJob], begun: _Begun) -> None:
-        """One account's jobs, compared with what is known of its claims. A look that began before a
-        submission had ended says nothing against it: it may have arrived since."""
+        """Compare one account's jobs with its claims. A poll that began before the end of a
+        submission proves nothing against it: the submission may have arrived since."""
         self._unlisted.discard(account)
         owner = account or self._settings.account
         found: dict[str, list[BatchJob]] = {}
@@ -361,7 +365,7 @@ class BatchManager:
                 await self._miss_job(known, begun.at)
 
     def _take(self, claim: str, jobs: list[BatchJob], account: str) -> None:
-        """What the listing says of one claim."""
+        """Apply the listed jobs of one claim."""
         known = self._known.get(claim)
         if known is None:  # a table that was lost, or a submission that arrived after all
             row = ClaimRow(claim=claim, processors=0, is_unwanted=True, account=account)
@@ -390,7 +394,7 @@ class BatchManager:
             self._judge(known, own)
 
     def _judge(self, known: TrackedClaim, job: BatchJob) -> None:
-        """Takes out what never starts, and what the batch system starts again."""
+        """Cancel a job that can never start, or that the batch system starts again."""
         if job.state is JobState.STUCK:
             verdict = (job.cause, f"it would never start: {job.reason}")
         elif job.is_again:
@@ -401,7 +405,7 @@ class BatchManager:
         self._change(known, is_unwanted=True, verdict=verdict)
 
     def _refuse(self, jobs: list[BatchJob], account: str) -> None:
-        """Jobs under our name that are no claim's: two submissions, or one after the end."""
+        """Mark jobs under our name as unwanted: a duplicate submission, or one after the end."""
         for job in jobs:
             if job.state is JobState.ENDED:
                 self._unwanted.pop(job.number, None)
@@ -410,9 +414,9 @@ class BatchManager:
                 self._unwanted[job.number] = account
 
     async def _miss_job(self, known: TrackedClaim, now: float) -> None:
-        """A claim that is in no listing: a record says how it ended, or time does. A submission
-        that did not arrive (the agent was killed, the controller was away) was none: whoever wants
-        the claim finds it unlisted and submits it again."""
+        """Handle a claim that is in no listing: its record decides, or a time limit does. A
+        submission that did not arrive (the agent was killed, the controller was away) is forgotten:
+        the caller finds the claim unlisted and submits it again."""
         row = known.row
         if not row.number and not row.is_unwanted:
             del self._known[row.claim]
@@ -440,8 +444,8 @@ class BatchManager:
         self._end(known, record)
 
     async def _record_of(self, row: ClaimRow) -> BatchJob | None:
-        """Raises LocalManagerError: also for a while after it did, since each that hangs would keep
-        the look waiting for as long as a command may take."""
+        """Look up the accounting record. Raises LocalManagerError, and for a while after a failure
+        without a command: each one that hangs would delay the poll by the whole time limit."""
         if self._clock() < self._records_at.get(row.account, -math.inf):
             raise LocalManagerError("records gave no answer a moment ago", transient=True)
         name = job_name(row.claim, scope=self._table.scope)
@@ -513,7 +517,7 @@ class BatchManager:
         self._dialect.read_withdrawn(await self._ask(self._dialect.withdraw(number), account))
 
     async def _clear(self) -> None:
-        """What is unwanted and still there is withdrawn once more."""
+        """Cancel unwanted jobs once more."""
         for known in list(self._known.values()):
             row = known.row
             if row.is_unwanted and row.end is None and known.is_there:
@@ -543,7 +547,7 @@ class BatchManager:
         return Running(claim=claim)
 
     def _tell_changes(self) -> bool:
-        """Whether there were any."""
+        """Report changed claims; True when there were any."""
         is_changed = False
         for known in list(self._known.values()):
             listed = self._listed(known)
@@ -570,11 +574,12 @@ class BatchManager:
         return [known for known in self._known.values() if known.row.end is None]
 
     def _is_unsure(self, known: TrackedClaim) -> bool:
-        """Whether it is of an account in trouble. One of those that waits counts as anybody's."""
+        """Test for a claim of an account with an open circuit. A waiting one counts as a foreign
+        job."""
         return known.row.account in self._asking.troubled
 
     def _counted(self) -> list[TrackedClaim]:
-        """The claims that the figures are compared with."""
+        """Return the claims that the figures are compared with."""
         return [known for known in self._open() if not self._is_unsure(known)]
 
     def _tell_idle(self) -> None:
@@ -599,7 +604,7 @@ class BatchManager:
             self._tell_idle()
 
     async def _pause(self) -> None:
-        """Until the next poll; sooner after a change that we made ourselves."""
+        """Wait for the next poll; shorter after a change of our own."""
         has_work = any(known.row.end is None for known in self._known.values())
         pause_s = self._settings.poll_s if has_work else self._settings.figures_s
         if self._hurry.is_set():

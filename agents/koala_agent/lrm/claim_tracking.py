@@ -1,4 +1,4 @@
-"""What a batch manager knows of its claims, and what follows for the idle processors. Pure."""
+"""Tracked claims of a batch manager, and the idle figures derived from them. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from koala_agent.lrm.port import EndCause, Idle, Listed
 
 
 class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim as it is stored, from just before its submission. `number` is empty until the batch
-    system has told it; `is_unwanted` since it was withdrawn, with `verdict` by ourselves; `account`
-    is the one that it runs as, empty for the agent's own."""
+    """Claim as it is stored, from just before its submission. `number` is empty until the batch
+    system has assigned it; `is_unwanted` is set by a withdrawal, with a `verdict` when the agent
+    itself withdrew it; `account` is the one that it runs as, empty for the agent's own."""
 
     claim: str
     processors: int
@@ -27,8 +27,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class TrackedClaim:
-    """A claim of ours; `told` is what the agent has heard, and `is_there` says that the batch
-    system told us of its job under this number in this life, and that no look missed it since."""
+    """Claim of ours. `told` is the last reported kind of state. `is_there` is set when the batch
+    system has listed the job under this number in this life, and no later poll missed it."""
 
     row: ClaimRow
     state: JobState = JobState.QUEUED
@@ -40,19 +40,19 @@ class TrackedClaim:
     is_limited: bool = False  # it waits because our user has all that is allowed
 
     def is_settled(self) -> bool:
-        """Nothing of it need be submitted."""
+        """True when there is nothing to submit."""
         return bool(self.row.number) or self.row.end is not None or self.is_asked
 
 
 def idle_of(
     figures: Figures, known: Iterable[TrackedClaim], *, allowed: int, unsure: int = 0
 ) -> Idle:
-    """The last figures less the claims that wait, which will have some of the idle processors.
-    `unsure` are the processors of claims of which nobody knows whether they run: not more of them
-    than are in use.
+    """Derive the idle processors: the last figures less the waiting claims, which will take some of
+    them. `unsure` are the processors of claims in an unknown state; at most those in use are
+    counted.
 
-    Who waits before us has the right to what is idle: backfilling may say otherwise, and a claim
-    that finds out is refused after its grace time.
+    Jobs that wait before ours have a right to the idle processors. Backfilling may decide
+    otherwise; a claim that asked in vain is refused after its grace time.
     """
     claims = [claim for claim in known if claim.row.end is None]
     running, waiting = (
@@ -73,7 +73,7 @@ def idle_of(
 
 
 def others_waiting(figures: Figures, known: Iterable[TrackedClaim]) -> int:
-    """Jobs that wait for processors and are not ours."""
+    """Count the jobs of others that wait for processors."""
     ours = sum(
         claim.row.end is None and claim.state is JobState.QUEUED and not claim.is_limited
         for claim in known

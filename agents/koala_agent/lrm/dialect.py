@@ -1,9 +1,9 @@
-"""What batch systems have in common, and the words in which each says it: a dialect.
+"""Dialects: the commands and output formats of batch systems, behind one protocol.
 
-A dialect is pure: it builds command lines and reads answers. `batch.BatchManager` runs them, keeps
-what it learnt, and is the same for all. The names of batch jobs are the only way in which a job is
-found again after a crash at any instant: `koala-SCOPE-j12.1.0.1` is the claim j12/1/0/1 of the
-agent whose state directory has the mark SCOPE.
+A dialect is pure: it builds command lines and parses answers. `batch.BatchManager` runs them, keeps
+the results, and is the same for all. A job is found again after a crash by its name alone:
+`koala-SCOPE-j12.1.0.1` is the claim j12/1/0/1 of the agent whose state directory has the random
+name SCOPE.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from koala_agent.lrm.shell import Answer, Command
 
 PREFIX = "koala"
 DIGITS_MAX = 15
-"""Of a number that a batch system gives: all that a float holds exactly."""
+"""Digits of a number of a batch system: all that a float holds exactly."""
 PROCESSORS_MAX = 10_000_000
-"""That a site may say it has; the daemon takes no more."""
+"""Processors that a site may report; the daemon accepts no more."""
 
 
 class JobState(StrEnum):
-    """What a batch system says of a job."""
+    """State of a job in a batch system."""
 
     QUEUED = "queued"
     RUNNING = "running"
     STUCK = "stuck"
-    """It will never start, and stays in the queue until somebody takes it out."""
+    """It can never start, and stays in the queue until it is cancelled."""
     ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchJob:
-    """A row of a listing: a job of anybody.
+    """Row of a listing: a job of any user.
 
     `cause` counts when it has ended or is stuck: WITHDRAWN where the request can never be met, LOST
-    where the site erred. `is_again`: the batch system runs it, or will, for a second time.
-    `is_limited`: it waits because its user may not have more. `owner` is empty where only jobs of
+    where the site failed. `is_again`: the batch system runs it, or will, for a second time.
+    `is_limited`: it waits because its user has reached a limit. `owner` is empty where only jobs of
     the account are listed.
     """
 
@@ -58,9 +58,8 @@ class BatchJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Processors of the queue or partition that are there for us, those that run nothing and that a
-    job without wishes could have, and how many jobs wait for processors (not for an instant,
-    another job, or a hold)."""
+    """Processors of the queue or partition, idle ones that a job without wishes could have, and the
+    number of jobs that wait for processors (not for an instant, another job, or a hold)."""
 
     processors: int
     idle: int
@@ -68,70 +67,70 @@ class Figures:
 
 
 class Dialect(Protocol):
-    """The commands of one batch system. Readers raise LocalManagerError for what is no answer."""
+    """Commands of one batch system. Parsers raise LocalManagerError for an invalid answer."""
 
     @property
     def honours(self) -> tuple[str, ...]:
         """See `LocalManager`."""
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
-        """Whether a request could be met, without queueing it; None where `submit` asks itself."""
+        """Test a request without queueing it; None where `submit` includes the test."""
 
     def read_asked(self, answer: Answer) -> None:
-        """Raises RequestRefusedError when it could not."""
+        """Check the answer. Raises RequestRefusedError when the request could not be met."""
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
-        """Queues the script; it must never be started twice by the batch system itself."""
+        """Queue the script; the batch system itself must never start it twice."""
 
     def read_submitted(self, answer: Answer) -> str:
-        """The number of the job. A RequestRefusedError when the batch system will not have it; any
-        other error is transient unless the site's configuration is wrong."""
+        """Parse the number of the job. Raises RequestRefusedError when the batch system refuses it;
+        any other error is transient unless the site's configuration is wrong."""
 
     def list_jobs(self) -> Command:
-        """All jobs of the account, ended ones as long as they are known."""
+        """List all jobs of the account, ended ones as long as they are known."""
 
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
-        """Rows in the order of submission."""
+        """Parse the rows, in the order of submission."""
 
     def withdraw(self, number: str) -> Command:
-        """Dequeues or ends the job: TERM, then KILL."""
+        """Dequeue or end the job: TERM, then KILL."""
 
     def read_withdrawn(self, answer: Answer) -> None:
-        """Unknown jobs are no error."""
+        """Check the answer; unknown jobs are no error."""
 
     def record(self, number: str) -> Command:
-        """The accounting record of a job that is in no listing any more."""
+        """Look up the accounting record of a job that has left the listing."""
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
-        """The job, which may be alive after all; None when there is no record (yet)."""
+        """Parse the job, which may be alive after all; None when there is no record (yet)."""
 
     def figures(self) -> tuple[Command, ...]:
-        """Commands that together tell the processors and who waits."""
+        """Query the processors and the waiting jobs, with one or more commands."""
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
-        """The processors now."""
+        """Parse the processors now."""
 
 
 def is_count(text: str) -> bool:
-    """Whether it is a number as batch systems write them. `isdigit` knows digits that are none, and
-    whole numbers of any length."""
+    """Test for a number as batch systems write them. `isdigit` alone accepts digits of other
+    scripts, and numbers of any length."""
     return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
 
 
 def job_name(claim: str, *, scope: str) -> str:
-    """The batch job's name. No batch system minds its characters, whatever its other habits."""
+    """Return the batch job's name. All batch systems accept its characters."""
     return f"{PREFIX}-{scope}-{claim.replace('/', '.')}"
 
 
 def claim_of(name: str, *, scope: str) -> str | None:
-    """The claim that a batch job is for, if its name says that it is one of ours."""
+    """Return the claim of a batch job, None when its name is not one of ours."""
     start = f"{PREFIX}-{scope}-"
     claim = "/".join(name.removeprefix(start).rsplit(".", 3))
     return claim if name.startswith(start) and names.CLAIM.fullmatch(claim) else None
 
 
 def script(placeholder: Placeholder, *, scope: str) -> str:
-    """What the batch system runs: the placeholder in its directory with its environment.
+    """Return the script of a placeholder: it runs in its directory with its environment.
 
     `exec`, so that the signals of the batch system reach the starter itself.
     """

@@ -1,17 +1,17 @@
 """The emulated local manager: the model of a queue on the wall clock, with real processes.
 
-It stands in for a batch system where there is none: in the demonstration, in tests and on a single
-large machine. Jobs are real processes in sessions of their own; they go on when the agent is
-killed, and the next agent with the same state directory finds them, or finds that they ended.
+It replaces a batch system in demonstrations, in tests and on a single large machine. Jobs are real
+processes in sessions of their own; they go on when the agent is killed, and the next agent with the
+same state directory finds them, or finds that they ended.
 
-- A job's processors are freed, and its end is told, when none of its processes is left.
-- The job table is written before a process is started and after; what is found between the two
-  after a crash is ended and told as lost, never run twice.
+- A job's processors are freed, and its end is reported, when none of its processes is left.
+- The job table is written before a process is started and after. A job found between the two after
+  a crash is ended and reported as lost, never run twice.
 - After a reboot everything that had not ended is lost.
-- Local users' jobs are virtual and are not kept over a restart.
+- Local users' jobs are virtual and do not survive a restart.
 
-One task owns all state and takes its events (a process exited, a limit passed, a local job came)
-from an inbox, so an error in any of them ends `run` and with it the agent, rather than be logged.
+One task owns all state and takes its events (a process exited, a limit passed, a local job arrived)
+from an inbox. So an error in any of them ends `run` and with it the agent, rather than be logged.
 """
 
 from __future__ import annotations
@@ -71,10 +71,13 @@ _ENDED_MAX = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatedSettings:
-    """A site. `fault_rate` is the part of the claims that fail, half of them at submission and half
-    at their start, drawn from `seed`; `environment` is what jobs get besides their own, but for
-    those of accounts, which `entries` have by name. `umask` is theirs too, -1: the agent's own.
-    `make_room` is asked when the table of jobs finds none on its disk."""
+    """Settings of an emulated site.
+
+    `fault_rate` is the share of the claims that fail, half of them at submission and half at their
+    start, drawn from `seed`; `environment` is added to that of jobs, except for those of accounts,
+    whose environment is in `entries`. `umask` applies to jobs too, -1: the agent's own. `make_room`
+    is called when the job table finds the disk full.
+    """
 
     processors: int
     state_directory: Path
@@ -133,7 +136,7 @@ _Key = str | _LocalKey
 
 
 class EmulatedLocalManager:
-    """A `LocalManager` over processes of this machine.
+    """`LocalManager` over processes of this machine.
 
     `clock` gives seconds since boot that count suspended time (CLOCK_BOOTTIME).
     """
@@ -168,12 +171,12 @@ class EmulatedLocalManager:
 
     @property
     def starts_after_stop(self) -> bool:
-        """A claim at the tail starts next when nobody waits before it."""
+        """True when the queue is empty: a claim at the tail then starts next."""
         return self._queue.waiting == 0
 
     @property
     def honours(self) -> tuple[str, ...]:
-        """Nothing: processors here are alike and in one queue."""
+        """Empty: processors here are alike and in one queue."""
         return ()
 
     def number(self, claim: str) -> str:
@@ -229,7 +232,7 @@ class EmulatedLocalManager:
         await self._closed.wait()
 
     async def submit(self, placeholder: Placeholder) -> None:
-        """See `LocalManager`; what could never start is refused, not transient."""
+        """See `LocalManager`; a job that could never start is refused, not transient."""
         await self.opened()
         if self._is_closing:
             raise LocalManagerError("the local manager is closing", transient=True)
@@ -260,7 +263,7 @@ class EmulatedLocalManager:
             self._end_by(self._jobs[claim], EndCause.WITHDRAWN, "withdrawn")
 
     async def cancel_as_site(self, claim: str) -> None:
-        """What the site's administrator can do to any job: end it, or take it out of the queue."""
+        """End or dequeue a job as the site's administrator can."""
         await self.opened()
         if claim in self._jobs:
             self._end_by(self._jobs[claim], EndCause.CANCELLED_BY_SITE, "cancelled by the site")
@@ -292,7 +295,7 @@ class EmulatedLocalManager:
         return self._is_closing and not has_work
 
     def _advance(self) -> None:
-        """Starts what the model says; called after every change to the queue, at once."""
+        """Start the jobs that the model selects; called at once after every change to the queue."""
         if self._is_closing:
             return  # those that wait do so in the stored queue, for the next agent
         for key in self._queue.advance(self._clock()):
@@ -360,8 +363,8 @@ class EmulatedLocalManager:
             self._tell(Running(claim=job.claim))
 
     def _entry(self, account: str) -> Entry | None:
-        """How to become the account of a job. Raises OSError for one that is named no more, or not
-        usable."""
+        """Return the entry of a job's account. Raises OSError for an account that is no longer
+        mapped or usable."""
         if not account:
             return None
         if account not in self._settings.entries:
@@ -372,7 +375,7 @@ class EmulatedLocalManager:
             raise OSError(f"as {account}: {error}") from error
 
     def _follow(self, job: _Job, alive: Alive) -> None:
-        """Watches a living first process: its exit, its time limit, what it uses."""
+        """Watch a living first process: its exit, its time limit, its usage."""
         job.watched = _Watched(alive.leader, os.pidfd_open(alive.leader.pid))
         self._loop.add_reader(job.watched.descriptor, self._exit_seen, job, job.watched)
         self._trees.watch(job.claim, alive.leader)
@@ -394,7 +397,7 @@ class EmulatedLocalManager:
         self._post(partial(self._take_exit, job))
 
     def _take_exit(self, job: _Job) -> None:
-        """The first process has exited: takes its status if it is our child."""
+        """Handle the exit of the first process: reap its status if it is our child."""
         if job.watched is None:
             return
         leader = job.watched.leader
@@ -428,7 +431,7 @@ class EmulatedLocalManager:
         return os.waitstatus_to_exitcode(status)
 
     def _end_by(self, job: _Job, cause: EndCause, reason: str) -> None:
-        """Somebody wants the job to end, whatever its state."""
+        """End a job on request, whatever its state."""
         match job.state:
             case Waiting():
                 self._queue.withdraw(job.claim)
@@ -448,7 +451,7 @@ class EmulatedLocalManager:
     def _leave(
         self, job: _Job, cause: EndCause, reason: str, *, exit_status: int | None = None
     ) -> None:
-        """The job is at its end: its processes are ended, then `_gone` follows."""
+        """Begin the end of a job: its processes are ended, then `_gone` follows."""
         leader = job.state.leader if isinstance(job.state, Alive) else None
         self._change(job, Leaving(cause, reason, exit_status, leader))
         if job.limit is not None:
@@ -457,7 +460,7 @@ class EmulatedLocalManager:
         self._trees.end(job.claim, leader, is_script=bool(job.placeholder.body))
 
     def _gone(self, claim: str, seen: Usage) -> None:
-        """No process of this claim is left."""
+        """Finish a claim of which no process is left."""
         job = self._jobs.get(claim)
         if job is None or not isinstance(job.state, Leaving):
             return  # a stray of an earlier run
@@ -496,7 +499,7 @@ class EmulatedLocalManager:
     # Local users ------------------------------------------------------------------------------
 
     async def _offer(self, load: LoadParameters) -> None:
-        """Submits local jobs at their instants, for ever."""
+        """Submit local jobs at their instants, without end."""
         began_at = self._clock()
         for number, job in enumerate(local_jobs(load, random.Random(self._settings.seed))):
             await asyncio.sleep(began_at + job.submit_at / load.speed - self._clock())
@@ -531,8 +534,8 @@ class EmulatedLocalManager:
         self._queue.end(key)
 
     def _make_room(self, job: _Job) -> bool:
-        """Gives the job its processors, and kills the youngest local jobs for that if it must;
-        where all of them would not suffice, none is."""
+        """Give the job its processors, killing the youngest local jobs if needed; none is killed
+        where all of them would not suffice."""
         asked = job.placeholder.processors
         if asked > self._queue.idle + self._local_processors:
             return False
@@ -550,7 +553,7 @@ class EmulatedLocalManager:
     # Coming and going -------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        """Takes up what an earlier run left in the state directory."""
+        """Restore the jobs of an earlier run from the state directory."""
         records = self._table.load()
         was_booted = not self._table.is_of_this_boot
         for record in records:
@@ -570,7 +573,7 @@ class EmulatedLocalManager:
         self._advance()
 
     def _take_up(self, job: _Job) -> None:
-        """A job of an earlier run that had not ended."""
+        """Restore a job of an earlier run that had not ended."""
         asked = job.placeholder
         if isinstance(job.state, Waiting):
             if asked.processors > self._settings.processors:
@@ -612,7 +615,7 @@ class EmulatedLocalManager:
         self._queue.occupy(job.claim, processors=asked.processors, until=until)
 
     def _end_strays(self) -> None:
-        """Ends what an earlier run started and no longer wants."""
+        """End processes of an earlier run that are no longer wanted."""
         scope = self._table.scope
         brands = {brand_of(claim, scope=scope): claim for claim in self._jobs}
         for process in look().seen:
@@ -623,7 +626,7 @@ class EmulatedLocalManager:
                 self._trees.end(claim)
 
     def _let_go(self) -> None:
-        """Leaves jobs as they are and gives back what we hold in this process."""
+        """Release this process's resources and leave jobs as they are."""
         try:
             if self._wake is not None:
                 self._wake.cancel()

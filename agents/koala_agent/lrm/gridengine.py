@@ -28,7 +28,7 @@ from koala_agent.lrm.shell import Answer, Command
 
 RECORD_RULE = "=" * 20
 PART = 65_536
-"""Of a listing, read at a time."""
+"""Characters of a listing that are parsed at a time."""
 KILLED_AFTER_START = 100
 """`failed` of a job that a signal ended; its exit status is then 128 + the signal."""
 LIMIT_ENFORCED = 37
@@ -37,20 +37,20 @@ LOST_WITH_ITS_HOST = 21
 """`failed` of a job that its execution daemon knew no more: the host went down, or the daemon."""
 
 SITE_SIGNALS = (SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)
-"""What qdel, limits and -notify send. A program's own KILL cannot be told from them."""
+"""Signals of qdel, limits and -notify. A program's own KILL cannot be told from them."""
 
 REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
-"""What qsub says of a request that the cell will not have; the site is well."""
+"""Messages of qsub for a request that the cell refuses; the site works."""
 
 FAULTS = re.compile(r"(?i)unknown|denied|not allowed|does not exist|invalid|is not|no access")
-"""What it says of words that are wrong and stay wrong. Anything else may pass."""
+"""Messages for wrong options, which stay wrong. Any other error is transient."""
 
 AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib error|got no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridEngine:
-    """How the site wants its claims submitted; empty words are left to Grid Engine."""
+    """Submission options of the site; empty ones are left to Grid Engine."""
 
     parallel_environment: str
     queue: str = ""
@@ -170,7 +170,7 @@ class GridEngine:
 
 
 def _has_a_right(row: ET.Element) -> bool:
-    """Whether it waits for processors: not held, not in error."""
+    """Test for a job that waits for processors: not held, not in error."""
     letters = row.findtext("state") or ""
     return _state(letters) is JobState.QUEUED and "h" not in letters
 
@@ -204,7 +204,8 @@ def _row(row: ET.Element) -> BatchJob:
 
 
 def _state(letters: str) -> JobState:
-    """qw, hqw, Rq wait; r, hr, t, s, S, T, dr hold processors; E never starts (sge_status(5))."""
+    """Map the state letters: qw, hqw, Rq wait; r, hr, t, s, S, T, dr hold processors; E never
+    starts (sge_status(5))."""
     if "E" in letters:
         return JobState.STUCK
     return JobState.QUEUED if "q" in letters else JobState.RUNNING
@@ -250,7 +251,7 @@ def _ended(number: str, name: str, fields: dict[str, str]) -> BatchJob:
 
 
 def _reached_limit(fields: dict[str, str]) -> bool:
-    """Whether it ran for as long as its h_rt, which its execution daemon ends with a KILL."""
+    """Test for a run time of the whole h_rt, which its execution daemon ends with a KILL."""
     limit = re.search(r"\bh_rt=([0-9]{1,15})", fields.get("category", ""))
     ran = re.match(r"[0-9]{1,15}(?:\.[0-9]{0,15})?", fields.get("ru_wallclock", ""))
     return limit is not None and ran is not None and float(ran[0]) >= float(limit[1])

@@ -1,11 +1,13 @@
-"""The job table of a local manager, kept in its state directory.
+"""The job table of a local manager, in its state directory.
 
-One SQLite file, a row a job, each change a transaction. It survives a SIGKILL of the agent at any
-instant. WAL without a flush to the disk at each change is enough: the only thing that loses what
-the kernel holds is the end of the machine, which ends all jobs too, and a table of an earlier boot
-is taken as just that (the emulated manager's; a batch system's jobs may outlive our machine). The
-file is sealed (`koala_agent.table_checksum`), so that rows which the disk took back or changed are
-missed, and locked while it is open, so that two agents never share one site.
+One SQLite file, a row for each job, each change a transaction.
+
+- It survives a SIGKILL of the agent at any instant. WAL without a sync at each change is enough:
+  only the end of the machine loses what the kernel holds. That ends all jobs too, and the table is
+  then known to be of an earlier boot. (This holds for the emulated manager; a batch system's jobs
+  may outlive our machine.)
+- A checksum (`koala_agent.table_checksum`) detects lost or changed rows.
+- The file is locked while it is open, so that two agents never share one site.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class Waiting(msgspec.Struct, frozen=True, tag="Waiting"):
 
 
 class Starting(msgspec.Struct, frozen=True, tag="Starting"):
-    """Has its processors; a process may or may not exist."""
+    """Has its processors; it may or may not have a process."""
 
 
 class Alive(msgspec.Struct, frozen=True, tag="Alive"):
@@ -44,7 +46,8 @@ class Alive(msgspec.Struct, frozen=True, tag="Alive"):
 
 
 class Leaving(msgspec.Struct, frozen=True, tag="Leaving"):
-    """Ended, but processes of it may be left; `exit_status` is that of the first, once known."""
+    """Ended, but processes of it may be left; `exit_status` is that of the first process, once
+    known."""
 
     cause: EndCause
     reason: str
@@ -67,14 +70,14 @@ State = Waiting | Starting | Alive | Leaving | Over
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """A job as it is stored."""
+    """Job as it is stored."""
 
     placeholder: Placeholder
     state: State
 
 
 def listed(record: JobRow) -> Listed:
-    """The job as the port shows it."""
+    """Return the job as the port shows it."""
     claim = record.placeholder.claim
     match record.state:
         case Waiting():
@@ -96,9 +99,12 @@ Row = TypeVar("Row", bound=msgspec.Struct)
 
 
 class JobTable(Generic[Row]):
-    """The open table of rows of one kind. Raises `LocalManagerError` when it cannot be used,
-    `DamagedError` when it is not as it was written, and
-    `DiskError` when a change cannot be written: what is decided was not kept, so the agent ends."""
+    """Open table of rows of one kind.
+
+    Raises `LocalManagerError` when it cannot be used, `DamagedError` when it is not as it was
+    written, and `DiskError` when a change cannot be written: a decision is then not durable, so the
+    agent ends.
+    """
 
     def __init__(
         self,
@@ -109,9 +115,9 @@ class JobTable(Generic[Row]):
         scope: str,
         make_room: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Opens or makes the table; `boot` is that of the machine now, `scope` a fresh name for
-        this local manager, used when the table is new. `make_room` is asked when a change finds no
-        room on the disk, which is then tried once more."""
+        """Open or create the table. `boot` identifies the machine's present boot. `scope` is a
+        random name for this local manager, used when the table is new. `make_room` is called when a
+        change finds the disk full, and the change is then retried once."""
         self._kind = kind
         self._make_room = make_room
         self._path = directory / FILE_NAME
@@ -159,12 +165,12 @@ class JobTable(Generic[Row]):
         self._seal.keep(is_marked=self.is_of_this_boot)
 
     def belongs_to_this_boot(self) -> None:
-        """Says that no job of an earlier boot is left in the table that has not ended."""
+        """Mark the table as of this boot: no job of an earlier boot is left that has not ended."""
         self._write("UPDATE site SET boot = ?", (self._boot,))
         self.is_of_this_boot = True
 
     def load(self) -> list[Row]:
-        """All jobs in the order in which they were submitted."""
+        """Return all jobs in the order of their submission."""
         decoder = msgspec.msgpack.Decoder(self._kind, dec_hook=_decode_path)
         try:
             rows = self._connection.execute("SELECT body FROM job ORDER BY rowid").fetchall()
@@ -173,7 +179,7 @@ class JobTable(Generic[Row]):
             raise LocalManagerError(f"cannot read {self._path}: {error}") from error
 
     def save(self, claim: str, row: Row) -> None:
-        """Writes a job; a known one keeps its place in the order."""
+        """Write a job; a known one keeps its place in the order."""
         body = msgspec.msgpack.encode(row, enc_hook=_encode_path)
         self._write(
             "INSERT INTO job(claim, body) VALUES (?, ?) "
@@ -182,11 +188,11 @@ class JobTable(Generic[Row]):
         )
 
     def forget(self, claim: str) -> None:
-        """Drops a job."""
+        """Delete a job."""
         self._write("DELETE FROM job WHERE claim = ?", (claim,))
 
     def close(self) -> None:
-        """Closes the table and frees its lock."""
+        """Close the table and release its lock."""
         self._seal.close()
         self._connection.close()
 

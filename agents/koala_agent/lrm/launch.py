@@ -1,4 +1,4 @@
-"""How a placeholder becomes a process of this machine: what is refused, and the start itself."""
+"""Launch of a placeholder as a process of this machine: validation, then the start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from koala_agent.starter.process_tree import BRAND
 
 
 def check(placeholder: Placeholder, processors: int) -> None:
-    """Raises `LocalManagerError` for what could never run."""
+    """Validate a placeholder. Raises `LocalManagerError` for one that could never run."""
     claim = placeholder.claim
     if not 1 <= placeholder.processors <= processors:
         message = (
@@ -51,10 +51,10 @@ def spawn(
     umask: int = -1,
     entry: Entry | None = None,
 ) -> Identity:
-    """Starts the first process of a job, in a session of its own; as the account of an entry, where
+    """Start the first process of a job, in a session of its own; as the account of an entry, if
     there is one, and with this umask (-1: ours). Raises OSError.
 
-    It is our child and nobody waits for it: that is the caller's, or the next agent's, to do.
+    The process is our child and is not waited for here: the caller, or the next agent, does that.
     """
     placeholder.directory.mkdir(parents=True, exist_ok=True)
     own = {
@@ -84,7 +84,7 @@ def spawn(
 
 @contextmanager
 def _stdin(placeholder: Placeholder) -> Iterator[IO[bytes] | int]:
-    """The script, in a file without a name."""
+    """Open the script as an unnamed file."""
     if not placeholder.body:
         yield subprocess.DEVNULL
         return

@@ -1,8 +1,8 @@
 """Synthetic local users: the jobs that a site's own users would submit.
 
 A pure generator from a seed: Poisson arrivals, sizes from D(q) on an interval, exponential run
-times. Who puts it on a clock decides how fast that runs. Local jobs are virtual: they hold
-processors of the model and start no process.
+times. The caller's clock decides how fast it runs. Local jobs are virtual: they hold processors of
+the model and start no process.
 
 D(q): size i has probability q^i / Q, three times that when i is a power of two, with Q such that
 all sum to 1 (multiple queues, 2.4: small jobs and powers of two are the rule in real logs).
@@ -20,9 +20,9 @@ from koala.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadParameters:
-    """What the local users of a site do. Durations are before they are divided by `speed`.
+    """Parameters of the local load. Durations are before the division by `speed`.
 
-    `waiting_max` bounds the local jobs that wait: one that arrives beyond it is not submitted.
+    `waiting_max` bounds the waiting local jobs: one that arrives beyond it is not submitted.
     """
 
     arrivals_per_hour: float
@@ -54,7 +54,7 @@ class LoadParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalJob:
-    """A job of a local user; `submit_at` counts from the beginning of the load."""
+    """Job of a local user; `submit_at` counts from the beginning of the load."""
 
     submit_at: float
     processors: int
@@ -63,8 +63,8 @@ class LocalJob:
 
 
 def local_jobs(parameters: LoadParameters, rng: random.Random) -> Iterator[LocalJob]:
-    """Jobs without end, in the order of their submission; instants and durations as the users see
-    them, not divided by `speed`."""
+    """Yield jobs without end, in the order of their submission; instants and durations are not
+    divided by `speed`."""
     sizes = tuple(range(parameters.size_min, parameters.size_max + 1))
     cumulative = tuple(accumulate(_weight(size, parameters.size_q) for size in sizes))
     at = 0.0

@@ -1,10 +1,10 @@
-"""The port to a local resource manager: what the agent asks of any batch system.
+"""The port to a local resource manager: the interface of any batch system to the agent.
 
-The agent submits one batch job a claim (it runs the starter), withdraws it, and is told what
-happens. All calls are idempotent by claim, because the agent repeats them after each restart.
-Outcomes (started, ended, how) are values that are told; `LocalManagerError` is raised only when the
-manager itself erred, `transient` when it may work later. What a manager does not know it never
-makes up: a silent controller makes `listing` raise, and is not an empty list.
+The agent submits one batch job for each claim (it runs the starter), withdraws it, and receives
+reports. All calls are idempotent by claim, because the agent repeats them after each restart.
+Outcomes (started, ended, cause) are reported values; `LocalManagerError` is raised only when the
+manager itself failed, `transient` when a retry may work. A manager never guesses: if the controller
+is silent, `listing` raises; it does not return an empty list.
 
 Durations are seconds, memory is bytes. Every call belongs to the event loop that runs `run`.
 """
@@ -24,20 +24,21 @@ from koala.errors import LocalManagerError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placeholder:
-    """The batch job that a claim submits.
+    """Batch job that a claim submits.
 
-    `time_limit_s` may be infinite where the manager allows it. `environment` is added to what jobs
-    of this site have anyway, and `KOALA_CLAIM` is always set. `directory` is the working directory;
-    it is made when missing, and the job's own output goes to `OUTPUT_FILE` in it. One that
-    `may_kill` starts at once, before all that wait, where the site's own jobs may be killed for it;
-    the youngest of them go, no more than needed, and none unless that makes room enough.
+    `time_limit_s` may be infinite where the manager allows it. `environment` is added to the site's
+    usual environment of jobs, and `KOALA_CLAIM` is always set. `directory` is the working
+    directory; it is made when missing, and the job's own output goes to `OUTPUT_FILE` in it. A job
+    that `may_kill` starts at once, before all waiting jobs, where the site's own jobs may be killed
+    for it; the youngest of them are killed, no more than needed, and none unless that makes enough
+    room.
 
     With a `body` the job is this shell script instead of `argv` (which can run it from its standard
     input), and the machine that runs it sees no `directory`: it has no output of its own.
 
-    `queue`, `project`, `hosts` and `memory_min_mb` are what the job wishes (empty and 0: nothing);
-    a manager says in `honours` which of them it acts on, and leaves the others. `hosts` is the
-    number of machines to spread over, `memory_min_mb` what each of the `processes` needs; a single
+    `queue`, `project`, `hosts` and `memory_min_mb` are the job's wishes (empty and 0: none); a
+    manager lists in `honours` which of them it acts on, and ignores the others. `hosts` is the
+    number of machines to spread over, `memory_min_mb` the need of each of the `processes`; a single
     process has the memory of its own machine, several have one processor each.
 
     It runs as `account`, empty for the agent's own; such a job has a `body`.
@@ -59,34 +60,34 @@ class Placeholder:
     account: str = ""
 
     def has_wishes(self) -> bool:
-        """Whether a refusal of the manager may be the job's own fault."""
+        """True when a refusal of the manager may be the job's own fault."""
         return bool(self.queue or self.project or self.hosts or self.memory_min_mb)
 
 
 OUTPUT_FILE = "placeholder.out"
-"""Where standard output and error of a placeholder go, in its directory."""
+"""File of a placeholder's standard output and error, in its directory."""
 
 
 class RequestRefusedError(LocalManagerError):
-    """The local manager is well and will not have this request (now): no error of the site's."""
+    """The local manager works, and refuses this request (for now): no fault of the site."""
 
 
 class EndCause(StrEnum):
-    """How a batch job came to its end."""
+    """Cause of a batch job's end."""
 
     EXITED = "exited"
-    """By itself, with its exit status when that is known."""
+    """The job exited by itself, with its exit status when that is known."""
     TIME_LIMIT = "time_limit"
     """The manager ended it at its time limit."""
     WITHDRAWN = "withdrawn"
-    """We ended or dequeued it."""
+    """The agent ended or dequeued it."""
     CANCELLED_BY_SITE = "cancelled_by_site"
     """Somebody at the site ended or dequeued it; no error of the site."""
     LOST = "lost"
     """The manager could not start it, or lost it; nothing of it is left."""
     UNREACHABLE = "unreachable"
-    """A machine of it answers no more and the manager counts it as ended, which is no proof: the
-    processes there may live on."""
+    """One of its machines does not answer, and the manager counts the job as ended. That is no
+    proof: the processes there may be alive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +106,12 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The batch job of this claim has ended: no process is left, its processors are free (for all
-    that the manager knows, where the cause is UNREACHABLE).
+    """The batch job of this claim has ended: no process is left, its processors are free (as far as
+    the manager knows, where the cause is UNREACHABLE).
 
-    `exit_status` is None when nobody knows it (it ended while nobody watched, or never ran), and
-    -n when signal n ended the job. `cpu_s` and `peak_memory_bytes` are those of all its processes
-    as far as they were seen. `reason` is for a person.
+    `exit_status` is None when it is unknown (no observer at the end, or never started), and -n when
+    signal n ended the job. `cpu_s` and `peak_memory_bytes` are those of all its processes as far as
+    they were sampled. `reason` is for a person.
     """
 
     claim: str
@@ -122,17 +123,17 @@ class Ended:
 
 
 Listed = Queued | Running | Ended
-"""What a local manager knows of one claim."""
+"""State of one claim in a local manager."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """The processors of the site now.
+    """Processors of the site now.
 
     `idle` run nothing; `startable` is the largest claim of unlimited time that would start at once
-    (less than `idle` when somebody waits); `queued_jobs` counts those of everybody;
-    `local_processors` are those that local jobs of the site's own users hold. `trouble` is what the
-    site's administrator should mend, in words; empty when nothing is known.
+    (less than `idle` when other jobs wait); `queued_jobs` counts all users' jobs;
+    `local_processors` are held by local jobs of the site's own users. `trouble` is a problem for
+    the site's administrator; empty for none.
     """
 
     processors: int
@@ -144,55 +145,55 @@ class Idle:
 
 
 Tell = Callable[[Listed | Idle], None]
-"""Called by a manager when a claim starts or ends and when the idle processors change; on the loop,
-never from within a call into the manager, and for one claim in order."""
+"""Callback of a manager, called when a claim starts or ends and when the idle processors change; on
+the loop, never from within a call into the manager, and in order for each claim."""
 
 
 class LocalManager(Protocol):
-    """A local resource manager as the agent sees it; `Tell` is given at construction."""
+    """Local resource manager as the agent sees it; `Tell` is given at construction."""
 
     @property
     def starts_after_stop(self) -> bool:
-        """Whether a claim submitted now would start as soon as running claims of enough processors
-        end. Asked before a preemption: where it is False nobody is preempted."""
+        """True when a claim submitted now would start as soon as running claims of enough
+        processors end. Read before a preemption: where it is False no job is preempted."""
 
     @property
     def honours(self) -> tuple[str, ...]:
-        """What of `hostCount`, `minMemory`, `queue` and `project` it acts on. Whoever asks for
-        another is warned at submission. What the site's configuration sets it does not leave to
-        jobs."""
+        """Subset of `hostCount`, `minMemory`, `queue` and `project` that the manager acts on. A job
+        that asks for another gets a warning at submission. Jobs cannot set what the site's
+        configuration sets."""
 
     def number(self, claim: str) -> str:
-        """What the batch system itself calls the claim's job, for its records; empty when it gives
-        no numbers, has not told it yet, or has forgotten the claim."""
+        """Return the batch system's number of the claim's job, for its records; empty when it has
+        no numbers, has not assigned it yet, or has forgotten the claim."""
 
     async def run(self) -> None:
-        """Finds what an earlier run left, then serves until `close` or until cancelled."""
+        """Find the jobs of an earlier run, then serve until `close` or until cancelled."""
 
     async def opened(self) -> None:
-        """Returns when `run` has found what was left: from then on `listing` is complete."""
+        """Wait until `run` has found the earlier jobs: from then on `listing` is complete."""
 
     async def close(self, *, kill: bool = False) -> None:
-        """Makes `run` return. Batch jobs stay as they are; with `kill` all are ended first."""
+        """Make `run` return. Batch jobs stay as they are; with `kill` all are ended first."""
 
     async def submit(self, placeholder: Placeholder) -> None:
-        """Queues the batch job, once a claim: a claim that is known, ended ones included, is left
+        """Queue the batch job, once for each claim: a known claim, even an ended one, is left
         alone. Raises `LocalManagerError`; after a transient one it may or may not be queued."""
 
     async def withdraw(self, claim: str) -> None:
-        """Dequeues or ends the batch job; returns when that is ordered, and `Ended` is told when
+        """Dequeue or end the batch job; return when that is ordered. `Ended` is reported when
         nothing is left of it. An ended or unknown claim is left alone."""
 
     async def listing(self) -> tuple[Listed, ...]:
-        """All the manager knows under our names, in the order of submission."""
+        """Return all that the manager knows under our names, in the order of submission."""
 
     async def idle(self) -> Idle:
-        """The processors now."""
+        """Return the processors now."""
 
 
 @asynccontextmanager
 async def serving(manager: LocalManager, *, kill: bool = False) -> AsyncIterator[LocalManager]:
-    """Runs a local manager around a block; at its end the manager is closed.
+    """Run a local manager around a block, and close it at the block's end.
 
     A manager that fails ends the block; a block that fails cancels the manager, which leaves batch
     jobs as they are.

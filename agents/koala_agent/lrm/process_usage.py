@@ -1,11 +1,11 @@
-"""What the processes of running claims use, and the end of those of ended claims.
+"""Resource usage of running claims, and the end of ended claims' processes.
 
-One loop serves all claims with one look at /proc a round: seldom while claims only run, often
-while some are being ended. A claim that is being ended gets TERM to all its processes, KILL after
-`kill_s`, and is gone when a complete look found nothing. (An incomplete one may miss a process
-that forks and exits while /proc is being read, which is just what a program does that becomes a
-daemon; on a machine where no look is ever complete, many in a row are taken for one.) A script that
-cleans up after its processes is killed as much later than they.
+One loop serves all claims with one scan of /proc a round: seldom while claims only run, often while
+some are being ended. A claim that is being ended gets TERM to all its processes, KILL after
+`kill_s`, and is gone when a complete scan found nothing. (An incomplete scan may miss a process
+that forks and exits while /proc is being read, as a program does that becomes a daemon. On a
+machine where no scan is ever complete, many in a row count as a complete one.) A script that cleans
+up after its processes is killed another `kill_s` later.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INCOMPLETE_LOOKS_MAX = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the processes of a claim were seen to use together: a lower bound."""
+    """Usage of a claim's processes as sampled: a lower bound."""
 
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0
@@ -46,15 +46,15 @@ class _Tree:
     known: set[Identity]
     usage: Usage = field(default_factory=Usage)
     kill_at: float | None = None
-    """When TERM becomes KILL; None while the claim runs."""
+    """Instant at which TERM becomes KILL; None while the claim runs."""
     told: set[Identity] = field(default_factory=set)
     script: Identity | None = None
-    """Cleans up when the others have ended."""
+    """Process that cleans up when the others have ended."""
     empty_looks: int = 0
 
 
 class Trees:
-    """The processes of the claims of one local manager. `gone` is called on the loop."""
+    """Process trees of the claims of one local manager. `gone` is called on the loop."""
 
     def __init__(
         self,
@@ -75,16 +75,16 @@ class Trees:
         self._gap_s = _GAP_MIN_S
 
     def watch(self, claim: str, leader: Identity) -> None:
-        """Samples the processes of a claim, of which `leader` is the first."""
+        """Sample the processes of a claim, of which `leader` is the first."""
         self._trees[claim] = _Tree(known={leader})
         if len(self._trees) == 1:
             self._wake.set()
 
     def end(self, claim: str, leader: Identity | None = None, *, is_script: bool = False) -> None:
-        """Ends all processes of a claim, also of one that was never watched; `gone` follows. A
+        """End all processes of a claim, also of one that was never watched; `gone` follows. A
         leader that `is_script` cleans up after the others.
 
-        Called again when the leader has exited, it only looks at once.
+        A repeated call, when the leader has exited, only triggers a scan at once.
         """
         tree = self._trees.get(claim)
         if tree is None:
@@ -96,7 +96,7 @@ class Trees:
         self._wake.set()
 
     async def run(self) -> None:
-        """Looks for ever; cancelled from outside."""
+        """Scan without end, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause_s()):
@@ -109,7 +109,7 @@ class Trees:
             await asyncio.sleep(_GAP_MIN_S)
 
     def _pause_s(self) -> float | None:
-        """How long until the next look when nothing happens."""
+        """Seconds until the next scan when nothing happens."""
         deadlines = [tree.kill_at for tree in self._trees.values() if tree.kill_at is not None]
         if not self._trees:
             return None
@@ -151,7 +151,7 @@ class Trees:
 
 
 def _is_cleaning_up(process: Seen, tree: _Tree) -> bool:
-    """Whether it is the script, or what that has started since TERM went to all that there was."""
+    """Test for the script itself, or a process that it has started since TERM was sent to all."""
     if tree.script is None:
         return False
     is_new = process.group == tree.script.pid and process.identity not in tree.told

@@ -1,20 +1,19 @@
-"""Processes of this machine: which belong to a claim, what they use, and how to end all of them.
+"""Processes of this machine: which belong to a claim, their usage, and how to end all of them.
 
 A claim's processes are those that have its brand, those that carry `KOALA_CLAIM=<claim>` in their
 environment, those seen to belong to it before, and all their descendants.
 
-The brand needs no help of the program. It is a number that follows from the claim and the local
-manager, so nobody must have written it down, and that starters take on before they fork anything,
-as a resource limit that limits nothing (`koala_agent.starter.process_tree`). The kernel hands it
-on at each fork and exec. A process group, a session and a parent are not enough: a daemon that
-forks twice and calls setsid leaves them all; an environment can be dropped or overwritten. A
-program can lose its brand only on purpose (`ulimit -x`, or as root), and is found by the rest then.
+The brand needs no cooperation of the program. It is a number derived from the claim and the local
+manager, so it need not be stored. Starters set it before they fork anything, as a resource limit
+that limits nothing (`koala_agent.starter.process_tree`), and the kernel passes it on at each fork
+and exec. A process group, a session and a parent are not enough: a daemon that forks twice and
+calls setsid leaves them all; an environment can be dropped or overwritten. A program can lose its
+brand only on purpose (`ulimit -x`, or as root), and is then found by the other criteria.
 
-A process is never addressed by its pid alone: an `Identity` has its start time and the machine's
-boot as well, and signals go through a pidfd that was checked against it, so a recycled pid is
-never hit; process groups are signalled only within milliseconds of being seen. One look reads
-/proc once for all claims, because looks are what an agent does most when hundreds of jobs end in a
-second.
+A process is never addressed by its pid alone: an `Identity` also has its start time, and signals go
+through a pidfd that was checked against it, so a recycled pid is never hit; process groups are
+signalled only within milliseconds of being seen. One scan reads /proc once for all claims, because
+an agent scans most when hundreds of jobs end in a second.
 
 Linux only. CPU time is in seconds, memory in bytes of resident set.
 """
@@ -35,8 +34,9 @@ from koala_agent.starter.process_tree import RLIMIT_LOCKS, is_over
 
 CLAIM_VARIABLE = "KOALA_CLAIM"
 SCOPE_VARIABLE = "KOALA_LOCAL_MANAGER"
-"""Which local manager started a process: claims are unique to a daemon, and a machine may run the
-agents of several. A process without it (its program cleaned its environment) is anybody's."""
+"""Name of the local manager that started a process: claims are unique to a daemon, and a machine
+may run the agents of several. A process without it (its program cleaned its environment) matches
+any."""
 
 _BRAND_BITS = 62
 _PASSES = 5
@@ -47,7 +47,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Identity:
-    """One process, for ever: its pid and its start in clock ticks since `boot_id()`."""
+    """Unique process: its pid and its start in clock ticks since `boot_id()`."""
 
     pid: int
     start_ticks: int
@@ -55,7 +55,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A living process as one look found it; a zombie is not one, nothing of it is left to end.
+    """Living process as one scan found it; zombies are left out, since nothing of them is left to
+    end.
 
     `cpu_s` includes that of children it has waited for.
     """
@@ -71,39 +72,39 @@ class Seen:
 
 
 def brand_of(claim: str, *, scope: str) -> int:
-    """The brand of a claim's processes: no other claim's, of no other local manager."""
+    """Return the brand of a claim's processes, unique to the claim and its local manager."""
     digest = hashlib.sha256(f"{scope}\0{claim}".encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - _BRAND_BITS) | 1 << (_BRAND_BITS - 1)
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from every other."""
+    """Return the identifier of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def identify(pid: int) -> Identity | None:
-    """The living process that has this pid now."""
+    """Identify the living process that has this pid now."""
     fields = _fields(pid)
     return None if is_over(fields) else _identity(pid, fields)
 
 
 def identify_child(pid: int) -> Identity:
-    """The process that has this pid now, which is our child: also when it is a zombie already."""
+    """Identify our child that has this pid now, even when it is already a zombie."""
     return _identity(pid, _fields(pid))
 
 
 def is_alive(identity: Identity) -> bool:
-    """Whether this very process lives still."""
+    """Check that this very process is still alive."""
     return identify(identity.pid) == identity
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All living processes but our own, as one look found them.
+    """Scan of /proc: all living processes but our own.
 
-    Complete is a look in which every process that was alive at some one instant was read: what it
-    does not show for a claim is not there. Of an incomplete look that cannot be said: a process
-    that forks and exits while /proc is being read hides its child.
+    A scan is complete when it read every process that was alive at some one instant: a process that
+    it does not show does not exist. An incomplete scan proves nothing: a process that forks and
+    exits while /proc is being read hides its child.
     """
 
     seen: tuple[Seen, ...]
@@ -111,10 +112,10 @@ class Look:
 
 
 def look() -> Look:
-    """Reads /proc; takes some milliseconds.
+    """Scan /proc; takes some milliseconds.
 
-    Newest first, because what forks and exits over and over is the newest; then again for those
-    that came meanwhile, until none vanished unread or the passes are used up.
+    Newest first, because processes that fork and exit repeatedly are the newest; then again for new
+    ones, until none vanished unread or the passes are used up.
     """
     read = {os.getpid()}
     bare: set[int] = set()
@@ -147,11 +148,11 @@ def look() -> Look:
 def members(
     seen: Iterable[Seen], known: Mapping[str, Iterable[Identity]], *, scope: str | None
 ) -> dict[str, tuple[Seen, ...]]:
-    """Which of these processes belong to which of the claims in `known`.
+    """Assign these processes to the claims in `known`.
 
     `known` has for each claim the processes that were seen to belong to it before. With a scope,
-    processes of other local managers are left out, and brands count. What is found by its brand
-    goes before what is found by its environment, and that before what is found by its parent.
+    processes of other local managers are left out, and brands count. A brand takes precedence over
+    an environment, and that over a parent.
     """
     processes = {process.identity.pid: process for process in seen}
     owner: dict[int, str] = {}
@@ -176,7 +177,7 @@ def members(
 
 
 def _add_descendants(owner: dict[int, str], processes: Iterable[Seen]) -> None:
-    """A child belongs to the claim of its parent, unless it is known to belong to another."""
+    """Assign children to the claim of their parent, unless they belong to another."""
     children: dict[int, list[int]] = defaultdict(list)
     for process in processes:
         children[process.parent].append(process.identity.pid)
@@ -190,7 +191,7 @@ def _add_descendants(owner: dict[int, str], processes: Iterable[Seen]) -> None:
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:
-    """Sends a signal to this very process; False when it is gone. Raises PermissionError."""
+    """Send a signal to this very process; False when it is gone. Raises PermissionError."""
     with suppress(ProcessLookupError):
         descriptor = os.pidfd_open(identity.pid)
         try:
@@ -204,7 +205,8 @@ def send(identity: Identity, number: signal.Signals) -> bool:
 
 
 def groups_of(found: Iterable[Seen], seen: Iterable[Seen]) -> tuple[int, ...]:
-    """The process groups that have members in `found` and, of all that were seen, no others."""
+    """Return the process groups that have members in `found` and, of all seen processes, no
+    others."""
     belonging = {process.identity for process in found}
     foreign = {process.group for process in seen if process.identity not in belonging}
     foreign.add(os.getpgrp())
@@ -212,8 +214,8 @@ def groups_of(found: Iterable[Seen], seen: Iterable[Seen]) -> tuple[int, ...]:
 
 
 def kill_group(group: int) -> None:
-    """KILL to all of a group that was just seen. The kernel does that against a fork atomically, so
-    it ends also what forks faster than anybody can look. Raises PermissionError."""
+    """Send KILL to a group that was just seen. The kernel does that atomically against forks, so it
+    also ends processes that fork faster than a scan. Raises PermissionError."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
@@ -236,12 +238,12 @@ def _seen(pid: int, fields: list[bytes], environment: bytes) -> Seen:
 
 
 def _is_of_kernel(fields: list[bytes]) -> bool:
-    """Whether this is a thread of the kernel, which has no environment for good."""
+    """Test for a kernel thread, which never has an environment."""
     return bool(int(fields[6]) & _KERNEL_THREAD)
 
 
 def _fields(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat from the third (state) on; none when there is no process.
+    """Read the fields of /proc/PID/stat from the third (state) on; empty when there is no process.
 
     The second one is the program's name in parentheses and may hold blanks and parentheses.
     """
@@ -254,7 +256,7 @@ def _identity(pid: int, fields: list[bytes]) -> Identity:
 
 
 def _brand(pid: int) -> int | None:
-    """What limits the locks of a process, if anything does."""
+    """Read the brand of a process, its limit of locks, if it has one."""
     try:
         _soft, hard = resource.prlimit(pid, RLIMIT_LOCKS)
     except PermissionError:  # another user's, whose limits may be read all the same
@@ -265,7 +267,7 @@ def _brand(pid: int) -> int | None:
 
 
 def brand_in(limits: bytes) -> int | None:
-    """The same, as /proc/PID/limits says it: a name, the soft limit, the hard one, the unit."""
+    """Parse the brand from /proc/PID/limits: a name, the soft limit, the hard one, the unit."""
     for line in limits.splitlines():
         if line.startswith(b"Max file locks "):
             hard = line.split()[-2]
@@ -286,7 +288,8 @@ def _claim_and_scope(content: bytes) -> tuple[str | None, str | None]:
 
 
 def _read(pid: int, name: str) -> bytes:
-    """A file of /proc/PID; empty when the process is gone, one NUL when it is another user's."""
+    """Read a file of /proc/PID; empty when the process is gone, one NUL when it is another
+    user's."""
     try:
         descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
     except (FileNotFoundError, ProcessLookupError):

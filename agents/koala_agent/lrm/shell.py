@@ -1,7 +1,7 @@
-"""Running one command of a batch system: an argv with a time limit, its whole answer, nothing else.
+"""Execution of one command of a batch system: an argv with a time limit, its whole answer.
 
-A controller that is away makes its commands block for many seconds, so every call has a limit, and
-"no answer" is an error that may pass (`transient`), never an answer. Nothing goes through a shell.
+A controller that is away makes its commands block for many seconds. So every call has a limit, and
+"no answer" is a `transient` error, never an answer. No command line passes through a shell.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from dataclasses import dataclass, field
 from koala.errors import LocalManagerError
 
 OUTPUT_MAX_BYTES = 64 * 1024 * 1024
-"""Of a command; what is more is not kept."""
+"""Output of a command that is kept."""
 PART_BYTES = 256 * 1024
 LEFT_MAX = 4
-"""Commands of an account that were given up, could not be killed and have not ended: then no more
-begin."""
+"""Unkillable commands of an account that still run: at this number no more are started."""
 END_S = 2.0
-"""How long a command that was killed is waited for: a file system that hangs holds it for ever."""
+"""Longest wait for a command that was killed: a file system that hangs never releases it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """An argv, and what it reads from standard input."""
+    """Argv, and its standard input."""
 
     argv: tuple[str, ...]
     stdin: str = ""
@@ -34,14 +33,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command that ended by itself said."""
+    """Output of a command that ended by itself."""
 
     status: int
     out: str
     err: str
 
     def complaint(self) -> str:
-        """Its words for a person: the last line with something to say."""
+        """Return its message for a person: the last line with content."""
         lines = [line.strip() for line in (self.err.strip() or self.out.strip()).splitlines()]
         lines = [line for line in lines if line and line != "Exiting."]
         words = lines[-1][:500] if lines else f"exit status {self.status}"
@@ -50,29 +49,28 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """How to become an account: words before a command. `environment` says who it is, and
-    `is_own_process` that the words become the command, with the same process id."""
+    """Way to become an account: words before a command. `environment` identifies the account.
+    `is_own_process`: the words become the command, with the same process id."""
 
     prefix: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     is_own_process: bool = False
 
     def over(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """These variables, as the account."""
+        """Return these variables, adapted to the account."""
         kept = {name: value for name, value in environment.items() if name != "TMPDIR"}
         return {**(kept if self.prefix else environment), **self.environment}
 
     def alone(self) -> dict[str, str]:
-        """What the account gets where nothing else is said: little, for the agent's environment is
-        a service's."""
+        """Return a minimal environment for the account, because the agent's is a service's."""
         names = ("PATH", "LANG", "TZ")
         return self.over({name: os.environ[name] for name in names if name in os.environ})
 
 
 class Shell:
-    """Runs commands, at most `at_once` of them at a time, each for `limit_s` at most; as an account
-    where `entries` say how to become it. With this `umask`, -1 being ours: batch systems hand it on
-    to the jobs that are submitted."""
+    """Runner of commands, at most `at_once` of them at a time, each for at most `limit_s`; as an
+    account where `entries` say how to become it. `umask` -1 is ours: batch systems pass it on to
+    the jobs that are submitted."""
 
     def __init__(
         self,
@@ -91,9 +89,12 @@ class Shell:
         self._left: dict[str, list[asyncio.subprocess.Process]] = {}
 
     async def run(self, command: Command, account: str = "") -> Answer:
-        """The answer, whatever its status; an empty account is the agent's own. Raises
-        LocalManagerError: transient when the command did not end within the limit, said more than
-        is kept, or too many are left that did not end; final when there is no such command."""
+        """Run a command and return its answer, whatever its status; an empty account is the agent's
+        own.
+
+        Raises LocalManagerError: transient when the command did not end within the limit, printed
+        too much, or too many earlier ones cannot be killed; final when there is no such command.
+        """
         entry = Entry()
         if account:
             if account not in self._entries:
@@ -148,7 +149,7 @@ class Shell:
 
 
 async def _converse(process: asyncio.subprocess.Process, text: str) -> tuple[bytes, bytes]:
-    """What it says on both ways until it has ended; a little more than is kept, if it says more."""
+    """Read both outputs until the command has ended; keep a little more than the limit."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -168,7 +169,7 @@ async def _feed(stdin: asyncio.StreamWriter, text: str) -> None:
 
 
 async def _hear(stream: asyncio.StreamReader) -> bytes:
-    """What is run as an account is in the account's hands, and may go on for ever."""
+    """Read a stream to its end; a command under an account's control may write without end."""
     said = bytearray()
     while part := await stream.read(PART_BYTES):
         if len(said) <= OUTPUT_MAX_BYTES:
@@ -177,13 +178,13 @@ async def _hear(stream: asyncio.StreamReader) -> bytes:
 
 
 def has_ended(process: asyncio.subprocess.Process) -> bool:
-    """A call, because it changes by itself."""
+    """Test for the end of a process. A call, because the attribute changes by itself."""
     return process.returncode is not None
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Kills it and waits for it, but not for ever; nor for one that became root on its way to an
-    account (sudo), which is not ours to kill. The loop's child watcher sees it go, some time."""
+    """Kill a command and wait for it, at most END_S. One that became root on its way to an account
+    (sudo) cannot be killed by us. The loop's child watcher reaps it some time."""
     with suppress(ProcessLookupError, PermissionError, TimeoutError):
         process.kill()
         async with asyncio.timeout(END_S):
@@ -191,8 +192,8 @@ async def end(process: asyncio.subprocess.Process) -> None:
 
 
 def plain_environment(additions: Mapping[str, str]) -> dict[str, str]:
-    """What commands of a batch system need, and no more: they hand it on to every batch job.
-    Messages in the C locale, because they are read by a program."""
+    """Return the minimal environment of a batch system's commands, which they pass on to every
+    batch job. The locale is C, because a program parses their messages."""
     names = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ")
     kept = {name: os.environ[name] for name in names if name in os.environ}
     return {**kept, "LC_ALL": "C", **additions}

@@ -79,7 +79,7 @@ ENDS: dict[str, EndCause] = {
     "LAUNCH_FAILED": EndCause.LOST,
     "RECONFIG_FAIL": EndCause.LOST,
 }
-"""States of jobs that have ended. A cancel is the site's unless we asked for it ourselves."""
+"""States of jobs that have ended. A cancel is the site's unless we requested it."""
 
 NEVER = (
     "PartitionConfig",
@@ -98,7 +98,7 @@ NEVER = (
 """Reasons of requests that Slurm accepts and keeps for ever."""
 
 LIMITS = ("QOS", "Assoc", "MaxJobs", "MaxCpuPerAccount", "MaxMemPerLimit")
-"""How reasons begin that say that the user, or all of an account, has as much as is allowed."""
+"""Prefixes of reasons that mean that the user, or an account, has reached a limit."""
 
 NO_RIGHT = (
     *NEVER,
@@ -115,34 +115,35 @@ NO_RIGHT = (
     "PartitionDown",
     "PartitionInactive",
 )
-"""How reasons begin of jobs that wait for something else than the processors that are idle."""
+"""Prefixes of reasons of jobs that wait for something else than the idle processors."""
 
 NOT_THERE = re.compile(
     r"\b(?:down|drain|drained|draining|fail|failing|error|unknown|future|inval|invalid_reg|blocked"
     r"|maint|maintenance|reserved|not_responding|no_respond)\b|[*$]"
 )
-"""Words and marks in the state of a node whose idle processors are not to be had (sinfo(1), NODE
+"""Words and marks in the state of a node whose idle processors are not available (sinfo(1), NODE
 STATE CODES)."""
 
 NOT_YET = re.compile(r"\b(?:reboot\w*|power\w*)\b|[#!%^@~]")
-"""Those of a node that jobs can have, though not soon. (A node that is planned for somebody counts
-as any other: who waits has a right to what is idle anyway, and it may be planned for a claim.)"""
+"""Words and marks of a node that is available to jobs, though not soon. (A node planned for a job
+counts as any other: waiting jobs have a right to idle processors anyway, and it may be planned for
+a claim.)"""
 
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
     r"|node count|can ?not be satisfied|limit"
 )
-"""What Slurm says of a request that it will not have (now); the site is well."""
+"""Messages of Slurm for a request that it refuses (for now); the site works."""
 
 FAULTS = re.compile(
     r"(?i)invalid|not permitted|denied|unrecognized|does not exist|no such|disabled"
 )
-"""What it says of words that are wrong and stay wrong. Anything else may pass."""
+"""Messages for wrong options, which stay wrong. Any other error is transient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurm:
-    """How the site wants its claims submitted; empty words are left to Slurm."""
+    """Submission options of the site; empty ones are left to Slurm."""
 
     account: str = ""
     partition: str = ""
@@ -161,13 +162,13 @@ class Slurm:
         return Command(argv=self._sbatch(placeholder, name=name), stdin=script)
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
-        """See Dialect: requests that would wait for ever are not told from others by `sbatch`, but
-        where the site has EnforcePartLimits."""
+        """See Dialect: `sbatch` queues requests that can never be met, except where the site has
+        EnforcePartLimits."""
         argv = self._sbatch(placeholder, name=name)
         return Command(argv=(*argv, "--test-only"), stdin=script)
 
     def read_asked(self, answer: Answer) -> None:
-        """See Dialect. What it answers about the start is an estimate, and is not read."""
+        """See Dialect. Its start time is an estimate, and is not read."""
         if answer.status != 0:
             raise _refusal("sbatch --test-only", answer)
 
@@ -237,7 +238,8 @@ class Slurm:
             _check(answer, "scancel")
 
     def record(self, number: str) -> Command:
-        """See Dialect: what `scontrol` still has; MinJobAge is counted from the end there, too."""
+        """See Dialect: the record that `scontrol` still has; MinJobAge counts from the end there,
+        too."""
         return Command(argv=("scontrol", "-o", "show", "job", number))
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
@@ -258,7 +260,8 @@ class Slurm:
         return _ended(number, name, state[1], wait_status, "")
 
     def figures(self) -> tuple[Command, ...]:
-        """See Dialect: CPUs of nodes, who waits for them, and how they are given out."""
+        """See Dialect: CPUs of nodes, the jobs that wait for them, and how partitions share
+        them."""
         where = (f"--partition={self.partition}",) if self.partition else ()
         columns = ",".join(f"{name}:{width}" for name, width in NODE_COLUMNS)
         return (
@@ -290,7 +293,7 @@ class Slurm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rules:
-    """How a partition gives its nodes out. `memory_mb` is what each CPU of a job takes when the job
+    """Rules by which a partition shares its nodes. `memory_mb` is taken by each CPU of a job that
     asks for none, None where memory is not counted; infinite: all of the node."""
 
     is_exclusive: bool = False
@@ -298,14 +301,14 @@ class _Rules:
 
 
 class _Partitions(dict[str, _Rules]):
-    """Rules by partition; one that came between two commands has the usual ones."""
+    """Rules by partition; one that appeared between two commands has the defaults."""
 
     def __missing__(self, name: str) -> _Rules:
         return _Rules()
 
 
 def _rules(partitions: str, config: str) -> _Partitions:
-    """From `scontrol -o show partition` and `scontrol show config`."""
+    """Parse `scontrol -o show partition` and `scontrol show config`."""
     select = re.search(r"^SelectTypeParameters\s*=\s*(\S+)", config, re.MULTILINE)
     counts_memory = select is not None and "MEMORY" in select[1].upper()
     usual = re.search(r"^DefMemPerCPU\s*=\s*([0-9]{1,15})", config, re.MULTILINE)
@@ -325,7 +328,7 @@ def _rules(partitions: str, config: str) -> _Partitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """A row of `sinfo -N`: a node in a partition."""
+    """Row of `sinfo -N`: a node in a partition."""
 
     name: str
     partition: str
@@ -339,7 +342,7 @@ class _Node:
 
     @classmethod
     def read(cls, line: str) -> _Node:
-        """Raises LocalManagerError."""
+        """Parse a row. Raises LocalManagerError."""
         name, partition, available, cpus, state, memory, used = _fields(line, NODE_COLUMNS)
         counts = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})/([0-9]{1,7})/([0-9]{1,7})", cpus)
         if counts is None:
@@ -361,11 +364,11 @@ class _Node:
         )
 
     def processors(self) -> int:
-        """Those that are there: in use, or to be had."""
+        """Return the available processors: in use, or to be had."""
         return self.total if self.is_there else self.total - self.idle
 
     def idle_for(self, rules: _Rules) -> int:
-        """Those that a job could have now."""
+        """Return the processors that a job could have now."""
         if not self.is_startable or (rules.is_exclusive and self.is_partly_used):
             return 0
         if rules.memory_mb is None:
@@ -376,7 +379,8 @@ class _Node:
 
 
 def _check(answer: Answer, command: str) -> None:
-    """Whatever a read-only command complains of may pass: the controller is away, mostly."""
+    """Check the status of a read-only command. Any error is transient: mostly the controller is
+    away."""
     if answer.status != 0:
         raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
 
@@ -391,7 +395,7 @@ def _refusal(command: str, answer: Answer) -> LocalManagerError:
 
 
 def _fields(line: str, columns: tuple[tuple[str, int], ...]) -> list[str]:
-    """What stands in the columns: texts may hold blanks, and numbers come without them."""
+    """Split a line at its columns: texts may hold blanks, and numbers come without them."""
     fields = []
     at = 0
     for _, width in columns:

@@ -1,14 +1,14 @@
-"""Which programs a site starts: those below the folders that its owner lists.
+"""Allowlist of programs: a site runs only those below the folders that its owner lists.
 
-The path is resolved before it is compared, and what was compared is what the starter runs: a link
-that is turned elsewhere afterwards changes nothing. So a name is not looked up in PATH, and a file
-that the job itself brings into its work folder is never one of them. This says what is started
-first, not what that does: an interpreter, or a program that starts what its arguments name, is as
-good as a list without an end. But what it reads and writes as its standard streams is the job's
-choice, not the program's: with a list these lie in the claim's own folder, and so does the folder
-in which it begins. Else any program that prints writes the programs that are listed. And of
-variables of the environment it sets those that the owner names and no others: shells, interpreters
-and loaders read too many that name what else is run.
+- The path is resolved before it is compared, and the starter runs the resolved path: a link that is
+  changed afterwards has no effect.
+- A name is not looked up in PATH, and a file that the job brings into its work folder never counts.
+- The list restricts the first program only. An interpreter, or a program that starts what its
+  arguments name, makes the list ineffective.
+- With a list, standard streams and the start directory must lie in the claim's own folder.
+  Otherwise any program that prints could overwrite the listed programs.
+- With a list, a job sets only the environment variables that the owner names. Shells, interpreters
+  and loaders read too many variables that name other code to run.
 """
 
 from __future__ import annotations
@@ -27,14 +27,18 @@ VARIABLES = "site.variables"
 
 
 class NotAllowedError(Exception):
-    """The site's owner does not allow this; the message says what, and what is allowed."""
+    """The site's owner does not allow this; the message says what is refused and what is
+    allowed."""
 
 
 def permitted(
     program: Program, folders: tuple[str, ...], *, variables: tuple[str, ...] = (), work: Path
 ) -> Program:
-    """The program, its executable resolved. `variables` are names and patterns of those that it may
-    set; `work` is its claim's own folder, before anything runs there. Raises NotAllowedError."""
+    """Check a program and return it with its executable resolved.
+
+    `variables` are names and patterns of the variables that it may set; `work` is its claim's own
+    folder, before anything runs there. Raises NotAllowedError.
+    """
     if not folders:
         return program
     named, allowed = program.executable, f"{KEY} allows programs below {', '.join(folders)}"
@@ -52,7 +56,7 @@ def permitted(
 
 
 def _keep_to(names: Iterable[str], patterns: tuple[str, ...]) -> None:
-    """Raises NotAllowedError for a variable that the site's owner does not name."""
+    """Check the names of environment variables. Raises NotAllowedError."""
     for name in names:
         if not any(fnmatchcase(name, pattern) for pattern in patterns):
             raise NotAllowedError(
@@ -62,7 +66,7 @@ def _keep_to(names: Iterable[str], patterns: tuple[str, ...]) -> None:
 
 
 def _keep_below(work: Path, what: str, named: str, *, directory: str = "") -> None:
-    """Raises NotAllowedError for a name that is not of the claim's own folder."""
+    """Check that a name stays in the claim's own folder. Raises NotAllowedError."""
     path = Path(directory, named)
     is_relative = not path.is_absolute() and ".." not in path.parts
     is_ours = path.parts[:1] == (STATE_FOLDER,)

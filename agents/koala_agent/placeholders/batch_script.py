@@ -1,9 +1,8 @@
-"""Batch scripts that bring all that a starter needs, for compute nodes that share no file system
-with the agent.
+"""Self-contained batch scripts, for compute nodes that share no file system with the agent.
 
-The script makes a private scratch folder, hands the interpreter what it carries by a pipe, waits,
-and removes the folder, whatever becomes of the starter. The claim's secret is in the script's body
-and in files of the scratch folder, which are its owner's alone; never in arguments or environment.
+The script makes a private scratch folder, pipes the starter to the interpreter, waits, and removes
+the folder, however the starter ends. The claim's secret is in the script's body and in files of the
+scratch folder, which only its owner can read; never in arguments or environment.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ p=$! s=0
 while kill -0 "$p" 2> /dev/null; do wait "$p"; s=$?; done
 exit "$s"
 """
-"""$1 is where scratch folders are made, $2 the interpreter. Programs that unpack or build leave
-folders that nobody may write to."""
+"""$1 is the parent of scratch folders, $2 the interpreter. Programs that unpack or build leave
+read-only folders."""
 
 BOOT = """\
 import base64, os, zlib
@@ -44,21 +43,21 @@ sys.path.insert(0, base)
 from koala_agent.starter.driver import unpacked
 sys.exit(unpacked(given, folder))
 """
-"""What the interpreter does with what it is given: puts the starter into the folder and runs it."""
+"""Code for the interpreter: unpacks the starter into the folder and runs it."""
 
 
 INPUT_BYTES_MAX = 65_536
-"""As much as `qrsh` passes on before anybody reads: with more it waits for ever (measured)."""
+"""Most that `qrsh` passes on before its other end reads: with more it hangs (measured)."""
 
 
 def archive(modules: dict[str, str]) -> str:
-    """The starter's files by path, as a text without blanks; what is for readers stays here."""
+    """Pack the starter's files into a text without blanks; comments and docstrings are left out."""
     bare = {path: _without_comments(text) for path, text in modules.items()}
     return base64.b64encode(zlib.compress(json.dumps(bare).encode(), 9)).decode()
 
 
 def _without_comments(text: str) -> str:
-    """The same program without comments and docstrings."""
+    """Remove comments and docstrings from a program."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
@@ -69,7 +68,7 @@ def _without_comments(text: str) -> str:
 
 
 def body(specification: dict[str, object], *, archive: str, python: str, scratch: str) -> str:
-    """The script."""
+    """Return the script."""
     given = {
         "shell": SHELL,
         "boot": BOOT,

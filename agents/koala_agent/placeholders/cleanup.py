@@ -1,7 +1,8 @@
-"""Removes claims' folders, whatever their programs made of them: sealed, or deeper than any path.
+"""Remove claims' folders, whatever their programs left: read-only folders, or paths beyond
+PATH_MAX.
 
-No link is followed. What is in a folder below comes to the top before that folder is removed, so
-that nothing here recurses, and at most two folders are open at a time.
+No link is followed. Subfolders are moved to the top before their parent is removed, so nothing here
+recurses, and at most two folders are open at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_all(paths: Iterable[Path]) -> None:
-    """Files, links and folders. What cannot be removed stays, for another time."""
+    """Remove files, links and folders. Whatever cannot be removed stays for the next sweep."""
     for path in paths:
         with suppress(OSError):
             if path.is_dir() and not path.is_symlink():
@@ -27,8 +28,8 @@ def remove_all(paths: Iterable[Path]) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Also folders that nobody may write to, as programs leave them that unpack or build. Raises
-    OSError when something is left."""
+    """Remove a folder, including read-only subfolders, as programs leave them that unpack or build.
+    Raises OSError when something is left."""
     folder.chmod(0o700)
     top = os.open(folder, _FOLDER_FLAGS)
     try:
@@ -42,7 +43,7 @@ def _remove(folder: Path) -> None:
 
 
 def _names() -> Iterator[str]:
-    """Such as no program gave."""
+    """Yield names that no program has used."""
     mark, number = secrets.token_hex(8), 0
     while True:
         number += 1
@@ -50,7 +51,7 @@ def _names() -> Iterator[str]:
 
 
 def _take(name: str, top: int, fresh: Iterator[str]) -> bool:
-    """Removes what has this name in the top folder; folders in it come to the top. Whether it is
+    """Remove one entry of the top folder; a folder's subfolders move to the top. True when it is
     gone."""
     with suppress(OSError):
         if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):

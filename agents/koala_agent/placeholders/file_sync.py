@@ -1,11 +1,14 @@
-"""The agent's end of the files of claims whose machines see nothing of the agent's.
+"""File sync server: the agent's end of file transfers from and to machines without a shared folder.
 
-A courier beside each starter, and each of its helpers, asks: how much of a file is here (`size`),
-take more of it (`put`), is it whole (`done`); and for the input (`get`, `sum`). What comes is
-written into the claim's folder, where logs are read and outputs collected as if the program had
-written them itself. Only the names that the claim's own job gave are written, and nothing outside
-or in our own folder there, where halves of outputs are; and nothing at all where the agent's
-records need the room: whoever brings it may come `again`.
+A courier beside each starter, and each of its helpers, sends requests: the size of a file here
+(`size`), more of its content (`put`), a check that it is complete (`done`), and the input file
+(`get`, `sum`). Received content is written into the claim's folder, from which logs are read and
+outputs collected as usual. Limits:
+
+- Only names that the claim's own job gave are written.
+- Nothing is written outside the claim's folder, or in our own subfolder, which holds partial
+  outputs.
+- Nothing is written where the agent's records need the space: the courier is told to come `again`.
 """
 
 from __future__ import annotations
@@ -39,8 +42,8 @@ Message = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSyncServer:
-    """Answers couriers. `claim` finds a claim as it is stored, `folder` its folder, `input_path`
-    the file that its program reads; `room_bytes` is what files may take of the disk."""
+    """Server for couriers. `claim` finds a claim as it is stored, `folder` its folder, `input_path`
+    the file that its program reads; `room_bytes` is the disk space that files may use."""
 
     claim: Callable[[ClaimId], Claim | None]
     folder: Callable[[ClaimId], Path]
@@ -48,14 +51,14 @@ class FileSyncServer:
     room_bytes: Callable[[], float] = lambda: math.inf
 
     def is_bound(self, claim: ClaimId, nonce: str) -> bool:
-        """Whether this starter is the one that the claim is bound to, and not over."""
+        """Check that the claim is bound to this starter and not over."""
         found = self.claim(claim)
         if found is None or not isinstance(found.state, (*BOUND, Stopping)):
             return False
         return found.state.nonce == nonce
 
     async def answer(self, claim: ClaimId, nonce: str, question: Message) -> Message:
-        """One question. Raises ValueError for what cannot be meant."""
+        """Answer one request. Raises ValueError for an invalid one."""
         found = self.claim(claim)
         if found is None or not self.is_bound(claim, nonce):
             return _no("this claim is over, or has another starter")
@@ -103,7 +106,7 @@ class FileSyncServer:
         return {"ok": True, "size": _append(path, question)}
 
     async def _settle(self, claim: Claim, question: Message) -> Message:
-        """Whether a file is whole; it is on the disk then."""
+        """Verify that a file is complete and durable, and move it to its final path."""
         path, whole = self._paths(claim, question)
         checksum = await _checksum(await in_thread(_open_or_make, path))
         if checksum != question.get("checksum"):
@@ -112,7 +115,7 @@ class FileSyncServer:
         return {"ok": True}
 
     def _paths(self, claim: Claim, question: Message) -> tuple[Path, Path]:
-        """Where a named file is as long as it comes, and afterwards."""
+        """Return the path of a named file during its transfer, and the final one."""
         name = str(question.get("name"))
         logs, outputs = _names(claim.hold.program)
         if name not in logs | outputs:
@@ -123,11 +126,11 @@ class FileSyncServer:
 
 
 class _NotOursError(Exception):
-    """What is asked for is not the claim's to have; the message says why."""
+    """The requested file does not belong to the claim; the message says why."""
 
 
 def _names(program: Program) -> tuple[frozenset[str], frozenset[str]]:
-    """Logs and outputs that a job may write, by paths in its folder."""
+    """Return the logs and outputs that a job may write, as paths in its folder."""
     logs = [OUTPUT_FILE, *log_paths(program).values()]
     return _inside(logs), _inside(output_paths(program).values())
 
@@ -143,7 +146,7 @@ def _is_inside(path: PurePosixPath) -> bool:
 
 
 def _append(path: Path, question: Message) -> int:
-    """Writes what is new of it; answers how much there is then."""
+    """Append new content; return the size of the file afterwards."""
     offset, data = _whole(question, "offset"), question.get("data")
     if not isinstance(data, str) or len(data) > PUT_MAX_BYTES:
         raise ValueError(f"data: allowed are up to {PUT_MAX_BYTES} characters")
@@ -176,8 +179,8 @@ def _rename(path: Path, whole: Path) -> None:
 
 
 async def _checksum(number: int) -> str:
-    """Of an open file, which is on the disk then, and is closed. Step by step: huge files must not
-    keep all threads from what others wait for."""
+    """Sync an open file to disk, return its checksum, and close it. Works in steps, because a huge
+    file must not occupy all threads."""
     descriptor = Descriptor(number)
     try:
         stamp = await in_thread(descriptor.stamp)

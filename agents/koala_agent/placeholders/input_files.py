@@ -1,11 +1,11 @@
-"""The input file of a claim's program: which path it is told, and that the file is there in time.
+"""Input files of claims: the path that a program gets, and the file's arrival in time.
 
-A copy that was fetched lies in the spool folder, under a path that is known before it comes; the
-daemon arms only when it came. It may be there long before the claim that reads it is asked for, and
-until the attempt is over the daemon names its transfer as wanted; afterwards it is kept as long as
-a claim that reads it. A replica of the site is read where it lies. A part of a
-replica is copied into the claim's folder before its batch job is submitted, by `InputManager`: so a
-program is never at the barrier without it, and the copying costs no processor.
+- A fetched copy lies in the spool folder, under a path that is known in advance; the daemon arms
+  only after it has arrived. It may arrive long before its claim. Until the attempt is over the
+  daemon names the transfer as wanted; afterwards it is kept as long as a claim reads it.
+- A replica of the site is read in place.
+- A part of a replica is copied into the claim's folder by `InputManager`, before the batch job is
+  submitted. So a program is never at the barrier without it, and no processor idles meanwhile.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ CHUNK_FILE = "input"
 
 
 class InputPaths:
-    """Paths of inputs. `replica` finds a file of the site, `copy` says where a transfer's file is
-    or will be, `folder` is the claim's own; parts take no more of the disk than `room_bytes`."""
+    """Paths of inputs. `replica` finds a file of the site, `copy` returns the present or future
+    path of a transfer's file, `folder` the claim's own; parts use no more disk space than
+    `room_bytes`."""
 
     def __init__(
         self,
@@ -44,8 +45,8 @@ class InputPaths:
         self._folder = folder
 
     def path(self, hold: Hold) -> str:
-        """What the program is told; empty without an input. Raises LocalManagerError when the
-        replica is not there."""
+        """Return the path of the claim's input; empty without an input. Raises LocalManagerError
+        when the replica is missing."""
         if hold.inputs:
             return str(self._copy(hold.inputs[0]))
         if not hold.local_input:
@@ -53,7 +54,7 @@ class InputPaths:
         return str(self._chunk(hold) if _is_part(hold) else self._find(hold))
 
     async def prepare(self, hold: Hold) -> None:
-        """Copies the part of a replica that the program reads. Raises LocalManagerError."""
+        """Copy the part of a replica that the program reads. Raises LocalManagerError."""
         if hold.inputs or not hold.local_input or not _is_part(hold):
             return
         source, target = self._find(hold), self._chunk(hold)
@@ -70,8 +71,8 @@ class InputPaths:
             raise LocalManagerError(message) from error
 
     def _copy_part(self, source: Path, target: Path, *, offset: int, size_bytes: int) -> None:
-        """Writes the part beside the target and moves it there, so that it is whole or not there.
-        Raises OSError, and then nothing of it is left."""
+        """Copy a part by atomic rename, so that the target is complete or absent. Raises OSError,
+        and then leaves nothing behind."""
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = target.with_suffix(".new")
         try:
@@ -109,7 +110,7 @@ class InputPaths:
 
 
 class InputManager:
-    """A local manager that has inputs ready before it submits; in all else the one behind it."""
+    """Decorator of a local manager that prepares inputs before it submits."""
 
     def __init__(
         self, manager: LocalManager, inputs: InputPaths, holds: Callable[[str], Hold | None]

@@ -1,7 +1,7 @@
-"""Which copies of files are read by which claims: what of the spool must stay. Pure.
+"""Reference counts of input copies: which claims still read a file of the spool. Pure.
 
-A copy may be there before the claim that reads it is stored, and two claims may read one copy; so
-what a session's Holds said counts beside what is stored.
+A copy may arrive before the claim that reads it is stored, and two claims may read one copy; so the
+Holds of the present session count in addition to the stored claims.
 """
 
 from __future__ import annotations
@@ -13,32 +13,33 @@ from koala_agent.claims.states import Claim, Gone
 
 
 class InputReferences:
-    """`stored` are the claims as they are stored, by id: read, never changed."""
+    """References from claims to copies. `stored` are the claims as they are stored, by id: read,
+    never changed."""
 
     def __init__(self, stored: Mapping[ClaimId, Claim]) -> None:
         self._stored = stored
         self._told: dict[str, Hold] = {}  # in this session
 
     def begin_session(self) -> None:
-        """The daemon says anew what it wants."""
+        """Forget the Holds of the previous session; the daemon repeats all that it wants."""
         self._told.clear()
 
     def told(self, hold: Hold) -> None:
-        """The daemon wants this claim."""
+        """Add a Hold of the present session."""
         self._told[hold.claim] = hold
 
     def hold_of(self, claim: str) -> Hold | None:
-        """What is known of a claim."""
+        """Return the Hold of a claim, None when it is unknown."""
         known = self._stored.get(ClaimId(claim))
         return self._told.get(claim) if known is None else known.hold
 
     def read_by(self, claims: Iterable[str]) -> frozenset[str]:
-        """The transfers whose files these claims read."""
+        """Return the transfers whose files these claims read."""
         holds = map(self.hold_of, claims)
         return frozenset(transfer for hold in holds if hold is not None for transfer in hold.inputs)
 
     def drop(self, claim: str) -> list[str]:
-        """The claim is over for all: the transfers whose files nobody reads any more."""
+        """Drop a claim; return the transfers whose files have no reader left."""
         hold = self.hold_of(claim)
         self._told.pop(claim, None)
         if hold is None:

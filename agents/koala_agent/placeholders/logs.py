@@ -1,9 +1,9 @@
-"""What programs wrote, read for the daemon while they run and after: `koala logs`.
+"""Logs of programs, read for the daemon during and after the run: `koala logs`.
 
-A request names a claim, a stream and a process. Files are only ever opened inside the claim's work
-folder, part by part and without following links, because the program that writes there is not
-trusted: a link in its place would show the agent's own files. A read takes at most
-`CHUNK_MAX_BYTES`; what is missing is asked for with the next offset.
+A request names a claim, a stream and a process. Files are only opened inside the claim's work
+folder, component by component and without following links. The program that writes there is not
+trusted: a link in its place would disclose the agent's own files. A read returns at most
+`CHUNK_MAX_BYTES`; the next request continues at the next offset.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STREAMS = ("stdout", "stderr", "starter")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRequest:
-    """Wants up to `size_max` bytes from `offset` on; 0 as the size means as many as allowed."""
+    """Request for up to `size_max` bytes from `offset` on; size 0 means as many as allowed."""
 
     request: int
     claim: str
@@ -34,7 +34,7 @@ class LogRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
-    """The answer; `is_over` when this is the end and nothing more will be written."""
+    """Answer; `is_over` when this is the end and nothing more will be written."""
 
     request: int
     offset: int
@@ -45,7 +45,7 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """Where a claim's output is. `named` are the files that the job gave for a stream, tried after
+    """Files of a claim's output. `named` are the files that the job gave for a stream, tried after
     `stdout.N`; `is_ended` when no process is left to write."""
 
     folder: Path
@@ -55,7 +55,7 @@ class LogSource:
 
 
 def read_log(request: LogRequest, source: LogSource) -> LogChunk:
-    """Reads once; errors are part of the answer, for the person who asked."""
+    """Read once; errors are part of the answer, for the person who asked."""
     if request.stream not in STREAMS:
         allowed = ", ".join(STREAMS)
         return _error(request, f"no stream {request.stream[:40]!r}; allowed are {allowed}")
@@ -98,7 +98,7 @@ def _names(request: LogRequest, source: LogSource) -> Iterator[str]:
 
 @contextmanager
 def _opened(folder: Path, name: str) -> Iterator[int | None]:
-    """A regular file below the folder; None when there is none. Raises OSError."""
+    """Open a regular file below the folder; None when there is none. Raises OSError."""
     descriptor = _open(folder, PurePosixPath(name))
     try:
         yield descriptor
@@ -130,7 +130,7 @@ def _open(folder: Path, name: PurePosixPath) -> int | None:
 
 
 def _step(place: int, part: str, flags: int) -> int:
-    """Opens `part` in the folder `place`, which is closed; a symbolic link is an error."""
+    """Open `part` in the folder `place`, which is closed; a symbolic link is an error."""
     try:
         wanted = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags
         return os.open(part, wanted, dir_fd=place)

@@ -1,8 +1,7 @@
-"""What of an ended claim goes to the daemon's spool: its named output files, and what its processes
-wrote to standard output and error.
+"""Result files of an ended claim that go to the daemon's spool: named outputs, and logs.
 
-A job names its files and the directory of its program. Where the agent may read what the program
-may not, only what lies below the claim's folder is collected, whatever the job says.
+A job names its files and the directory of its program. Where the agent may read more than the
+program may, only files below the claim's folder are collected, whatever the job says.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from koala_agent.claims.states import Claim
 
 
 def upload_order(claim: Claim, folder: Path, *, relay: str, may_leave: bool = False) -> UploadOrder:
-    """The order for one claim. Logs that nobody wrote to are not worth a file."""
+    """Return the upload order of a claim. Empty logs are left out."""
     program = claim.hold.program
     return UploadOrder(
         claim=claim.id,
@@ -30,12 +29,13 @@ def upload_order(claim: Claim, folder: Path, *, relay: str, may_leave: bool = Fa
 
 
 def output_paths(program: Program) -> dict[str, str]:
-    """The path of each named output, from the claim's folder; it may lead out of it."""
+    """Return the path of each named output, relative to the claim's folder; it may lead out of
+    it."""
     return {name: str(PurePosixPath(program.directory, name)) for name in program.output_files}
 
 
 def log_paths(program: Program) -> dict[str, str]:
-    """The path of each log by its name in the spool (a job may name its own files), likewise."""
+    """Return the path of each log by its name in the spool; a job may name its own files."""
     paths = {}
     for process in range(program.processes):
         for stream, named in (("stdout", program.stdout), ("stderr", program.stderr)):
@@ -46,7 +46,7 @@ def log_paths(program: Program) -> dict[str, str]:
 
 
 def missing(results: tuple[Uploaded, ...]) -> str:
-    """What was not brought back of the outputs, for a person; a lost log fails no job."""
+    """Return which outputs were not brought back, for a person; a lost log fails no job."""
     return "; ".join(result.error for result in results if result.error and not result.is_log)
 
 

@@ -1,8 +1,8 @@
-"""Lines between starters and their agent, as events of the claim table and back.
+"""Codec between starters' JSON lines and events of the claim table.
 
-A program can read its claim's secret and speak, or write a record, in its starter's place. So what
-is read here is read strictly: whatever passes can be stored, can be sent, and is taken by the
-daemon, which ends the session of a whole site over a word that it cannot take.
+A program can read its claim's secret, and impersonate its starter on the connection or in the
+record. So the validation is strict: whatever passes can be stored and sent, and is valid for the
+daemon, which ends the session of a whole site over one invalid message.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ HOSTS_MAX = 4096
 NONCE_BYTES_MAX = 64
 STATUSES_MAX = 65_536
 AMOUNT_MAX = 2.0**53
-"""Of instants, durations and counts: beyond it they are none."""
+"""Largest instant, duration or count; larger values are invalid."""
 INSTANT_MAX = 2.5e11
-"""Of the daemon's time; later ones have no date."""
+"""Largest instant of the daemon's time; later ones have no date."""
 WORK_MAX = 1e30
-"""Of progress, whose unit is the program's own."""
+"""Largest progress, whose unit is the program's own."""
 
 
 def encode(message: ToStarter) -> Message:  # noqa: C901 - a line a kind
-    """A message to a starter, as it goes over the line."""
+    """Encode a message to a starter."""
     match message:
         case Adopted(leases=leases):
             return {
@@ -85,7 +85,8 @@ def encode(message: ToStarter) -> Message:  # noqa: C901 - a line a kind
 
 
 def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
-    """A message of a starter. Raises ValueError that names what is wrong and what is allowed."""
+    """Decode a message of a starter. Raises ValueError that names what is wrong and what is
+    allowed."""
     kind = message.get("kind")
     match kind:
         case "ping":
@@ -131,7 +132,7 @@ def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
 
 
 def checked_in(message: Message) -> CheckedIn:
-    """A hello. Raises ValueError."""
+    """Decode a hello. Raises ValueError."""
     if message.get("kind") != "hello":
         raise ValueError(f"{str(message.get('kind'))[:40]!r} instead of a hello")
     claim = text(message, "claim", most=256)
@@ -149,7 +150,7 @@ def checked_in(message: Message) -> CheckedIn:
 
 
 def record_of(passed: Message | None, ended: Message | None) -> StarterRecord | None:
-    """What a starter wrote down, of its two files; None for what cannot be read."""
+    """Decode a starter's two record files; None for unreadable ones."""
     if passed is not None and ended is not None and passed.get("nonce") != ended.get("nonce"):
         ended = None  # of a starter that the batch system started once more, and that never passed
     written = passed or ended
@@ -166,7 +167,7 @@ def record_of(passed: Message | None, ended: Message | None) -> StarterRecord | 
 
 
 def end_of(told: object) -> End:
-    """An end in a starter's own words. Raises ValueError that names what is wrong."""
+    """Decode an end as starters report it. Raises ValueError that names what is wrong."""
     if not isinstance(told, dict):
         raise ValueError(f"{str(told)[:80]} is no end")  # noqa: TRY004 - whatever comes, one kind
     statuses = told.get("statuses", [])
@@ -188,8 +189,8 @@ def end_of(told: object) -> End:
 
 
 def text(message: Message, key: str, *, most: int) -> str:
-    """A text of a message. Raises ValueError, also for half a pair of surrogates, which neither the
-    store nor the wire can hold."""
+    """Return a text of a message. Raises ValueError, also for an unpaired surrogate, which neither
+    the store nor the wire can hold."""
     value = message.get(key)
     if not isinstance(value, str) or len(value.encode()) > most:
         raise ValueError(f"{key} = {str(value)[:40]!r}: allowed is a text of up to {most} bytes")
@@ -204,7 +205,7 @@ def _nonce(message: Message) -> str:
 
 
 def _passed_at(message: Message) -> float:
-    """0 on the wire means that it has not passed."""
+    """Return the instant of the pass; 0 on the wire means that it has not passed."""
     passed_at = _number(message, "passed_at", most=INSTANT_MAX)
     if not passed_at:
         raise ValueError("passed_at = 0: allowed is the instant of the pass")
@@ -220,7 +221,7 @@ def _arm_number(value: object) -> ArmNumber:
 
 
 def _hosts(value: object) -> values.Hosts:
-    """The machines of an allocation: pairs of name and processors."""
+    """Decode the machines of an allocation: pairs of name and processors."""
     if not isinstance(value, list) or len(value) > HOSTS_MAX:
         raise ValueError(f"hosts = {str(value)[:80]!r}: allowed are up to {HOSTS_MAX} pairs")
     hosts = []
@@ -234,7 +235,7 @@ def _hosts(value: object) -> values.Hosts:
 
 
 def _is_host(name: str) -> bool:
-    """It becomes a word of files and of command lines."""
+    """Check a host name, which becomes a word of files and of command lines."""
     return 0 < len(name) <= 253 and name.isprintable() and name.isascii() and " " not in name
 
 
@@ -254,5 +255,5 @@ def _whole(message: Message, key: str) -> int:
 
 
 def _utf8(text: str) -> str:
-    """Without halves of surrogate pairs, which JSON can say and nothing else can hold."""
+    """Replace unpaired surrogates, which JSON allows and nothing else can hold."""
     return text.encode("utf-8", "replace").decode()

@@ -1,12 +1,13 @@
 """The port at which starters check in: TCP, JSON lines, a secret for each claim.
 
-A connection begins with a hello that names the claim and proves to know its secret (`proof`); until
-then nothing it says is heard, and it is closed after a while. What comes afterwards is translated
-into events of the claim table; what cannot be meant closes the connection, and a starter that means
-well comes back. A hello of a courier begins questions about the claim's files instead (`mirror`).
-Nothing here keeps state that matters: a starter says all it knows in its next hello.
+A connection begins with a hello that names the claim and proves knowledge of its secret
+(`koala_agent.starter.challenge_response`). Until then no other message is processed, and the
+connection is closed after HELLO_LIMIT_S. Later messages are decoded into events of the claim table.
+An invalid one closes the connection; a well-behaved starter reconnects. A courier's hello begins
+requests about the claim's files instead (`file_sync`). No state here matters: a starter repeats all
+that it knows in its next hello.
 
-Protocols with callbacks, not streams: asyncio's stream server makes tasks that nobody owns.
+Protocols with callbacks, not streams: asyncio's stream server makes tasks that have no owner.
 """
 
 from __future__ import annotations
@@ -40,45 +41,46 @@ LINE_MAX_BYTES = 256 * 1024
 UNSENT_MAX_BYTES = 8 * 1024 * 1024
 CONNECTIONS_MAX = 20_000
 STRANGERS_MAX = 128
-"""Connections that have not proved themselves yet; the oldest goes when one more comes."""
+"""Unauthenticated connections; one more closes the oldest."""
 COURIERS_SPARE = 2
-"""Of a claim, beyond one for each machine: a courier dials anew before its old line is missed."""
+"""Couriers of a claim beyond one for each machine: a courier reconnects before its old connection
+is detected as lost."""
 HELLO_LIMIT_S = 10.0
 PROGRAMS = ("put", "get", "progress")
-"""What programs cause, of what starters say."""
+"""Kinds of messages that programs cause."""
 PROGRAMS_PER_S, PROGRAMS_BURST = 250, 2_000
-"""Of all starters together. The daemon takes twice as much of an agent by default, and cuts the
-link of one that says more: what is left is for pings and reports."""
+"""Rate limit of these messages, for all starters together. The daemon accepts twice as much of an
+agent by default, and disconnects an agent that sends more: the rest is for pings and reports."""
 OWN_PER_S, OWN_BURST = 1, 60
-"""Other lines of one claim's starter that go on at once. Above that they come from a program that
-speaks in its place, and take their turn with what programs cause."""
+"""Rate limit of other messages of one claim's starter. Messages beyond it come from a program that
+impersonates its starter, and count as caused by programs."""
 
 log = structlog.get_logger()
 
 
 class ScheduledCall(Protocol):
-    """A call to come."""
+    """Scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
-        """Never make it."""
+        """Cancel the call."""
 
 
 def call_later(delay_s: float, call: Callable[[], None]) -> ScheduledCall:
-    """On the running loop."""
+    """Schedule a call on the running loop."""
     return asyncio.get_running_loop().call_later(delay_s, call)
 
 
 def one_machine(_claim: ClaimId) -> int:
-    """A site of one machine."""
+    """Return 1: a site of one machine."""
     return 1
 
 
 Ask = Callable[[ClaimId, str, Message, Callable[[Message], None]], None]
-"""Has a courier's question answered."""
+"""Asynchronous answer to a courier's request."""
 
 
 class StarterListener:
-    """The listener and its connections, by claim and nonce."""
+    """Listener of starters, with its connections by claim and nonce."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class StarterListener:
         ask: Ask | None = None,
         machines: Callable[[ClaimId], int] = one_machine,
     ) -> None:
-        """`machines` says on how many a claim runs: each has a courier."""
+        """`machines` returns the number of machines of a claim: each has a courier."""
         self.later = later
         self.now = now
         self._tell = tell
@@ -106,8 +108,8 @@ class StarterListener:
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: str, port: int, *, is_fixed: bool = False) -> int:
-        """Opens the port, another one when this one is taken, unless it is the one that the site
-        wants; answers which. Raises ConfigError, OSError."""
+        """Open the port and return its number. A taken port is replaced by another one, unless the
+        site's configuration fixes it. Raises ConfigError, OSError."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(self.accept, address, port)
@@ -122,14 +124,14 @@ class StarterListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Closes port and connections; starters go on, and look for the next agent."""
+        """Close the port and all connections; starters go on, and look for the next agent."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._open.values()):
             connection.abort()
 
     def send(self, claim: ClaimId, nonce: str, message: ToStarter) -> None:
-        """Says this to the starter if it is connected."""
+        """Send a message to the starter if it is connected."""
         connection = self._connections.get((claim, nonce))
         if connection is not None:
             connection.send(encode(message))
@@ -137,11 +139,11 @@ class StarterListener:
                 connection.close()
 
     def accept(self) -> StarterConnection:
-        """The protocol of a connection that is being made."""
+        """Return the protocol of a new connection."""
         return StarterConnection(self)
 
     def opened(self, connection: StarterConnection) -> bool:
-        """Whether one more connection is allowed."""
+        """Register a connection; False when there are too many."""
         self._open[id(connection)] = connection
         self._strangers[id(connection)] = connection
         if len(self._strangers) > STRANGERS_MAX:
@@ -151,11 +153,11 @@ class StarterListener:
         return len(self._open) <= CONNECTIONS_MAX
 
     def proved(self, connection: StarterConnection) -> None:
-        """It is no stranger's (any more)."""
+        """Remove a connection from the unauthenticated ones."""
         self._strangers.pop(id(connection), None)
 
     def hello(self, connection: StarterConnection, message: Message) -> tuple[ClaimId, str] | None:
-        """Who a connection is; None when it was hung up on. Raises ValueError."""
+        """Authenticate a starter; None when its connection was closed. Raises ValueError."""
         event = replace(checked_in(message), address=connection.address())
         known = self._secret(event.claim)
         if known is None:
@@ -184,7 +186,7 @@ class StarterListener:
         return event.claim, event.nonce
 
     def answer(self, message: Message, challenge: str) -> Message:
-        """To a starter that wants to know whom it speaks with. Raises ValueError."""
+        """Answer a starter's challenge, to authenticate this agent. Raises ValueError."""
         claim = ClaimId(text(message, "claim", most=256))
         theirs = text(message, "challenge", most=64)
         answer: Message = {"kind": "challenge", "challenge": challenge}
@@ -196,7 +198,7 @@ class StarterListener:
     def courier(
         self, connection: StarterConnection, message: Message
     ) -> tuple[ClaimId, str] | None:
-        """Whose files are brought; None when the secret is not the claim's. Raises ValueError."""
+        """Authenticate a courier; None when the secret is not the claim's. Raises ValueError."""
         claim = ClaimId(text(message, "claim", most=256))
         known = self._secret(claim)
         if known is None or not connection.is_proved(message, known):
@@ -213,14 +215,14 @@ class StarterListener:
     def ask(
         self, bringer: tuple[ClaimId, str], question: Message, answer: Callable[[Message], None]
     ) -> None:
-        """A question about files, answered some time later."""
+        """Pass on a request about files, to be answered later."""
         if self._ask is None:
             answer({"ok": False, "error": "this agent takes no files"})
         else:
             self._ask(*bringer, question, answer)
 
     def turn(self, claim: ClaimId, message: Message) -> float:
-        """Seconds until this message of a starter may be heard; its turn is taken then."""
+        """Consume rate-limit tokens for a message; return the seconds until it may be processed."""
         now = self.now()
         if message.get("kind") not in PROGRAMS:
             fresh = TokenBucket(OWN_PER_S, burst_bytes=OWN_BURST, now=now)
@@ -233,12 +235,12 @@ class StarterListener:
         return self._programs.take(1, now)
 
     def give_back(self) -> None:
-        """A turn that nobody waits for any more. Else who dials again and again would leave debts
-        for the others to wait out."""
+        """Refund the token of a message that is no longer processed. Without the refund, a starter
+        that reconnects again and again would build up a debt that delays the others."""
         self._programs.take(-1, self.now())
 
     def heard(self, claim: ClaimId, nonce: str, message: Message) -> None:
-        """A message of a starter that has said hello. Raises ValueError."""
+        """Handle a message of an authenticated starter. Raises ValueError."""
         self._tell(decode(claim, nonce, message))
 
     def lost(
@@ -247,7 +249,7 @@ class StarterListener:
         identity: tuple[ClaimId, str] | None,
         bringer: tuple[ClaimId, str] | None,
     ) -> None:
-        """A connection is gone."""
+        """Unregister a lost connection."""
         self._open.pop(id(connection), None)
         self.proved(connection)
         if bringer is not None:
@@ -266,10 +268,10 @@ class StarterListener:
 
 
 class StarterConnection(asyncio.Protocol):
-    """One connection of a starter, or of whoever found the port.
+    """Connection of a starter, or of anything else that found the port.
 
-    A starter's lines are taken in their turn, a courier's when the one before is answered. One
-    waits at a time, and nothing more is read meanwhile.
+    A starter's messages are processed as its rate limit allows, a courier's when the previous one
+    is answered. At most one waits, and reading is paused meanwhile (backpressure).
     """
 
     def __init__(self, starters: StarterListener) -> None:
@@ -311,7 +313,7 @@ class StarterConnection(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Takes the lines that wait, unless something is to be waited for."""
+        """Process the waiting lines until one of them must wait."""
         if self._is_taking:
             return
         self._is_taking = True
@@ -333,7 +335,7 @@ class StarterConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _hold(self, identity: tuple[ClaimId, str], message: Message) -> None:
-        """Has the message heard in its turn."""
+        """Process a message now, or when its rate limit allows."""
         wait_s = self._starters.turn(identity[0], message)
         if wait_s > 0:
             self._held = message
@@ -342,7 +344,7 @@ class StarterConnection(asyncio.Protocol):
             self._starters.heard(*identity, message)
 
     def _let_go(self) -> None:
-        """It is the turn of what was held, if it still is."""
+        """Process the delayed message, if the connection is still open."""
         message, self._held = self._held, None
         if message is None or self._identity is None or not self._is_open:
             return
@@ -361,14 +363,14 @@ class StarterConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, message: Message) -> None:
-        """Queues a message; a starter that does not read is cut off and may come back."""
+        """Queue a message; a starter that does not read is disconnected and may reconnect."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(json.dumps(message).encode() + b"\n")
             if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
                 self._refuse("it does not read")
 
     def is_proved(self, message: Message, secret: str) -> bool:
-        """Whether the other end knows the secret. Starters of an earlier version say it."""
+        """Check the proof of the secret. Starters of an earlier version send the secret itself."""
         if "secret" in message:
             shown = text(message, "secret", most=256)
             return hmac.compare_digest(secret.encode(), shown.encode())
@@ -377,19 +379,19 @@ class StarterConnection(asyncio.Protocol):
         return bool(asked) and is_proof(message.get("proof"), secret, STARTER, *said, asked)
 
     def address(self) -> str:
-        """Where the other end is."""
+        """Return the address of the other end."""
         if self._transport is None:
             return ""
         host, *_rest = self._transport.get_extra_info("peername") or ("",)
         return str(host)
 
     def close(self) -> None:
-        """Hangs up after what is queued is sent."""
+        """Close the connection after queued messages are sent."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Hangs up now."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -416,7 +418,7 @@ class StarterConnection(asyncio.Protocol):
             self._believe()
 
     def _believe(self) -> None:
-        """It has proved itself."""
+        """Mark the connection as authenticated."""
         self._starters.proved(self)
         if self._limit is not None:
             self._limit.cancel()

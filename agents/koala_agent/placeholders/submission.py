@@ -1,11 +1,11 @@
-"""What a claim submits: its folder, the specification that its starter reads, and its batch job.
+"""The placeholder of a claim: its folder, the starter's specification, and its batch job.
 
 FOLDER/                  the program's working directory; its outputs are collected from here
   stdout.N  stderr.N     of process N, unless the job names files
-  placeholder.out        what the starter says, and the batch system
+  placeholder.out        messages of the starter and of the batch system
   .koala/spec.json       for the starter; holds the claim's secret, so 0600
-  .koala/bundle.json     for the program: who the members are
-  .koala/passed.json, end.json    written by the starter, for an agent that missed it
+  .koala/bundle.json     for the program: the members of the job
+  .koala/passed.json, end.json    written by the starter, for an agent that missed its report
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from koala_agent.placeholders.starter_codec import record_of
 from koala_agent.starter.program import STATE_FOLDER
 
 STARTERS = ".starter"
-"""Where starters are installed, among the claims' folders."""
+"""Folder of the installed starters, among the claims' folders."""
 CHECKSUM = "checksum"
 BOOT = """\
 import os, sys
@@ -45,20 +45,19 @@ sys.exit(main(sys.argv))
 """
 RECORD_MAX_BYTES = 1024 * 1024
 DELIVER_S = 60.0
-"""What a batch job's time limit leaves for bringing files back, where that takes any."""
+"""Part of a batch job's time limit that is left to transfer files back, where that takes time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSettings:
-    """Where claims live at this site, and how their starters find the agent.
+    """Settings of claims' folders and starters at this site.
 
-    `root` holds a folder for each claim; compute nodes see it too if it is `shared`, else they make
-    folders in `scratch` (by default what they have for such). `python` None means
-    the interpreter of this agent, for which the starter is compiled ahead. `manager` says what kind
-    of allocation starters find themselves in, `launcher` how the site starts an MPI program.
-    `executables` are the folders of the programs that it starts, none: any; `variables` those that
-    jobs may set for them. `accounts` are those that claims run as, by grid user; None: the agent's
-    own.
+    `root` holds a folder for each claim; compute nodes see it if it is `shared`, else they make
+    folders in `scratch` (default: their own scratch). `python` None means the interpreter of this
+    agent, for which the starter is compiled ahead. `manager` names the kind of allocation, for the
+    starter; `launcher` starts an MPI program. `executables` are the folders of allowed programs,
+    none: any; `variables` are the environment variables that jobs may set for them. `accounts` maps
+    grid users to the accounts of their claims; None: the agent's own account.
     """
 
     root: Path
@@ -75,8 +74,9 @@ class LaunchSettings:
     accounts: Mapping[str, str] | None = None
 
     def account(self, user: str) -> str:
-        """The account of a user's claims, empty for the agent's own. Raises NotAllowedError, never
-        falling back: a claim of an earlier life may be of a user whom nobody names any more."""
+        """Return the account of a user's claims, empty for the agent's own. Raises NotAllowedError
+        and never falls back: a claim of an earlier life may belong to a user who is no longer
+        mapped."""
         if self.accounts is None:
             return ""
         if user not in self.accounts:
@@ -85,8 +85,8 @@ class LaunchSettings:
 
     @property
     def shows_all(self) -> bool:
-        """Whether programs may read here whatever this agent may: any program, as its account, on
-        its file system. Then files that it brings home for them give nothing away."""
+        """True when programs may read everything here that this agent may: any program, as its
+        account, on its file system. Then collecting files for them discloses nothing."""
         return self.shared and self.accounts is None and not self.executables
 
     def folder(self, claim: ClaimId) -> Path:
@@ -95,11 +95,11 @@ class LaunchSettings:
 
 
 def install_starter(place: LaunchSettings) -> tuple[str, ...]:
-    """Puts the starter where compute nodes see it; answers the beginning of its command. Where they
-    see nothing, batch jobs carry it.
+    """Install the starter in a shared folder; return the beginning of its command. Without a shared
+    file system batch jobs carry the starter.
 
-    In a folder of its own for each version: batch jobs that wait go on with the one that they were
-    submitted with, and none finds one half replaced.
+    Each version has a folder of its own: waiting batch jobs keep the version that they were
+    submitted with, and none finds a half-replaced one.
     """
     place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not place.shared:
@@ -123,13 +123,13 @@ def install_starter(place: LaunchSettings) -> tuple[str, ...]:
 
 
 def is_installed(place: LaunchSettings, command: tuple[str, ...]) -> bool:
-    """Whether the starter of this command is still there, whole."""
+    """Check that the starter of this command is still there, and complete."""
     return not place.shared or _is_whole(Path(command[-1]).parent)
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether all that was installed is there as it was: after a power failure files may have their
-    names and nothing in them."""
+    """Verify the checksum of an installed starter: after a power failure files may exist but be
+    empty."""
     try:
         return (folder / CHECKSUM).read_text(encoding="ascii") == _checksum(folder)
     except (OSError, UnicodeDecodeError):
@@ -137,7 +137,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _checksum(folder: Path) -> str:
-    """Of all modules below a folder."""
+    """Checksum of all modules below a folder."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py*")):
         if path.parent.name == "__pycache__":
@@ -149,7 +149,7 @@ def _checksum(folder: Path) -> str:
 
 @cache
 def _archive() -> str:
-    """The starter, for machines that see nothing of ours."""
+    """The starter as an archive, for machines without a shared file system."""
     modules = {f"koala_agent/starter/{name}": text for name, text in _modules()}
     return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
 
@@ -162,7 +162,7 @@ def _modules() -> tuple[tuple[str, str], ...]:
 
 
 def _install(target: Path, text: str, *, is_compiled: bool) -> None:
-    """Writes a module, or what the interpreter makes of it."""
+    """Write a module, compiled if the interpreter is our own."""
     new = target.with_suffix(".new")
     new.write_text(text, encoding="utf-8")
     if is_compiled:
@@ -182,8 +182,8 @@ def prepare(
     leases: Leases,
     input_path: str,
 ) -> Placeholder:
-    """Makes the claim's folder and specification, and answers its batch job. Raises OSError, and
-    NotAllowedError for a program that the site does not start."""
+    """Make the claim's folder and specification; return its batch job. Raises OSError, and
+    NotAllowedError for a program that the site does not allow."""
     account = place.account(claim.hold.owner)
     folder = place.folder(claim.id)
     program = permitted(
@@ -231,7 +231,7 @@ def specification(
     leases: Leases,
     input_path: str,
 ) -> dict[str, object]:
-    """All that a starter must know, as it reads it."""
+    """Return everything that a starter must know, as the content of spec.json."""
     hold = claim.hold
     _job, _attempt, component, _number = claim.id.rsplit("/", 3)
     itself = values.Peer(
@@ -279,7 +279,8 @@ def specification(
 
 
 def why_unstarted(ended: Ended, place: LaunchSettings) -> str:
-    """What shells, and commands that become other accounts, mean by two statuses; else nothing."""
+    """Explain the exit statuses 126 and 127, of shells and of commands that switch accounts; else
+    empty."""
     if ended.cause is not EndCause.EXITED or ended.exit_status not in (126, 127):
         return ""
     return (
@@ -289,7 +290,7 @@ def why_unstarted(ended: Ended, place: LaunchSettings) -> str:
 
 
 def log_source(claim: ClaimId, place: LaunchSettings, *, is_ended: bool) -> LogSource | None:
-    """Where the claim's output is; None when its folder is gone."""
+    """Locate the claim's output; None when its folder is gone."""
     folder = place.folder(claim)
     spec = _read(folder, "spec.json")
     if spec is None:
@@ -305,14 +306,14 @@ def log_source(claim: ClaimId, place: LaunchSettings, *, is_ended: bool) -> LogS
 
 
 def read_record(claim: ClaimId, place: LaunchSettings) -> StarterRecord | None:
-    """What the claim's starter wrote down; None when it wrote nothing that can be read. Raises
-    OSError when that cannot be said now."""
+    """Read the record of the claim's starter; None when there is no readable one. Raises OSError
+    when the read failed for now."""
     folder = place.folder(claim)
     return record_of(_read_surely(folder, "passed.json"), _read_surely(folder, "end.json"))
 
 
 def _read(folder: Path, name: str) -> dict[str, object] | None:
-    """A small JSON object, None where there is none that can be read."""
+    """Read a small JSON object; None when it is missing or unreadable."""
     try:
         return _read_surely(folder, name)
     except OSError:
@@ -320,8 +321,8 @@ def _read(folder: Path, name: str) -> dict[str, object] | None:
 
 
 def _read_surely(folder: Path, name: str) -> dict[str, object] | None:
-    """The same; links are not followed, because the program can write here, too. Raises OSError
-    when our own machine or disk is why it cannot be read."""
+    """Read a small JSON object without following links, because the program can write here too.
+    Raises OSError when our own machine or disk is at fault."""
     try:
         file = Folder(folder, is_followed=False).open(f"{STATE_FOLDER}/{name}")
         try:

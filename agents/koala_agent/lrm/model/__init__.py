@@ -1,13 +1,13 @@
 """A queue-based local manager as a state machine: N processors behind one queue.
 
-Pure: standard library only, no clock and no I/O. `submit`, `withdraw` and `end` say what happened,
-`advance(now)` makes one scheduling pass and answers what starts; `wake_at` is the next instant at
-which a pass is due although nothing will have happened. The emulated manager puts it on the wall
-clock, the simulator puts it on simulated time; neither can tell the other's from its own.
+Pure: standard library only, no clock and no I/O. `submit`, `withdraw` and `end` are events,
+`advance(now)` makes one scheduling pass and returns the jobs that start; `wake_at` is the next
+instant at which a pass is due even if nothing happens. The emulated manager runs it on the wall
+clock, the simulator on simulated time, with the same results.
 
 Each discipline is a class in a module of its own, whose text defines it exactly: `fcfs`, `easy`,
 `conservative`. At one instant all completions come first, then all arrivals in order, then one
-pass. Instants and durations are in seconds of whatever clock the caller has.
+pass. Instants and durations are in seconds of the caller's clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ConservativeQueue", "Discipline", "Key", "LocalQueue", "local_queue"
 
 
 def local_queue(*, processors: int, discipline: Discipline) -> LocalQueue[Key]:
-    """A queue in front of that many processors."""
+    """Make a queue in front of that many processors."""
     match discipline:
         case Discipline.FCFS:
             return FCFSQueue(processors=processors)

@@ -1,9 +1,9 @@
-"""A queue that is searched for jobs that may start out of turn.
+"""Queue with a fast search for jobs that may be backfilled.
 
-Deep queues are what makes a simulation slow. The line is kept in blocks of jobs that follow one
-another, and these in groups. Of each block and group it is known which least estimate the jobs up
-to each size have, so those in which nothing can start are passed over in one step. The first and
-the last ones change all the time: looking into them is quicker than summing them up.
+Deep queues make a simulation slow. The queue is kept in blocks of consecutive jobs, and these in
+groups. Each block and group has a summary: the smallest estimate of the jobs up to each size. So
+those in which nothing can start are skipped in one step. The first and the last ones change all the
+time: a scan of them is quicker than a summary.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _BLOCKS_MAX = 16
 
 
 class _Summary:
-    """Of some jobs: each size at which the least estimate of the jobs up to that size falls. Those
-    that have left count until it is made anew, so it may promise too much and never too little."""
+    """Summary of some jobs: each size at which the smallest estimate of the jobs up to that size
+    falls. Jobs that have left count until the next refresh, so it may promise too much and never
+    too little."""
 
     __slots__ = ("is_current", "least_estimates", "sizes")
 
@@ -30,7 +31,7 @@ class _Summary:
         self.least_estimates: list[float] = []
 
     def sum_up(self, requests: Iterable[tuple[int, float]]) -> None:
-        """Makes it anew from sizes and estimates."""
+        """Rebuild the summary from sizes and estimates."""
         self.sizes, self.least_estimates = [], []
         for size, estimate_s in sorted(requests):
             if not self.sizes or estimate_s < self.least_estimates[-1]:
@@ -68,7 +69,7 @@ class _Group(_Summary, Generic[Key]):
         self.sum_up(requests)
 
     def compact(self) -> None:
-        """Joins blocks that have become small to those before them; empty ones vanish."""
+        """Merge small blocks into their predecessors, and drop empty ones."""
         kept: list[_Block[Key]] = []
         for block in self.blocks:
             if kept and len(kept[-1].jobs) + len(block.jobs) <= _JOBS_MAX:
@@ -80,7 +81,7 @@ class _Group(_Summary, Generic[Key]):
 
 
 class BackfillQueue(Generic[Key]):
-    """Jobs in the order of the queue. No block is empty but the only one of an empty line: most
+    """Jobs in the order of the queue. No block is empty but the only one of an empty queue: most
     jobs of most logs come to an empty queue."""
 
     def __init__(self) -> None:
@@ -88,11 +89,11 @@ class BackfillQueue(Generic[Key]):
 
     @property
     def head(self) -> Waiting[Key]:
-        """The first job of a line that has one."""
+        """The first job of a queue that is not empty."""
         return self._groups[0].blocks[0].jobs[0]
 
     def append(self, job: Waiting[Key]) -> None:
-        """A job joins at the tail."""
+        """Add a job at the tail."""
         group = self._groups[-1]
         block = group.blocks[-1]
         if len(block.jobs) < _JOBS_MAX:
@@ -105,19 +106,19 @@ class BackfillQueue(Generic[Key]):
             self._groups.append(_Group([_Block([job])]))
 
     def prepend(self, job: Waiting[Key]) -> None:
-        """A job joins at the head."""
+        """Add a job at the head."""
         self._groups.insert(0, _Group([_Block([job])]))
         self._compact(self._groups[:2])
 
     def behead(self) -> None:
-        """The first job leaves."""
+        """Remove the first job."""
         jobs = self._groups[0].blocks[0].jobs
         del jobs[0]
         if not jobs:
             self._compact(self._groups[:1])
 
     def remove(self, job: Waiting[Key]) -> None:
-        """A job leaves; those at the tail are found soonest."""
+        """Remove a job; those at the tail are found soonest."""
         for group in reversed(self._groups):
             for block in reversed(group.blocks):
                 if job in block.jobs:
@@ -129,8 +130,8 @@ class BackfillQueue(Generic[Key]):
     def take(
         self, *, idle: int, extra: int, now: float, shadow_at: float
     ) -> tuple[list[Waiting[Key]], int]:
-        """Takes out, in order, the jobs that fit and would leave by the shadow, or take no more
-        than the extra processors; the answer has what is left of these, too."""
+        """Remove and return, in order, the jobs that fit and would leave by the shadow, or use no
+        more than the extra processors; also return the remaining extra processors."""
         search: _Search[Key] = _Search(idle, extra, now, shadow_at)
         if len(self._groups) == len(self._groups[0].blocks) == 1:
             search.look_into(self._groups[0].blocks[0])
@@ -160,7 +161,7 @@ class BackfillQueue(Generic[Key]):
         return search.chosen, search.extra
 
     def _compact(self, changed: list[_Group[Key]]) -> None:
-        """Joins what has become small, so that a long line has few blocks and groups."""
+        """Merge small blocks and groups, so that a long queue has few of them."""
         if len(self._groups) == len(self._groups[0].blocks) == 1:
             return
         for group in changed:
@@ -178,7 +179,7 @@ class BackfillQueue(Generic[Key]):
 
 
 class _Search(Generic[Key]):
-    """What is left to give, and who got it."""
+    """State of one search: the remaining processors, and the chosen jobs."""
 
     __slots__ = ("chosen", "extra", "idle", "now", "shadow_at")
 
@@ -190,8 +191,8 @@ class _Search(Generic[Key]):
         self.chosen: list[Waiting[Key]] = []
 
     def may_find(self, part: _Block[Key] | _Group[Key]) -> bool:
-        """Whether one of its jobs may start; after jobs have left it, it may have been one of
-        them."""
+        """Test whether a job of this part may start; the summary may still count jobs that have
+        left."""
         if not part.is_current:
             part.refresh()
         fitting = bisect_right(part.sizes, self.idle)
@@ -201,7 +202,7 @@ class _Search(Generic[Key]):
         return is_short or part.sizes[0] <= self.extra
 
     def look_into(self, block: _Block[Key]) -> None:
-        """Takes out of a block what may start."""
+        """Remove the jobs of a block that may start."""
         idle, extra, now, shadow_at = self.idle, self.extra, self.now, self.shadow_at
         found = []
         for job in block.jobs:

@@ -35,7 +35,7 @@ class ConservativeQueue(LocalQueue[Key]):
         self._firsts = 0
         self._newcomers: list[Key] = []
         self._reserved: dict[Key, tuple[float, int, Key]] = {}
-        """Start and number of arrival of each job that waits and has met a pass."""
+        """Start and number of arrival of each waiting job that has taken part in a pass."""
         self._due: list[tuple[float, int, Key]] = []
         """The same in order of the starts."""
         self._releases: list[tuple[float, int]] = []
@@ -43,7 +43,7 @@ class ConservativeQueue(LocalQueue[Key]):
         self._has_room = False
         """Something has left, so that reservations may move forward."""
         self._is_void = False
-        """Reservations are to be made anew."""
+        """Set when reservations must be made again."""
         self._wake_at = math.inf
 
     @property
@@ -72,17 +72,17 @@ class ConservativeQueue(LocalQueue[Key]):
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
-        """Idle processors that are not reserved as long as the estimate says."""
+        """Idle processors that are not reserved for the length of the estimate."""
         return min(self.idle, self._profile.least(begin=now, end=now + estimate_s))
 
     @property
     def reservations(self) -> dict[Key, float]:
-        """When each job that has met a pass will start, as far as is known now; in queue order."""
+        """Expected start of each job that has taken part in a pass, in queue order."""
         return {key: self._reserved[key][0] for key in self._waiting if key in self._reserved}
 
     def restore(self, reservations: dict[Key, float], now: float) -> None:
-        """Gives the jobs of a queue that was just filled the reservations which they had after a
-        pass at `now`."""
+        """Restore the reservations of a queue that was just filled, as they were after a pass at
+        `now`."""
         self._profile = self._of_running(-math.inf)
         for key in self._newcomers:
             self._set(key, reservations[key])
@@ -93,7 +93,7 @@ class ConservativeQueue(LocalQueue[Key]):
     # How --------------------------------------------------------------------------------------
 
     def _is_late(self, now: float) -> bool:
-        """Whether a job overruns its estimate, or a reservation could not be kept."""
+        """Test for a job that overruns its estimate, or a reservation that could not be kept."""
         releases, due = self._releases, self._due
         return bool(releases and releases[0][0] < now) or bool(due and due[0][0] < now)
 
@@ -131,7 +131,7 @@ class ConservativeQueue(LocalQueue[Key]):
         self._set(key, self._profile.earliest(processors, estimate_s, begin=now))
 
     def _set(self, key: Key, start: float) -> None:
-        """Reserves the processors of a job from then on."""
+        """Reserve the processors of a job from an instant on."""
         _, processors, estimate_s = self._waiting[key]
         if key in self._reserved:
             number = self._reserved[key][1]
@@ -144,8 +144,8 @@ class ConservativeQueue(LocalQueue[Key]):
         insort(self._due, reserved)
 
     def _start_due(self, now: float) -> list[Key]:
-        """Starts, in queue order, the jobs that are reserved for now and whose processors are not
-        held by one that overruns."""
+        """Start, in queue order, the jobs that are reserved for now and whose processors are not
+        held by a job that overruns."""
         due = self._due[: bisect_right(self._due, now, key=_start_of)]
         started = []
         for reserved in sorted(due, key=_number_of):

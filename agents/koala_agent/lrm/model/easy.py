@@ -80,7 +80,7 @@ class EASYQueue(LocalQueue[Key]):
     def _choose_from_newcomers(
         self, now: float, reservation: tuple[float, int], started: list[Key]
     ) -> None:
-        """Starts what may start of the jobs that have come since the last pass."""
+        """Start eligible jobs among those that arrived since the last pass."""
         shadow_at, extra = reservation
         for job in self._newcomers:
             key, processors, estimate_s = job
@@ -96,7 +96,7 @@ class EASYQueue(LocalQueue[Key]):
         self._reservation = (shadow_at, extra)
 
     def _choose_from_all(self, now: float, started: list[Key]) -> None:
-        """Starts what may start of the whole queue. The head is looked at, too: it does not fit."""
+        """Start eligible jobs of the whole queue. The head is visited too: it does not fit."""
         shadow_at, extra = self._reserve(now)
         chosen, extra = self._line.take(idle=self.idle, extra=extra, now=now, shadow_at=shadow_at)
         for job in chosen:
@@ -104,7 +104,7 @@ class EASYQueue(LocalQueue[Key]):
         self._reservation = (shadow_at, extra)
 
     def _reserve(self, now: float) -> tuple[float, int]:
-        """Shadow and extra of the head of the queue, which does not fit now."""
+        """Compute shadow and extra for the head of the queue, which does not fit now."""
         needed = self._line.head[1]
         free = self.idle
         releases = self._releases

@@ -34,7 +34,7 @@ class FCFSQueue(LocalQueue[Key]):
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
-        """Nothing passes those who wait."""
+        """Nothing overtakes waiting jobs."""
         return 0 if self._waiting else self.idle
 
     def _queue(self, job: Waiting[Key]) -> None:
@@ -47,10 +47,10 @@ class FCFSQueue(LocalQueue[Key]):
         self._order.remove(job)
 
     def _hold(self, release: tuple[float, int]) -> None:
-        """Nobody asks when a job will leave."""
+        """Nothing to record: expected ends are not used."""
 
     def _free(self, release: tuple[float, int]) -> None:
-        """Nobody asked."""
+        """Nothing to record."""
 
     def _disturb(self) -> None:
-        """Nothing is concluded."""
+        """Nothing to invalidate."""

@@ -1,4 +1,4 @@
-"""How many processors will be free when: what reservations are fitted into."""
+"""Profile of free processors over time, into which reservations are fitted."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from itertools import accumulate
 
 
 class Profile:
-    """A step function of time. From `_at[i]` until `_at[i + 1]`, and from the last one for ever,
-    `_free[i]` processors are free."""
+    """Step function of time. From `_at[i]` until `_at[i + 1]`, and from the last one on without
+    end, `_free[i]` processors are free."""
 
     def __init__(self, free: int) -> None:
         self._at: list[float] = [-math.inf]
         self._free = [free]
         self._highest: list[int] | None = None
-        """The largest step up to each one; None when it is to be found anew."""
+        """The largest step up to each one; None when it must be recomputed."""
 
     def forget(self, now: float) -> None:
-        """Lets go of all before `now`."""
+        """Drop everything before `now`."""
         passed = bisect_right(self._at, now) - 1
         if passed > 0:
             del self._at[:passed]
@@ -27,7 +27,7 @@ class Profile:
         self._at[0] = now
 
     def add(self, processors: int, begin: float, end: float) -> None:
-        """So many more are free from `begin` until `end`; less than none: they are held."""
+        """Add so many free processors from `begin` until `end`; a negative number reserves them."""
         if begin >= end:
             return
         free = self._free
@@ -44,9 +44,9 @@ class Profile:
     def earliest(
         self, processors: int, duration_s: float, *, begin: float, before: float = math.inf
     ) -> float:
-        """The first instant from `begin` on at which so many are free for so long; `before` when
-        there is none before that. From `before` on they are taken to be free, as they are for a
-        job that has them reserved from then on."""
+        """Return the first instant from `begin` on at which so many are free for so long; `before`
+        when there is none before that. From `before` on they count as free, as they are for a job
+        that has them reserved from then on."""
         at, free = self._at, self._free
         count = len(at)
         index = max(bisect_right(at, begin) - 1, 0)
@@ -66,19 +66,20 @@ class Profile:
                 return start
 
     def least(self, *, begin: float, end: float) -> int:
-        """How many are free all the time from `begin` until `end`."""
+        """Return the number that is free all the time from `begin` until `end`."""
         first = max(bisect_right(self._at, begin) - 1, 0)
         return min(self._free[first : max(bisect_left(self._at, end), first + 1)])
 
     def most_before(self, instant: float) -> int:
-        """How many are free at most at any time before `instant`; 0 when that is no time at all."""
+        """Return the largest number that is free at any time before `instant`; 0 for an empty
+        span."""
         if self._highest is None:
             self._highest = [*accumulate(self._free, max)]
         passed = bisect_left(self._at, instant)
         return self._highest[passed - 1] if passed else 0
 
     def _step(self, instant: float) -> int:
-        """The index of the step that begins then; one is made if there is none."""
+        """Return the index of the step that begins then, inserting it if needed."""
         index = bisect_left(self._at, instant)
         if index == len(self._at) or self._at[index] != instant:
             assert index > 0, instant

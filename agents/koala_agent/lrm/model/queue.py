@@ -1,4 +1,5 @@
-"""What all disciplines share: processors, who runs, and what may be said to a queue."""
+"""Base class of all disciplines: processors, running and waiting jobs, and the queue's
+interface."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ Waiting = tuple[Key, int, float]
 
 
 class Discipline(StrEnum):
-    """Whose turn it is in the queue."""
+    """Rule by which the queue starts jobs."""
 
     FCFS = "fcfs"
     EASY = "easy"
@@ -21,8 +22,8 @@ class Discipline(StrEnum):
 
 
 class LocalQueue(ABC, Generic[Key]):
-    """N processors and the queue in front of them; keys are the caller's, one for each job
-    that waits or runs.
+    """N processors and the queue in front of them. Keys are the caller's, one for each job that
+    waits or runs.
 
     Waiting jobs are plain tuples (key, processors, estimate) and running ones (expected end,
     processors), because passes read them millions of times.
@@ -47,7 +48,7 @@ class LocalQueue(ABC, Generic[Key]):
     # What happened ----------------------------------------------------------------------------
 
     def submit(self, key: Key, *, processors: int, estimate_s: float) -> None:
-        """Queues a job at the tail. Raises ValueError when it could never start."""
+        """Queue a job at the tail. Raises ValueError when it could never start."""
         if not 1 <= processors <= self.processors:
             message = f"{key!r} asks for {processors} processors; 1 to {self.processors} can be had"
             raise ValueError(message)
@@ -57,7 +58,7 @@ class LocalQueue(ABC, Generic[Key]):
         self._queue(job)
 
     def put_back(self, key: Key, *, processors: int, estimate_s: float) -> None:
-        """Queues a job at the head: one that was stopped to make room."""
+        """Queue a job at the head: one that was stopped to make room."""
         assert key not in self._waiting, key
         assert key not in self._running, key
         job = (key, processors, estimate_s)
@@ -65,18 +66,18 @@ class LocalQueue(ABC, Generic[Key]):
         self._queue_first(job)
 
     def withdraw(self, key: Key) -> None:
-        """Takes a waiting job out of the queue."""
+        """Remove a waiting job from the queue."""
         self._unqueue(self._waiting.pop(key))
 
     def end(self, key: Key) -> None:
-        """A running job has ended, for whatever reason."""
+        """Release the processors of a running job that has ended."""
         release = self._running.pop(key)
         self.idle += release[1]
         self._free(release)
 
     def occupy(self, key: Key, *, processors: int, until: float) -> None:
-        """Starts a job past the queue: one that runs already, or that a claim puts on idle
-        processors. `until` is when it is expected to leave."""
+        """Start a job past the queue: one that runs already, or a claim placed on idle processors.
+        `until` is its expected end."""
         assert 0 < processors <= self.idle, (key, processors, self.idle)
         self._running[key] = release = (until, processors)
         self.idle -= processors
@@ -84,14 +85,14 @@ class LocalQueue(ABC, Generic[Key]):
         self._disturb()
 
     def lose(self, processors: int) -> None:
-        """Idle processors fail; jobs on others that did must have ended before."""
+        """Take idle processors out of order; jobs on other failed ones must have ended before."""
         assert 0 <= processors <= self.idle, (processors, self.idle)
         self.available -= processors
         self.idle -= processors
         self._disturb()
 
     def regain(self, processors: int) -> None:
-        """Processors that had failed are in order again."""
+        """Put failed processors back in order."""
         assert 0 <= processors <= self.processors - self.available, processors
         self.available += processors
         self.idle += processors
@@ -101,12 +102,13 @@ class LocalQueue(ABC, Generic[Key]):
 
     @abstractmethod
     def advance(self, now: float) -> list[Key]:
-        """One scheduling pass: the keys of the jobs that start at `now`, in that order."""
+        """Make one scheduling pass; return the keys of the jobs that start at `now`, in that
+        order."""
 
     @abstractmethod
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
-        """The largest job with this estimate that would start if it were submitted at `now`, after
-        a pass at `now`."""
+        """Return the size of the largest job with this estimate that would start if it were
+        submitted at `now`, after a pass at `now`."""
 
     @property
     def wake_at(self) -> float:
@@ -115,39 +117,39 @@ class LocalQueue(ABC, Generic[Key]):
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait."""
+        """The number of waiting jobs."""
         return len(self._waiting)
 
     def order(self) -> Iterator[Key]:
-        """The jobs that wait, in the order of the queue."""
+        """Iterate over the waiting jobs, in the order of the queue."""
         return iter(self._waiting)
 
     def is_waiting(self, key: Key) -> bool:
-        """Whether this job is in the queue."""
+        """Test whether this job is in the queue."""
         return key in self._waiting
 
     # What a discipline keeps in its own way ---------------------------------------------------
 
     @abstractmethod
     def _queue(self, job: Waiting[Key]) -> None:
-        """A job has come to the tail of the queue."""
+        """Record a job at the tail of the queue."""
 
     @abstractmethod
     def _queue_first(self, job: Waiting[Key]) -> None:
-        """A job has come to the head of the queue."""
+        """Record a job at the head of the queue."""
 
     @abstractmethod
     def _unqueue(self, job: Waiting[Key]) -> None:
-        """A job has left the queue without having started."""
+        """Record that a job left the queue without having started."""
 
     @abstractmethod
     def _hold(self, release: tuple[float, int]) -> None:
-        """A job has started that is expected to leave then and to give back as many processors."""
+        """Record the expected end and the processors of a started job."""
 
     @abstractmethod
     def _free(self, release: tuple[float, int]) -> None:
-        """It has left."""
+        """Record the end of a started job."""
 
     @abstractmethod
     def _disturb(self) -> None:
-        """Processors came or went past the queue: what was concluded from them is void."""
+        """Invalidate all conclusions: processors came or went past the queue."""
