@@ -1,8 +1,8 @@
-"""What a paper says in words, as data; and how a sentence gets its verdict.
+"""Claims of a paper as data, and the rules that give each a verdict.
 
-A claim is a sentence and a test: at each level of load the test names comparisons, and a comparison
-names quantities and a contrast of them that is positive where the sentence is right. `RULES` says
-how comparisons make a verdict, for readers of reports and of this module.
+A claim is a sentence and a test. At each level of load the test names comparisons. A comparison
+names quantities and a contrast of them, which is positive where the sentence is right. `RULES`
+explains, for readers of reports too, how comparisons make a verdict.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from koala.sim.statistics import CONFIDENCE, Interval, student
 
 
 def share(value: float) -> str:
-    """As text: 10 %."""
+    """Format a share as text: 10 %."""
     return f"{100 * value:g} %"
 
 
@@ -52,7 +52,7 @@ RULES = f"""\
 
 
 class Verdict(StrEnum):
-    """Of a claim; comparisons and levels have all but NEAR."""
+    """Verdict of a claim; comparisons and levels have all but NEAR."""
 
     HOLDS = "holds"
     NEAR = "holds only near saturation"
@@ -66,7 +66,7 @@ class Verdict(StrEnum):
 
 
 class Rule(StrEnum):
-    """How many comparisons of a level a sentence speaks of."""
+    """Share of the comparisons of a level that must hold."""
 
     ALL = "all"
     MOST = "most"
@@ -74,46 +74,46 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The contrast of some quantities is positive where the claim is right."""
+    """A contrast of quantities, positive where the claim is right."""
 
     text: str
     of: tuple[Quantity, ...]
     contrast: Callable[..., float]
     where: str = ""
-    """What its quantities have in common, and their names leave out."""
+    """The conditions that the quantities share and that their names omit."""
     is_of_every_run: bool = False
-    """One run in which the contrast is not positive refutes it."""
+    """If True, a single run in which the contrast is not positive refutes the claim."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}" if self.where else self.text
 
 
 Test = Callable[[Level], Iterable[Comparison]]
-"""The comparisons of a level; none where the sentence says nothing of that level."""
+"""Makes the comparisons of a level; none where the sentence does not speak of that level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A sentence of a paper in our words, where it stands, and how it is tested."""
+    """A sentence of a paper in our words, its place there, and its test."""
 
     id: str
     section: str
     text: str
     test: Test
     figures: tuple[int, ...] = ()
-    """The figures of the paper it is about."""
+    """Numbers of the figures that it is about."""
     rule: Rule = Rule.ALL
     reading: str = ""
-    """How the sentence was read, where the test needs a word of explanation."""
+    """The reading of the sentence, where the test needs an explanation."""
 
     def comparisons(self, levels: Sequence[Level]) -> tuple[Comparison, ...]:
-        """Those of all levels."""
+        """Return the comparisons of all levels."""
         return tuple(one for level in levels for one in self.test(level))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What the results say of a comparison."""
+    """The result of one comparison."""
 
     comparison: Comparison
     means: tuple[Interval, ...]
@@ -121,57 +121,57 @@ class Finding:
     """Positive as the paper says, negative against it."""
     verdict: Verdict
     refuted_by: tuple[int, ...] = ()
-    """The seeds of the runs that are not as the claim says of every run."""
+    """Seeds of the runs that contradict a claim about every run."""
 
     @property
     def is_by_saturation(self) -> bool:
-        """A saturated system decided, not a difference of means."""
+        """True if saturation decided, not a difference of means."""
         return isinf(self.difference.mean)
 
     @property
     def is_void(self) -> bool:
-        """Saturated systems on both sides: there is nothing to compare."""
+        """True if both sides are saturated and cannot be compared."""
         return isnan(self.difference.mean) and self.difference.values > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelFinding:
-    """What the results say of a claim at one level."""
+    """The result of a claim at one level."""
 
     level: Level
     findings: tuple[Finding, ...]
     verdict: Verdict
 
     def count(self, verdict: Verdict) -> int:
-        """How many comparisons have this verdict."""
+        """Count the comparisons with this verdict."""
         return sum(finding.verdict is verdict for finding in self.findings if not finding.is_void)
 
     @property
     def is_refuted(self) -> bool:
-        """A run is not as the claim says of every run."""
+        """True if a run contradicts a claim about every run."""
         return any(finding.refuted_by for finding in self.findings)
 
     @property
     def is_void(self) -> bool:
-        """All that was to be compared is saturated."""
+        """True if all comparisons are between saturated systems."""
         return bool(self.findings) and all(finding.is_void for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimFinding:
-    """The verdict of a claim, with what it rests on."""
+    """The verdict of a claim and the results on which it rests."""
 
     claim: Claim
     levels: tuple[LevelFinding, ...]
     verdict: Verdict
     readings: tuple[LevelFinding, ...] = ()
-    """Under other readings of the paper, which have no say."""
+    """Results under other readings of the paper; the verdict does not depend on them."""
 
 
 def judge(
     claim: Claim, levels: Sequence[Level], results: Results, readings: Sequence[Level] = ()
 ) -> ClaimFinding:
-    """The verdict of a claim."""
+    """Judge a claim."""
     found = _judge_levels(claim, levels, results)
     return ClaimFinding(
         claim=claim,
@@ -192,8 +192,9 @@ def _judge_levels(
 
 
 def over_levels(found: Sequence[LevelFinding]) -> Verdict:
-    """Rule 4: near saturation decides; lower levels say whether it holds only there. A level at
-    which nothing could be compared has no say. A counterexample is one at any level (rule 5)."""
+    """Combine the levels' verdicts (rule 4): near saturation decides; lower levels say whether the
+    claim holds only there. A level at which nothing could be compared does not count. A
+    counterexample counts at any level (rule 5)."""
     if any(level.is_refuted for level in found):
         return Verdict.FAILS
     found = [level for level in found if not level.is_void]
@@ -206,7 +207,7 @@ def over_levels(found: Sequence[LevelFinding]) -> Verdict:
 
 
 def over_comparisons(verdicts: Sequence[Verdict], rule: Rule) -> Verdict:
-    """Rule 3."""
+    """Combine the verdicts of comparisons (rule 3)."""
     held, failed = verdicts.count(Verdict.HOLDS), verdicts.count(Verdict.FAILS)
     if not verdicts:
         return Verdict.UNDECIDED
@@ -220,7 +221,8 @@ def over_comparisons(verdicts: Sequence[Verdict], rule: Rule) -> Verdict:
 
 
 def sign(difference: Interval, *, among: int = 1) -> Verdict:
-    """Rule 2; `among` so many comparisons one that fails must do so with more confidence."""
+    """Judge by the sign of the interval (rule 2). Among `among` comparisons, one that fails must do
+    so with more confidence."""
     if difference.is_positive:
         return Verdict.HOLDS
     if difference.high < 0 and difference.mean + _widened(difference, among) < 0:
@@ -229,7 +231,8 @@ def sign(difference: Interval, *, among: int = 1) -> Verdict:
 
 
 def of_every_run(values: Sequence[float]) -> Verdict:
-    """Rule 5; a value that is none (nothing of the kind happened) decides nothing."""
+    """Judge a claim about every run (rule 5); a missing value (nothing of the kind happened)
+    decides nothing."""
     if any(value <= 0 for value in values):
         return Verdict.FAILS
     is_enough = len(values) > 1 and all(value > 0 for value in values)
@@ -237,7 +240,7 @@ def of_every_run(values: Sequence[float]) -> Verdict:
 
 
 def _widened(difference: Interval, among: int) -> float:
-    """The half-width at the confidence 1 - 5 %/among."""
+    """Return the half-width at the confidence 1 - 5 %/among."""
     if among == 1 or difference.values < 2 or not difference.ci95:
         return difference.ci95
     degrees = difference.values - 1
@@ -277,21 +280,21 @@ def _judge_comparison(comparison: Comparison, among: int, results: Results) -> F
 
 
 def lower(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
-    """One is lower than the other, by at least this share of one."""
+    """Test that one is lower than the other, by at least this share of one."""
     text = f"{one} < {other}" if not by else f"{one} < {other} by at least {share(by)}"
     factor = 1 + by
     return Comparison(text=text, of=(one, other), contrast=lambda a, b: b - factor * a)
 
 
 def higher(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
-    """One is higher than the other, by at least this share of the other."""
+    """Test that one is higher than the other, by at least this share of the other."""
     text = f"{one} > {other}" if not by else f"{one} > {other} by at least {share(by)}"
     factor = 1 + by
     return Comparison(text=text, of=(one, other), contrast=lambda a, b: a - factor * b)
 
 
 def at_most(one: Quantity, other: Quantity, *, above: float = LITTLE) -> Comparison:
-    """One is not higher than the other by this share or more; it may be lower."""
+    """Test that one exceeds the other by less than this share; it may be lower."""
     factor = 1 + above
     return Comparison(
         text=f"{one} < {factor:.2f} × {other}",
@@ -301,27 +304,27 @@ def at_most(one: Quantity, other: Quantity, *, above: float = LITTLE) -> Compari
 
 
 def close(one: Quantity, other: Quantity, *, within: float = LITTLE) -> tuple[Comparison, ...]:
-    """Neither is higher than the other by this share or more."""
+    """Test that the two differ by less than this share."""
     return at_most(one, other, above=within), at_most(other, one, above=within)
 
 
 def slightly_lower(one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
-    """Lower, but not by much."""
+    """Test that one is lower, but not by much."""
     return lower(one, other), at_most(other, one, above=MUCH)
 
 
 def lowest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
-    """Lower than each of the others."""
+    """Test that one is lower than each of the others."""
     return tuple(lower(one, other) for other in others if other != one)
 
 
 def highest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
-    """Higher than each of the others."""
+    """Test that one is higher than each of the others."""
     return tuple(higher(one, other) for other in others if other != one)
 
 
 def not_highest(one: Quantity, others: Iterable[Quantity]) -> Comparison:
-    """Lower than at least one of the others."""
+    """Test that one is lower than at least one of the others."""
     of = (one, *(other for other in others if other != one))
     return Comparison(
         text=f"{one} is not the highest",
@@ -331,12 +334,12 @@ def not_highest(one: Quantity, others: Iterable[Quantity]) -> Comparison:
 
 
 def ascending(*quantities: Quantity) -> tuple[Comparison, ...]:
-    """Each is lower than the next."""
+    """Test that each is lower than the next."""
     return tuple(lower(one, other) for one, other in pairwise(quantities))
 
 
 def good(one: Quantity, others: Iterable[Quantity]) -> Comparison:
-    """Closer to the best of all than to the worst."""
+    """Test that one is closer to the best of all than to the worst."""
     of = (one, *(other for other in others if other != one))
     return Comparison(
         text=f"{one} in the lower half from best to worst",
@@ -346,7 +349,7 @@ def good(one: Quantity, others: Iterable[Quantity]) -> Comparison:
 
 
 def bad(one: Quantity, others: Iterable[Quantity]) -> Comparison:
-    """Closer to the worst of all than to the best."""
+    """Test that one is closer to the worst of all than to the best."""
     of = (one, *(other for other in others if other != one))
     return Comparison(
         text=f"{one} in the upper half from best to worst",
@@ -358,7 +361,7 @@ def bad(one: Quantity, others: Iterable[Quantity]) -> Comparison:
 def ratio_higher(
     one: tuple[Quantity, Quantity], other: tuple[Quantity, Quantity], *, by: float = 0.0
 ) -> Comparison:
-    """How much the first of one pair exceeds its second is more than with the other pair, by this
+    """Test that the first of one pair exceeds its second by more than in the other pair, by this
     share of the latter."""
     factor = 1 + by
     more = f" by {share(by)}" if by else ""

@@ -1,8 +1,8 @@
 """Figures as SVG and PNG, and the numbers behind each as CSV.
 
 The same results give the same bytes: no date is written, and the names inside an SVG come from a
-fixed salt. Bars and points carry the 95 % confidence interval over the replications; a saturated
-system, which has no mean response time, is marked SAT as in the papers.
+fixed salt. Bars and points carry the 95 % confidence interval over the replications. A saturated
+system has no mean response time and is marked SAT as in the papers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STYLE: dict[str, Any] = {
 }
 COLUMNS = ("panel", "series", "x", "metric", "setting", "mean", "ci95", "replications", "saturated")
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
-"""Seven that people with any colour vision can tell apart (Paul Tol's bright scheme)."""
+"""Seven colours that people with any colour vision can tell apart (Paul Tol's bright scheme)."""
 DENSE = 30
 """A line with more points than this gets a band instead of bars for its intervals."""
 
@@ -46,7 +46,7 @@ def tabulate(figure: Figure, results: Results, folder: Path) -> Path:
 
 
 def as_csv(figure: Figure, results: Results) -> str:
-    """A line for each bar or point. An empty mean: nothing measured, or saturated."""
+    """Format a line for each bar or point; an empty mean is not measured or saturated."""
     text = StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
@@ -77,7 +77,7 @@ def draw(figure: Figure, results: Results, folder: Path) -> tuple[Path, Path]:
 
 
 def picture(panels: Sequence[Panel], title: str, results: Results, paths: Sequence[Path]) -> None:
-    """Panels in one drawing, to files whose suffixes say in which format."""
+    """Draw panels in one drawing, to files whose suffixes choose the format."""
     from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
     from matplotlib.figure import Figure as Drawing  # noqa: PLC0415
 
@@ -95,7 +95,7 @@ def picture(panels: Sequence[Panel], title: str, results: Results, paths: Sequen
 
 
 def save(drawing: Drawing, path: Path) -> None:
-    """Write a drawing; the same drawing gives the same bytes, whenever and wherever."""
+    """Save a drawing reproducibly: the same drawing gives the same bytes."""
     from matplotlib import rc_context  # noqa: PLC0415 - takes longer to import than a short run
 
     dates = {".svg": {"Date": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
@@ -111,7 +111,7 @@ def _stem(figure: Figure, folder: Path) -> Path:
 
 
 def _add_legend(drawing: Drawing) -> None:
-    """One for all panels, each name once."""
+    """Add one legend for all panels, each name once."""
     found: dict[str, Any] = {}
     for axes in drawing.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -181,7 +181,7 @@ def _draw_lines(axes: Axes, panel: Panel, results: Results) -> None:
 
 
 def _measured(quantity: Quantity | None, results: Results) -> Interval | None:
-    """Its mean, if there is one to draw."""
+    """Return its mean, or None if there is none to draw."""
     if quantity is None:
         return None
     found = results.interval(quantity)

@@ -1,4 +1,4 @@
-"""What a paper is to a reproduction: settings that are run, figures and claims, all of it data."""
+"""Data types of a paper: settings to run, figures and claims."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ tables call it. Neither seed nor length of the run are in it, see `Run` and `Eff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A load at which claims are tested. A paper's levels ascend; those that are near saturation
-    are the ones of its charts, where a claim must hold to hold at all."""
+    """A load at which claims are tested. A paper's levels ascend. Those near saturation are the
+    loads of its charts; a claim must hold there to hold at all."""
 
     name: str
     is_near: bool = False
@@ -28,12 +28,12 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long and how often is run, and at which levels claims are tested."""
+    """Length and number of runs, and the levels at which claims are tested."""
 
     name: str
     replications: int
     length: float
-    """Of one run, in the unit of the paper: jobs or simulated seconds."""
+    """Length of one run, in the unit of the paper: jobs or simulated seconds."""
     levels: tuple[Level, ...]
 
 
@@ -48,27 +48,27 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run measured, by the name of the metric; nan where nothing of the kind happened."""
+    """Measurements of a run by the name of the metric; nan where nothing of the kind happened."""
 
     values: Mapping[str, float]
     is_saturated: bool = False
     notes: tuple[str, ...] = ()
-    """What numbers do not say: why jobs had not ended."""
+    """Remarks beside the numbers: why jobs had not ended."""
 
 
 def most_are_saturated(outcomes: Sequence[Outcome]) -> bool:
-    """More than half of the replications are."""
+    """True if more than half of the replications are saturated."""
     return 2 * sum(outcome.is_saturated for outcome in outcomes) > len(outcomes)
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A metric at a setting: what figures draw and claims compare."""
+    """A metric at a setting: the unit that figures draw and claims compare."""
 
     setting: Setting
     metric: str
     name: str = ""
-    """How tables call it; the setting and the metric without one."""
+    """Name in tables; the setting and the metric without one."""
 
     def __str__(self) -> str:
         return self.name or f"{self.metric} of {self.setting}"
@@ -103,7 +103,7 @@ class Figure:
     note: str = ""
 
     def quantities(self) -> tuple[Quantity, ...]:
-        """All that is drawn."""
+        """List all quantities that are drawn."""
         return tuple(
             quantity
             for panel in self.panels
@@ -115,7 +115,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Untestable:
-    """A sentence of a paper that no simulation of ours can speak to, and why."""
+    """A sentence of a paper that our simulations cannot test, and why."""
 
     id: str
     section: str
@@ -125,26 +125,26 @@ class Untestable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """Everything that `koala reproduce` needs to know of a paper."""
+    """All that `koala reproduce` needs of a paper."""
 
     name: str
     title: str
     run: Callable[[Run], Outcome]
-    """Pure, and picklable: a function of a module."""
+    """Makes a run. Pure and picklable: a function of a module."""
     efforts: Mapping[str, Effort]
-    """By name: quick and full."""
+    """Efforts by name: quick and full."""
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
     ours: str
-    """Markdown: which settings the paper does not print, and how they were chosen."""
+    """Markdown: settings that the paper does not print, and the reason for each choice."""
     levels: str
-    """Markdown: what the levels are, and what near saturation means in this paper."""
+    """Markdown: the levels, and the meaning of near saturation in this paper."""
     diverging: tuple[str, ...] = ()
     """Prefixes of metrics that have no finite mean in a saturated system."""
     saturation: Callable[[Sequence[Outcome]], bool] = most_are_saturated
-    """Whether a setting is saturated, from all its replications."""
+    """Judges from all replications of a setting whether it is saturated."""
     readings: tuple[Level, ...] = ()
-    """Other ways to read what the paper leaves open. Claims are judged at them, too, without a say
-    in their verdicts: it shows what these depend on."""
+    """Other readings of what the paper leaves open. Claims are judged under them too, without
+    effect on their verdicts; that shows how far verdicts depend on the reading."""
     untestable: tuple[Untestable, ...] = ()
-    """What the text says and is not tested, so that the list of claims is whole."""
+    """Untested sentences of the text, so that the list of claims is complete."""

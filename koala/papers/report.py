@@ -44,7 +44,7 @@ ROWS_MAX = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is told of a sweep, before it is text."""
+    """Contents of the report, before it is text."""
 
     plan: Plan
     results: Results
@@ -54,12 +54,12 @@ class Report:
     is_interrupted: bool
 
     def count(self, verdict: Verdict) -> int:
-        """How many claims have this verdict."""
+        """Count the claims with this verdict."""
         return sum(found.verdict is verdict for found in self.claims)
 
 
 def report(swept: Swept) -> Report:
-    """All claims of the plan, judged."""
+    """Judge all claims of the plan."""
     wanted = swept.plan
     return Report(
         plan=wanted,
@@ -83,8 +83,8 @@ def write(found: Report, folder: Path) -> None:
 
 
 def draw(found: Report, folder: Path, *, progress: Progress) -> None:
-    """Draw all figures of runs that were all made: a second or more each, for which whoever
-    interrupted the runs does not wait."""
+    """Draw all figures whose runs are complete. Each takes a second or more, so none is drawn after
+    an interrupt."""
     assert not found.is_interrupted
     for number, figure in enumerate(found.plan.figures, start=1):
         figures.draw(figure, found.results, folder)
@@ -92,7 +92,7 @@ def draw(found: Report, folder: Path, *, progress: Progress) -> None:
 
 
 def summary(found: Report) -> str:
-    """What the command line prints: counts, and what the paper's readers should know first."""
+    """Return the summary for the command line: counts, and the most important results."""
     lines = [_counts(found)]
     for verdict in (Verdict.FAILS, Verdict.NEAR):
         lines += [
@@ -107,7 +107,7 @@ def summary(found: Report) -> str:
 
 
 def as_markdown(found: Report) -> str:
-    """The report, for a person."""
+    """Format the report, for a person."""
     parts = (
         _head(found),
         _claims(found),
@@ -185,7 +185,7 @@ def _claims(found: Report) -> Iterator[str]:
 
 
 def _counterexamples(found: Report) -> Iterator[str]:
-    """The runs that are not as claims say of every run, and why they are not."""
+    """List the runs that contradict claims about every run, and why."""
     runs: dict[tuple[str, tuple[str, ...]], dict[str, dict[str, None]]] = {}
     for one in found.claims:
         for level in one.levels:
@@ -207,8 +207,8 @@ def _counterexamples(found: Report) -> Iterator[str]:
 
 
 def _readings(found: Report) -> Iterator[str]:
-    """A verdict for each claim under each reading; those that differ from the first column are
-    bold."""
+    """Tabulate the verdict of each claim under each reading; those that differ from the first
+    column are bold."""
     readings = found.plan.paper.readings
     told = [one for one in found.claims if one.readings]
     if not told:
@@ -261,7 +261,7 @@ def _row(found: ClaimFinding) -> str:
 
 
 def _level(found: LevelFinding, rule: Rule) -> str:
-    """How many comparisons say what, and the decisive one."""
+    """Format the result of a level: counts of comparisons, and the decisive one."""
     tally = ", ".join(
         f"{count} {verdict.told}" for verdict in Verdict if (count := found.count(verdict))
     )
@@ -273,14 +273,14 @@ def _level(found: LevelFinding, rule: Rule) -> str:
 
 
 def decisive(findings: Sequence[Finding], rule: Rule = Rule.ALL) -> Finding:
-    """The comparison on which the verdict of a level hangs: the one furthest from what the claim
-    says, in units of its own uncertainty; of most, the last one that makes more than half."""
+    """Return the comparison that decides the verdict of a level: the one furthest from the claim,
+    in units of its own uncertainty; under MOST, the last one that makes more than half."""
     ordered = sorted((one for one in findings if not one.is_void), key=_support)
     return ordered[0 if rule is Rule.ALL else (len(ordered) - 1) // 2]
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """9–12, 14 for 9, 10, 11, 12 and 14."""
+    """Format numbers as ranges: 9–12, 14 for 9, 10, 11, 12 and 14."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][-1] == number - 1:
@@ -302,7 +302,7 @@ def _support(finding: Finding) -> float:
 
 
 def _told(finding: Finding) -> str:
-    """The comparison with its means in their order, by name where there are more than two."""
+    """Format a comparison with its means in their order, by name where there are more than two."""
     means = ", ".join(_mean(one) for one in finding.means)
     if len(finding.means) > 2:
         pairs = zip(finding.comparison.of, finding.means, strict=True)
@@ -328,7 +328,7 @@ def _mean(value: Interval) -> str:
 
 
 def _places(width: float) -> int:
-    """Decimals that show two digits of a width, six at most."""
+    """Return the decimals that show two digits of a width, six at most."""
     return min(6, max(0, 1 - floor(log10(abs(width))))) if width else 0
 
 
@@ -355,7 +355,8 @@ def _figures(found: Report) -> Iterator[str]:
 
 
 def _table(panel: Panel, results: Results) -> Iterator[str]:
-    """The numbers of a chart: a line for each place on its axis, a column for each series."""
+    """Format the numbers of a chart: a line for each place on its axis, a column for each
+    series."""
     yield ""
     yield f"| {panel.title} | " + " | ".join(series.name for series in panel.series) + " |"
     yield "| --- |" + " --- |" * len(panel.series)
@@ -392,7 +393,7 @@ def _is_part(wanted: Plan) -> bool:
 
 
 def as_csv(found: Report) -> str:
-    """A line for each comparison of each claim."""
+    """Format a line for each comparison of each claim."""
     text = StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
@@ -422,7 +423,7 @@ def _line(one: ClaimFinding, level: LevelFinding, finding: Finding) -> tuple[obj
 
 
 def document(found: Report) -> dict[str, Any]:
-    """For `--json`."""
+    """Return the document for `--json`."""
     return {
         "paper": found.plan.paper.name,
         "effort": found.plan.effort.name,

@@ -1,4 +1,4 @@
-"""What all runs of a sweep measured, by setting and seed."""
+"""Measurements of all runs of a sweep, by setting and seed."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ class Results:
         }
 
     def replications(self, setting: Setting) -> int:
-        """How many runs of this setting are finished."""
+        """Count the finished runs of this setting."""
         return len(self._outcomes.get(setting, {}))
 
     def is_saturated(self, setting: Setting) -> bool:
-        """Whether it is, judged from all its replications."""
+        """True if the setting is saturated, judged from all its replications."""
         return self._saturated.get(setting, False)
 
     def is_divergent(self, quantity: Quantity) -> bool:
-        """There is no mean to speak of: it would be larger after a longer run."""
+        """True if there is no finite mean: it would be larger after a longer run."""
         diverges = quantity.metric.startswith(self._diverging) if self._diverging else False
         return diverges and self.is_saturated(quantity.setting)
 
     def interval(self, quantity: Quantity) -> Interval:
-        """Its mean over the replications; infinite where it diverges."""
+        """Return the mean over the replications; infinite where it diverges."""
         return self.contrast((quantity,), _itself)
 
     def contrast(self, of: tuple[Quantity, ...], function: Callable[..., float]) -> Interval:
-        """The mean of `function` of these quantities over the seeds that all their settings have
-        finished: what they share by their common random numbers cancels in each replication.
+        """Return the mean of `function` over the seeds that all settings of these quantities have
+        finished. Common random numbers make the shared variation cancel in each replication.
 
-        Where quantities diverge it is the function of infinities for them and of means for the
-        others, with no width: saturation itself decides. It does not after one replication, as of
-        a sweep that was interrupted.
+        Where quantities diverge, `function` takes infinities for them and means for the others,
+        with no width: saturation itself decides. It does not decide after a single replication, as
+        in an interrupted sweep.
         """
         if any(self.is_divergent(quantity) for quantity in of):
             values = [inf if self.is_divergent(one) else self.interval(one).mean for one in of]
@@ -60,14 +60,15 @@ class Results:
         return interval(list(self.runs(of, function).values()))
 
     def runs(self, of: tuple[Quantity, ...], function: Callable[..., float]) -> dict[int, float]:
-        """`function` of these quantities by the seeds that all their settings have finished."""
+        """Return `function` of these quantities by the seeds that all their settings have
+        finished."""
         return {
             seed: function(*(self._outcomes[one.setting][seed].values[one.metric] for one in of))
             for seed in self._seeds(of)
         }
 
     def notes(self, of: tuple[Quantity, ...], seed: int) -> tuple[str, ...]:
-        """What the runs of these quantities with this seed told in words."""
+        """Return the notes of the runs of these quantities with this seed."""
         settings = dict.fromkeys(one.setting for one in of)
         return tuple(note for one in settings for note in self._outcomes[one][seed].notes)
 

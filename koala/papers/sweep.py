@@ -1,4 +1,4 @@
-"""The runs that figures and claims need, each made once, in one pool of processes."""
+"""Runs that figures and claims need, each made once, in one pool of processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from koala.sim.replication import Progress, replicate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is reproduced, of a paper or of one figure of it, and with which effort."""
+    """Plan of a reproduction: a paper or one figure of it, and the effort."""
 
     paper: Paper
     effort: Effort
@@ -23,11 +23,12 @@ class Plan:
     seed: int = 1
 
     def settings(self) -> tuple[Setting, ...]:
-        """Every setting that a figure draws or a claim compares, once, in that order."""
+        """List every setting that a figure draws or a claim compares, once, in that order."""
         return tuple(dict.fromkeys(quantity.setting for quantity in self._quantities()))
 
     def runs(self) -> tuple[Run, ...]:
-        """All first replications before all second ones: who interrupts has some of everything."""
+        """List all first replications before all second ones, so that an interrupted sweep has some
+        of everything."""
         settings = self.settings()
         return tuple(
             Run(setting=setting, seed=seed, effort=self.effort)
@@ -45,7 +46,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """The results of a plan; those of all runs unless `is_interrupted`."""
+    """Results of a plan; those of all runs unless `is_interrupted`."""
 
     plan: Plan
     results: Results
@@ -54,7 +55,7 @@ class Swept:
 
 
 def plan(paper: Paper, effort: Effort, *, figure: int | None = None, seed: int = 1) -> Plan:
-    """The whole paper, or one figure and the claims about it."""
+    """Plan the whole paper, or one figure and the claims about it."""
     numbers = [one.number for one in paper.figures]
     if figure is not None and figure not in numbers:
         allowed = ", ".join(str(number) for number in numbers)
@@ -69,7 +70,7 @@ def plan(paper: Paper, effort: Effort, *, figure: int | None = None, seed: int =
 
 
 def sweep(wanted: Plan, *, workers: int = 0, progress: Progress | None = None) -> Swept:
-    """Make all runs of a plan. Ctrl-C ends it with what is finished."""
+    """Make all runs of a plan. Ctrl-C ends it and keeps the finished runs."""
     runs: Sequence[Run] = wanted.runs()
     made = replicate(wanted.paper.run, runs, workers=workers, progress=progress)
     return Swept(

@@ -7,10 +7,16 @@
     read_job(text, definitions, owner)    -> JobReading  .spec, .warnings, .is_dry_run
     write_job(spec)                       -> str         text that reads as the same job
 
-What is wrong in a text is a `SpecError` with line, column and the line itself. Invariants: the time
-is linear in the length of the text, nothing recurses (so no text is too deep), and whatever the
-bytes are, the answer is a tree or a SpecError. Absent on purpose: the defects of the C library,
-which docs/rsl.md lists with what happens here instead, and a limit on nesting.
+An error in a text is a `SpecError` with line, column and the line itself.
+
+Invariants:
+
+- The time is linear in the length of the text.
+- Nothing recurses, so no text is too deep.
+- For any bytes the answer is a tree or a SpecError.
+
+Absent on purpose: a limit on nesting, and the defects of the C library. docs/rsl.md lists these
+with our behaviour instead.
 """
 
 from koala.rsl.evaluation import evaluate

@@ -1,8 +1,8 @@
-"""Every attribute that a job description may name, and what becomes of it.
+"""Table of the attributes that a job description may name, and their treatment.
 
-One table, for the reader of jobs (`jobspec`), for the reference (docs/rsl.md holds
-`markdown_table()`, which a test compares), and for the spelling help of error messages. Names
-compare as in GRAM 5: without regard to case and underscores.
+Its users are the reader of jobs (`jobspec`), the reference (docs/rsl.md holds `markdown_table()`,
+which a test compares), and the spelling help of error messages. Names compare as in GRAM 5: without
+regard to case and underscores.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from koala.rsl.evaluation import canonical_name, nearest
 
 
 class Treatment(StrEnum):
-    """What happens to an attribute: it counts, it is skipped with a warning, it is an error; or it
-    is handed to the site."""
+    """Treatment of an attribute: honoured, skipped with a warning, refused, or passed to the
+    site."""
 
     HONOURED = "honoured"
     HANDED = "handed to the site"
@@ -24,7 +24,7 @@ class Treatment(StrEnum):
 
 
 class Scope(StrEnum):
-    """Where an attribute belongs: to one component, or to the job as a whole."""
+    """Scope of an attribute: one component, or the job as a whole."""
 
     COMPONENT = "component"
     JOB = "job"
@@ -210,7 +210,8 @@ KNOWN: dict[str, Attribute] = {canonical_name(row.name): row for row in ATTRIBUT
 
 
 def known_names_near(name: str) -> list[str]:
-    """Known attributes most like an unknown one, best first; beginnings count, `exe` is one."""
+    """Return the known attributes most like an unknown one, best first; prefixes count, such as
+    `exe`."""
     wanted = canonical_name(name)
     honoured = [key for key, row in KNOWN.items() if row.treatment is Treatment.HONOURED]
     begun = [key for key in honoured if len(wanted) > 2 and key.startswith(wanted)]
@@ -219,7 +220,7 @@ def known_names_near(name: str) -> list[str]:
 
 
 def markdown_table() -> str:
-    """The table as docs/rsl.md shows it."""
+    """Format the table for docs/rsl.md."""
     rows = [
         ("attribute", "from", "of a", "values", "treatment", "meaning, or why"),
         ("---",) * 6,

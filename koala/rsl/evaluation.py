@@ -1,15 +1,19 @@
 """Evaluation: every variable reference and concatenation becomes a literal.
 
-One walk, left to right, depth first, as the C library does it. Every compound request opens a
-scope that ends with it; definitions (`rsl_substitution`) are seen by what follows them, the first
-one of a name in a scope wins, and an inner scope hides the outer. Definitions from outside form the
-outermost scope (a text that is a single relation opens none, so there they win over its own). A
-default counts when the name is not defined (the library cannot evaluate it at all), and a reference
-to nothing is an error. What a definition holds is not scanned again.
+One walk, left to right, depth first, as in the C library. Rules:
 
-The relations that define stay in the tree, with evaluated values. Nothing recurses, and what
-references may produce is limited (`PRODUCED_CHARACTERS_MAX`): twenty definitions that double one
-another must not fill the memory.
+- Every compound request opens a scope that ends with it.
+- Definitions (`rsl_substitution`) are visible to what follows them.
+- The first definition of a name in a scope wins; an inner scope hides the outer.
+- Definitions from outside form the outermost scope. A text that is a single relation opens none, so
+  there they win over its own.
+- A default counts when the name is not defined (the library cannot evaluate it at all).
+- A reference to an undefined name without a default is an error.
+- The text of a definition is not scanned again.
+
+The relations that define stay in the tree, with evaluated values. Nothing recurses. References may
+produce a limited number of characters (`PRODUCED_CHARACTERS_MAX`): twenty definitions that double
+one another must not fill the memory.
 """
 
 from __future__ import annotations
@@ -44,23 +48,25 @@ COMPARED_CHARACTERS_MAX = 80
 
 
 def canonical_name(attribute: str) -> str:
-    """Attribute names compare without regard to case and underscores (as in GRAM 5)."""
+    """Return the canonical form of an attribute name: without case and underscores (as in GRAM
+    5)."""
     return attribute.replace("_", "").lower()
 
 
 def nearest(name: str, names: Iterable[str], *, limit: int = 3) -> list[str]:
-    """Names most like `name`, best first; bounded work whatever the names are."""
+    """Return the names most like `name`, best first; the work is bounded for any names."""
     cut = [n[:COMPARED_CHARACTERS_MAX] for n in islice(names, COMPARED_NAMES_MAX)]
     return difflib.get_close_matches(name[:COMPARED_CHARACTERS_MAX], cut, n=limit, cutoff=0.5)
 
 
 def is_definition(attribute: str) -> bool:
-    """`rsl_substitution` or `rslSubstitution`, in any case."""
+    """True for `rsl_substitution` and `rslSubstitution`, in any case."""
     return attribute.lower() in ("rsl_substitution", "rslsubstitution")
 
 
 def evaluate(tree: Tree, definitions: Mapping[str, str] | None = None) -> Tree:
-    """The tree with only literals and sequences as values. Raises SpecError with the position."""
+    """Return the tree with only literals and sequences as values. Raises SpecError with the
+    position."""
     checked = {_clean(name): _clean(value) for name, value in (definitions or {}).items()}
     evaluation = _Evaluation(tree.source, checked)
     root = evaluation.run(tree.root)
@@ -69,7 +75,7 @@ def evaluate(tree: Tree, definitions: Mapping[str, str] | None = None) -> Tree:
 
 
 def _clean(text: str) -> str:
-    """A name or value from outside obeys the rules of the text: no NUL, no half characters."""
+    """Check a name or value from outside by the rules of the text: no NUL, no lone surrogates."""
     return Source.of(text).text
 
 
@@ -86,7 +92,7 @@ _Work: TypeAlias = tuple[_Step, AnyNode]
 
 
 class _Evaluation:
-    """Work still to do and results so far, both as stacks, and the definitions in sight."""
+    """Stacks of pending work and of results, and the definitions in scope."""
 
     def __init__(self, source: Source, definitions: Mapping[str, str]) -> None:
         self._source = source
@@ -110,7 +116,7 @@ class _Evaluation:
         return self._results.pop()
 
     def _visit(self, node: AnyNode) -> None:
-        """Put down the steps that a node needs, last one first."""
+        """Push the steps that a node needs, last one first."""
         match node:
             case Variable():
                 self._refer(node)
@@ -136,7 +142,7 @@ class _Evaluation:
         self._work.extend([(_Step.VISIT, child) for child in reversed(children)])
 
     def _finish(self, step: _Step, node: AnyNode) -> None:
-        """The children's results are there; make the node's own of them."""
+        """Build a node's result from its children's results."""
         if step is _Step.DEFINE:
             self._define(node)
         elif isinstance(node, Concatenation):
@@ -173,7 +179,7 @@ class _Evaluation:
     # Names
 
     def _bind(self, name: str, value: str) -> None:
-        """The first definition of a name in a scope wins."""
+        """Bind a name; the first definition in a scope wins."""
         depth = len(self._scopes)
         bound = self._bindings.setdefault(name, [])
         if not bound or bound[-1][0] < depth:
@@ -189,7 +195,7 @@ class _Evaluation:
             raise self._undefined(node)
 
     def _define(self, node: AnyNode) -> None:
-        """Bind what the newest result says: (NAME value)."""
+        """Bind the definition in the newest result: (NAME value)."""
         pair = self._results[-1]
         match pair:
             case Sequence(values=(Literal(text=name), Literal(text=value))):

@@ -1,6 +1,6 @@
-"""Typed readings of a relation's values: strings, whole numbers, times, paths, instants.
+"""Typed readers of a relation's values: strings, whole numbers, times, paths, instants.
 
-Each takes a `Given` (an evaluated relation with its text) and answers with the value, or raises
+Each takes a `Given` (an evaluated relation with its text) and returns the value, or raises
 SpecError at the offending value, naming it and what is allowed. Numbers are strict: decimal digits,
 no sign, no exponent, inside stated bounds.
 """
@@ -51,23 +51,23 @@ class Given:
     source: Source
 
     def error(self, message: str, node: AnyNode | None = None) -> SpecError:
-        """An error at a value, or at the attribute."""
+        """Return an error at a value, or at the attribute."""
         at = self.relation if node is None else node
         return self.source.error(f"{self.relation.attribute}: {message}", at.offset)
 
     def wrong(self, node: Literal, expected: str) -> SpecError:
-        """The error that names a value and what is allowed."""
+        """Return the error that names a value and what is allowed."""
         return self.error(f"found {shown(node.text)}, expected {expected}", node)
 
 
 def shown(text: str) -> str:
-    """A value in an error message, cut when long."""
+    """Format a value for an error message, cut when long."""
     limit = SHOWN_CHARACTERS_MAX
     return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
 def strings(given: Given) -> tuple[Literal, ...]:
-    """One or more literals."""
+    """Read one or more literals."""
     literals = []
     for value in given.relation.values:
         if not isinstance(value, Literal):
@@ -77,7 +77,7 @@ def strings(given: Given) -> tuple[Literal, ...]:
 
 
 def string(given: Given) -> Literal:
-    """Exactly one literal."""
+    """Read exactly one literal."""
     first, *others = strings(given)
     if others:
         raise given.error(
@@ -89,7 +89,7 @@ def string(given: Given) -> Literal:
 
 
 def whole(given: Given, *, low: int, high: int) -> int:
-    """A whole number within bounds."""
+    """Read a whole number within bounds."""
     literal = string(given)
     if not _WHOLE.fullmatch(literal.text) or not low <= int(literal.text) <= high:
         raise given.wrong(literal, f"a whole number from {low} to {high}")
@@ -97,7 +97,7 @@ def whole(given: Given, *, low: int, high: int) -> int:
 
 
 def choice(given: Given, choices: Mapping[str, T]) -> T:
-    """One of a few words, in any case."""
+    """Read one of a few words, in any case."""
     literal = string(given)
     found = choices.get(literal.text.lower())
     if found is None:
@@ -106,24 +106,24 @@ def choice(given: Given, choices: Mapping[str, T]) -> T:
 
 
 def is_yes(given: Given) -> bool:
-    """`yes` or `no`."""
+    """Read `yes` or `no`."""
     return choice(given, {"yes": "yes", "no": "no"}) == "yes"
 
 
 def whole_minutes_s(given: Given) -> Seconds:
-    """Whole minutes, as GRAM writes times; in seconds."""
+    """Read whole minutes, as GRAM writes times; in seconds."""
     return 60.0 * whole(given, low=1, high=MINUTES_MAX)
 
 
 def minutes_s(given: Given, literal: Literal, text: str) -> Seconds:
-    """Minutes with decimals (0.5 is thirty seconds); in seconds."""
+    """Read minutes with decimals (0.5 is thirty seconds); in seconds."""
     if not _DECIMAL.fullmatch(text) or Fraction(text) > MINUTES_MAX:
         raise given.wrong(literal, f"minutes from 0 to {MINUTES_MAX}, such as 15 or 0.5")
     return float(Fraction(text) * 60)
 
 
 def minutes_text(seconds: Seconds) -> str:
-    """The decimal number of minutes that reads back as exactly these seconds."""
+    """Format seconds as the decimal number of minutes that reads back as exactly these seconds."""
     exact = Fraction(seconds) / 60
     for digits in range(60):
         text = f"{Decimal(round(exact * 10**digits)).scaleb(-digits):f}"
@@ -133,7 +133,7 @@ def minutes_text(seconds: Seconds) -> str:
 
 
 def amount(given: Given) -> float:
-    """A number above 0, with decimals or without."""
+    """Read a number above 0, with decimals or without."""
     literal = string(given)
     if not _DECIMAL.fullmatch(literal.text) or not 0 < Fraction(literal.text) <= AMOUNT_MAX:
         raise given.wrong(literal, f"a number above 0, at most {AMOUNT_MAX}")
@@ -141,12 +141,12 @@ def amount(given: Given) -> float:
 
 
 def amount_text(value: float) -> str:
-    """The decimal number that reads back as this value."""
+    """Format an amount as the decimal number that reads back as this value."""
     return f"{Decimal(repr(float(value))):f}"
 
 
 def word(given: Given) -> str:
-    """A name without white space that does not look like an option of a command."""
+    """Read a name without white space that does not look like an option of a command."""
     literal = string(given)
     if not _is_word(literal.text):
         limit = WORD_CHARACTERS_MAX
@@ -161,7 +161,7 @@ def _is_word(text: str) -> bool:
 
 
 def label(given: Given) -> str:
-    """A name for people; blanks are allowed inside."""
+    """Read a name for people; blanks are allowed inside."""
     literal = string(given)
     text = literal.text
     if not text.strip() or len(text) > WORD_CHARACTERS_MAX or not text.isprintable():
@@ -170,7 +170,7 @@ def label(given: Given) -> str:
 
 
 def path(given: Given) -> str:
-    """A file or directory at the site; what GASS would fetch is refused."""
+    """Read a file or directory at the site; URLs that GASS would fetch are refused."""
     literal = string(given)
     if not literal.text or len(literal.text.encode()) > PATH_BYTES_MAX:
         raise given.wrong(literal, f"a path of 1 to {PATH_BYTES_MAX} bytes")
@@ -181,7 +181,7 @@ def path(given: Given) -> str:
 
 
 def arguments(given: Given) -> tuple[str, ...]:
-    """The argument vector."""
+    """Read the argument vector."""
     texts = tuple(literal.text for literal in strings(given))
     size_bytes = sum(len(text.encode()) + 1 for text in texts)
     if size_bytes > ARGUMENTS_BYTES_MAX:
@@ -190,7 +190,7 @@ def arguments(given: Given) -> tuple[str, ...]:
 
 
 def environment(given: Given) -> tuple[tuple[str, str], ...]:
-    """(NAME value) pairs; names are those of a shell and each is given once."""
+    """Read (NAME value) pairs; names are those of a shell and each is given once."""
     pairs: dict[str, str] = {}
     size_bytes = 0
     for value in given.relation.values:
@@ -213,7 +213,7 @@ def environment(given: Given) -> tuple[tuple[str, str], ...]:
 
 
 def output_files(given: Given) -> tuple[str, ...]:
-    """Relative paths that stay inside the component's working directory, each once."""
+    """Read relative paths that stay inside the component's working directory, each once."""
     literals = strings(given)
     if len(literals) > OUTPUT_FILES_MAX:
         raise given.error(f"found {len(literals)} files, at most {OUTPUT_FILES_MAX} are allowed")
@@ -233,7 +233,7 @@ def output_files(given: Given) -> tuple[str, ...]:
 
 
 def input_file(given: Given) -> InputFile:
-    """NAME, or (NAME SIZE) where the size is bytes or has a suffix K, M or G."""
+    """Read NAME, or (NAME SIZE) where the size is bytes or has a suffix K, M or G."""
     match given.relation.values:
         case (Literal() as name,):
             size = None
@@ -259,7 +259,7 @@ def _size_bytes(given: Given, literal: Literal) -> int:
 
 
 def deadline(given: Given) -> Deadline:
-    """ISO 8601 with a zone, or "+MINUTES" from submission."""
+    """Read ISO 8601 with a zone, or "+MINUTES" from submission."""
     literal = string(given)
     if literal.text.startswith("+"):
         return Deadline(after_s=minutes_s(given, literal, literal.text[1:]))
@@ -276,14 +276,15 @@ def deadline(given: Given) -> Deadline:
 
 
 def instant_at(instant: datetime) -> Instant:
-    """Epoch seconds, computed exactly, so that what was written reads back the same."""
+    """Convert to epoch seconds exactly, so that a written instant reads back the same."""
     since = instant - datetime(1970, 1, 1, tzinfo=UTC)
     microseconds = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
     return microseconds / 10**6
 
 
 def connect(given: Given) -> tuple[TcpPath, ...]:
-    """(all PORT) and (FROM TO PORT), any number of them; whom they name is looked at later."""
+    """Read (all PORT) and (FROM TO PORT), any number of them; the components they name are checked
+    later."""
     paths: dict[TcpPath, None] = {}
     for value in given.relation.values:
         match value:
@@ -306,7 +307,7 @@ def _port(given: Given, literal: Literal) -> int:
 
 
 def hint(given: Given) -> Hint:
-    """cpu or io, alone or with the acceptable deviation: `io 0.25` or `(io 0.25)`."""
+    """Read cpu or io, alone or with the acceptable deviation: `io 0.25` or `(io 0.25)`."""
     values = given.relation.values
     if len(values) == 1 and isinstance(values[0], Sequence):
         values = values[0].values

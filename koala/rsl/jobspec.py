@@ -1,9 +1,9 @@
-"""From RSL text to a job: `&` is a job of one component, `+` of `&` one of several.
+"""Reader of jobs from RSL text: `&` is a job of one component, `+` of `&` one of several.
 
 Only `=` relates here; `|`, nested `+` and the other operators are RSL, but no job. Attributes of
-the whole job (priority, deadline, ...) may stand in any one component or directly in the `+`; the
-table in `attributes` says what becomes of every attribute. Stated limits: `JOB_CHARACTERS_MAX`
-and `JOB_TOKENS_MAX` here, and those of `readers` and `fields`.
+the whole job (priority, deadline, ...) may stand in any one component or directly in the `+`. The
+table in `attributes` defines the treatment of every attribute. Limits: `JOB_CHARACTERS_MAX` and
+`JOB_TOKENS_MAX` here, and those of `readers` and `fields`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Se
 
 JOB_CHARACTERS_MAX = 1_000_000
 JOB_TOKENS_MAX = 200_000
-"""Names, values, operators, parentheses: each costs about five microseconds and 200 bytes."""
+"""Limit on tokens (names, values, operators, parentheses): each costs about five microseconds and
+200 bytes."""
 PATHS_MAX = 20_000
 
 _CONTACT = re.compile(r"(?:https?://)?(?P<host>[A-Za-z0-9_][A-Za-z0-9._\-]*)(?P<rest>[:/].*)?")
@@ -39,7 +40,7 @@ _CONTACT = re.compile(r"(?:https?://)?(?P<host>[A-Za-z0-9_][A-Za-z0-9._\-]*)(?P<
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReading:
-    """What a text says: the job, what the user should know, and whether it is only a trial."""
+    """Reading of a text: the job, warnings for the user, and the dry-run flag."""
 
     spec: JobSpec
     warnings: tuple[str, ...] = ()
@@ -49,7 +50,8 @@ class JobReading:
 def read_job(
     text: str | bytes, definitions: Mapping[str, str] | None = None, owner: str = ""
 ) -> JobReading:
-    """The job that a text describes. `definitions` are variables from outside (-D NAME=VALUE)."""
+    """Read the job that a text describes. `definitions` are variables from outside (-D
+    NAME=VALUE)."""
     if len(text) > JOB_CHARACTERS_MAX:
         message = f"the job description has {len(text)} characters, at most {JOB_CHARACTERS_MAX}"
         raise SpecError(f"{message} are allowed")
@@ -57,7 +59,7 @@ def read_job(
 
 
 def read_tree(tree: Tree, owner: str = "") -> JobReading:
-    """The job that an evaluated tree describes."""
+    """Read the job that an evaluated tree describes."""
     return _JobReader(tree, owner).read()
 
 
@@ -65,7 +67,7 @@ _BLANK_JOB = JobSpec(components=())
 
 
 class _JobReader:
-    """Reads one job; gathers warnings and the job-wide attributes of all components."""
+    """Reader of one job; gathers warnings and the job-wide attributes of all components."""
 
     def __init__(self, tree: Tree, owner: str) -> None:
         self._tree = tree
@@ -92,7 +94,8 @@ class _JobReader:
         return JobReading(spec=spec, warnings=warnings, is_dry_run=self._is_dry_run)
 
     def _check_paths(self, spec: JobSpec) -> None:
-        """That declared TCP paths lead from one component that starts at the barrier to another."""
+        """Check that declared TCP paths lead from one component that starts at the barrier to
+        another."""
         names = names_of(spec)
         for path in spec.connect:
             at = self._job_relations["connect"]
@@ -115,7 +118,7 @@ class _JobReader:
     # The shape of a job
 
     def _clauses(self) -> list[Compound]:
-        """The components; job-wide relations directly in the `+` are read here."""
+        """Return the components; job-wide relations directly in the `+` are read here."""
         root = self._tree.root
         if isinstance(root, Relation):
             raise self._error("a job begins with & or +, found a relation alone", root)
@@ -191,7 +194,7 @@ class _JobReader:
     def _checked(
         self, spec: ComponentSpec, clause: Compound, relations: dict[str, Relation]
     ) -> ComponentSpec:
-        """What several attributes, or several components, must agree on."""
+        """Check constraints between several attributes, or several components."""
         if spec.hosts is not None and spec.hosts > spec.processors:
             message = f"hostCount is {spec.hosts}, expected at most count, {spec.processors}"
             raise self._error(message, relations["hostcount"])
@@ -214,7 +217,7 @@ class _JobReader:
     # Attributes
 
     def _attribute(self, relation: Relation) -> Attribute | None:
-        """The row of a relation's attribute; None when it is to be skipped."""
+        """Return the row of a relation's attribute; None when it is to be skipped."""
         if relation.operator is not Operator.EQ:
             message = f"a job relates only with =, found {relation.operator}"
             raise self._error(message, relation)
@@ -240,7 +243,7 @@ class _JobReader:
                 return attribute
 
     def _keep_for_job(self, name: str, relation: Relation) -> None:
-        """Job-wide: once, or several times with the same value."""
+        """Store a job-wide attribute: given once, or several times with the same value."""
         first = self._job_relations.setdefault(name, relation)
         read = JOB_READERS[name]
         value = read(_BLANK_JOB, self._given(relation))
@@ -278,7 +281,8 @@ class _JobReader:
             self._warnings[kind] = f"{self._line(relation.offset)}: {message}"
 
     def _warn_of_carriage_returns(self, relation: Relation) -> None:
-        """Quotes keep what they hold, but a CR of a DOS text file must not stay unseen."""
+        """Warn of carriage returns: quotes keep their content, but a CR of a DOS text file must not
+        stay unseen."""
         stack = list(relation.values)
         while stack:
             value = stack.pop()

@@ -1,4 +1,4 @@
-"""From a job to RSL text: pretty, without variables, and it reads back as the same job."""
+"""Writer of jobs as RSL text: pretty, without variables; it reads back as the same job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from koala.rsl.unparse import unparse
 
 
 def write_job(spec: JobSpec) -> str:
-    """The text of a job, without its owner. Raises SpecError when RSL cannot say it."""
+    """Write the text of a job, without its owner. Raises SpecError when RSL cannot express it."""
     try:
         text = unparse(_tree(spec), pretty=True)
         again = read_job(text).spec

@@ -1,9 +1,9 @@
-"""Tokens of RSL 1.0, as the Globus C library cuts them; docs/rsl.md says where we differ.
+"""Lexer of RSL 1.0 with the Globus C library's tokens; docs/rsl.md lists the differences.
 
-White space is space, TAB, LF, and CR directly before LF; any other CR outside quotes is an error,
+White space is space, TAB, LF, and CR directly before LF. Any other CR outside quotes is an error,
 so that no value carries one unseen. A comment `(* ... *)` equals white space. FF and VT are literal
-characters. One pass, one compiled expression for all but quotes and comments, whose ends are found
-by searching: the time is linear in the length of the text.
+characters. One pass uses one compiled expression for all but quotes and comments, whose ends are
+found by searching. So the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHOWN_CHARACTERS_MAX = 40
 
 
 class Kind(StrEnum):
-    """What a token is; the values are the group names of the expression below."""
+    """Kind of a token; the values are the group names of the expression below."""
 
     UNQUOTED = "unquoted"
     QUOTED = "quoted"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 class Token(NamedTuple):
-    """A piece of the text. `text` is a literal's value, else what stands there."""
+    """A piece of the text. `text` is a literal's value, else the text itself."""
 
     kind: Kind
     text: str
@@ -42,7 +42,7 @@ class Token(NamedTuple):
     is_adjacent: bool  # nothing at all, not even a comment, between it and the token before it
 
     def shown(self) -> str:
-        """How an error message names the token."""
+        """Format the token for an error message."""
         if self.kind is Kind.END:
             return "the end of the text"
         cut = self.text[:SHOWN_CHARACTERS_MAX] + "..." * (len(self.text) > SHOWN_CHARACTERS_MAX)
@@ -72,7 +72,7 @@ _KINDS = {kind.value: kind for kind in Kind}
 
 
 def tokens(source: Source) -> Iterator[Token]:
-    """All tokens of the text; the last is always END. Raises SpecError where none begins."""
+    """Split the text into tokens; the last is always END. Raises SpecError where none begins."""
     text, match = source.text, _TOKEN.match
     end_of_last = position = 0
     while True:
@@ -96,7 +96,7 @@ def tokens(source: Source) -> Iterator[Token]:
 
 
 def _quoted(source: Source, start: int, delimiter: str, position: int) -> tuple[str, int]:
-    """The value of a quoted literal and the offset behind it; a doubled delimiter is one."""
+    """Return the value of a quoted literal and the offset behind it; a doubled delimiter is one."""
     text = source.text
     end = text.find(delimiter, position)
     while end >= 0 and text.startswith(delimiter, end + 1):
@@ -115,7 +115,7 @@ def _end_of_comment(source: Source, start: int) -> int:
 
 
 def _no_token(source: Source, position: int) -> SpecError:
-    """Say which character stands where no token can begin, and what to do about it."""
+    """Report a character at which no token can begin, and suggest a remedy."""
     while position < len(source.text) and source.text[position] in " \t\n":
         position += 1
     character = source.text[position]

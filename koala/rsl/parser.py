@@ -40,8 +40,8 @@ _CONNECTIVES = {connective.value: connective for connective in Connective}
 
 
 def parse(text: str | bytes, *, tokens_max: int | None = None) -> Tree:
-    """Read a whole text; bytes must be UTF-8. Raises SpecError with the position, and without one
-    for a text of more tokens than allowed, of which nothing beyond these is read."""
+    """Parse a whole text; bytes must be UTF-8. Raises SpecError with the position. For a text of
+    more tokens than allowed the error has no position, and the rest is not read."""
     source = Source.of(text)
     parser = _Parser(source)
     state: _State = parser.specification
@@ -63,7 +63,7 @@ class _ListKind(Enum):
 
 
 class _OpenList:
-    """Values read so far between an opening and its end, with the concatenation still growing."""
+    """Values read so far between parentheses, with the concatenation still growing."""
 
     __slots__ = (
         "attribute",
@@ -87,7 +87,7 @@ class _OpenList:
         self.operator = Operator.EQ
 
     def add(self, item: Literal | Variable, kind: Kind, *, is_adjacent: bool) -> None:
-        """Take an item. Two that touch concatenate if one is a variable and none is quoted."""
+        """Add an item. Two that touch concatenate if one is a variable and none is quoted."""
         joins = self.wants or (
             is_adjacent
             and bool(self.chain)
@@ -124,7 +124,7 @@ class _OpenCompound:
 
 
 class _Parser:
-    """The automaton. Each state takes one token and answers with the next state."""
+    """The automaton. Each state consumes one token and returns the next state."""
 
     def __init__(self, source: Source) -> None:
         self.root: Specification | None = None
@@ -137,7 +137,7 @@ class _Parser:
     # States
 
     def specification(self, token: Token) -> _State:
-        """The text begins, or a clause was opened."""
+        """State: the text begins, or a clause was opened."""
         if token.kind is Kind.CONNECTIVE:
             self._compounds.append(_OpenCompound(token))
             return self._clauses
@@ -162,7 +162,7 @@ class _Parser:
         return self._values
 
     def _clauses(self, token: Token) -> _State:
-        """Inside a compound request, before or behind a clause."""
+        """State: inside a compound request, before or behind a clause."""
         compound = self._compounds[-1]
         if token.kind is Kind.OPEN:
             return self.specification
@@ -181,7 +181,7 @@ class _Parser:
         )
 
     def _values(self, token: Token) -> _State:
-        """Inside a list of values."""
+        """State: inside a list of values."""
         top, kind = self._lists[-1], token.kind
         if kind is Kind.UNQUOTED or kind is Kind.QUOTED:
             item = Literal(text=token.text, offset=token.offset)
@@ -204,7 +204,7 @@ class _Parser:
         return self._end_of_list(token)
 
     def _reference(self, token: Token) -> _State:
-        """Behind a `$`."""
+        """State: behind a `$`."""
         assert self._dollar is not None
         if token.kind is not Kind.OPEN:
             raise self._error(token, "`(` after `$`: a reference is written $(NAME)")

@@ -1,7 +1,7 @@
-"""Which reader puts which attribute into which field of a job or component.
+"""Table of readers: the function and field for each attribute of a job or component.
 
 Names are canonical: lower case, without underscores. `SPECIAL` lists the honoured attributes that
-are more than one field, or none; the reader of jobs treats them itself.
+map to several fields, or none; the reader of jobs handles them itself.
 """
 
 from __future__ import annotations

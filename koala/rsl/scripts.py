@@ -1,9 +1,11 @@
-"""Batch scripts as components: `#SBATCH` and `#$` lines become what RSL says of a component.
+"""Batch scripts as components: converts `#SBATCH` and `#$` lines to RSL attributes.
 
-A script keeps its meaning or is refused. Its text becomes the program: `executable` is the
-interpreter of its first line, the text its argument, so that nothing has to be copied to the site.
-A directive that Koala cannot honour, and whose absence would change what runs, is an error;
-one that only concerns the batch system's own business (mail, comments) is a warning.
+A script keeps its meaning or is refused:
+
+- Its text becomes the program: `executable` is the interpreter of its first line, the text its
+  argument. So nothing has to be copied to the site.
+- A directive that Koala cannot honour, and that changes what runs, is an error.
+- A directive that only concerns the batch system itself (mail, comments) is a warning.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from koala.core.model.values import Seconds, SiteName
 from koala.errors import Position, SpecError
 
 SCRIPT_BYTES_MAX = 100_000
-"""What one argument of a program may have on Linux is a little more."""
+"""Limit on a script's size; one argument of a program may have slightly more on Linux."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptJob:
-    """A job made of scripts, and what of them was left out."""
+    """A job made of scripts, and the warnings about skipped directives."""
 
     spec: JobSpec
     warnings: tuple[str, ...] = ()
@@ -52,8 +54,8 @@ Reader = Callable[[_Draft, str], None]
 
 
 def read_scripts(scripts: list[tuple[str, str, str]], *, owner: str = "") -> ScriptJob:
-    """The job of scripts, each with its site, its name and its text. Raises SpecError with the name
-    of the script and the place in it."""
+    """Read the job of scripts, each with its site, its name and its text. Raises SpecError with the
+    name of the script and the place in it."""
     components: list[ComponentSpec] = []
     warnings: list[str] = []
     for site, name, text in scripts:
@@ -71,7 +73,7 @@ def read_scripts(scripts: list[tuple[str, str, str]], *, owner: str = "") -> Scr
 
 
 def read_script(text: str) -> tuple[ComponentSpec, list[str]]:
-    """The component of one script, without a site, and its warnings. Raises SpecError."""
+    """Read the component of one script, without a site, and its warnings. Raises SpecError."""
     if len(text.encode()) > SCRIPT_BYTES_MAX:
         raise SpecError(
             f"the script has {len(text.encode())} bytes: allowed are {SCRIPT_BYTES_MAX}"
@@ -110,7 +112,7 @@ SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 
 
 def _interpreter(text: str) -> list[str]:
-    """The words of the first line: a shell, because it must take the text by `-c`."""
+    """Return the words of the first line: a shell, because it must take the text by `-c`."""
     first = text.split("\n", 1)[0]
     if not first.startswith("#!"):
         raise SpecError(
@@ -131,8 +133,8 @@ def _interpreter(text: str) -> list[str]:
 
 
 def _directives(text: str) -> Iterator[tuple[Position, str, str]]:
-    """Options and values, in order, up to the first line that is neither empty nor a comment, as
-    both batch systems read them."""
+    """List options and values, in order, up to the first line that is neither empty nor a comment,
+    as both batch systems read them."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.startswith("#PBS"):
             position = Position(line=number, column=1, source=line)
@@ -231,7 +233,7 @@ REFUSED = {
     "--hold": "submit it when it may start",
     "-H": "submit it when it may start",
 }
-"""Options without which something else would run, and what can be done instead."""
+"""Options without which something else would run, and alternatives for the user."""
 
 
 def _count(option: str, text: str) -> int:
@@ -241,7 +243,7 @@ def _count(option: str, text: str) -> int:
 
 
 def slurm_seconds(text: str) -> Seconds:
-    """Slurm's times: MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS. Raises SpecError."""
+    """Parse Slurm's times: MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS. Raises SpecError."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if found is None:
         raise SpecError(
@@ -263,7 +265,7 @@ def _time(draft: _Draft, text: str) -> None:
 
 
 def _whole_minutes(seconds: Seconds) -> Seconds:
-    """RSL counts in minutes; a longer limit harms nobody."""
+    """Round up to the whole minutes that RSL counts; a longer limit does no harm."""
     return 60.0 * max(1, math.ceil(seconds / 60))
 
 
@@ -292,7 +294,7 @@ def _path(draft: _Draft, name: str, text: str) -> None:
 
 
 def _resources(draft: _Draft, text: str) -> None:
-    """`-l h_rt=1:00:00,h_vmem=2G`."""
+    """Read `-l h_rt=1:00:00,h_vmem=2G`."""
     for word in text.split(","):
         name, _, value = word.partition("=")
         if name not in ("h_rt", "s_rt"):
@@ -321,7 +323,7 @@ def _shell(draft: _Draft, text: str) -> None:
 
 
 def _nothing(_draft: _Draft, _text: str) -> None:
-    """Honoured as it is."""
+    """Accept an option that needs no conversion."""
 
 
 def _tasks(draft: _Draft, text: str) -> None:
@@ -365,11 +367,11 @@ READERS: dict[str, Reader] = {
     "$-notify": _nothing,
     "$-r": _nothing,
 }
-"""What is honoured; Grid Engine's options have a `$` before them."""
+"""Honoured options; Grid Engine's have a `$` before them."""
 
 
 def _processors(draft: _Draft) -> int:
-    """Tasks times processors of each; nodes alone count one task each, as in Slurm."""
+    """Return tasks times processors of each; nodes alone count one task each, as in Slurm."""
     tasks = draft.tasks
     if tasks is None:
         tasks = (draft.nodes or 1) * (draft.tasks_per_node or 1)
@@ -377,8 +379,8 @@ def _processors(draft: _Draft) -> int:
 
 
 def _distinct(components: list[ComponentSpec]) -> list[ComponentSpec]:
-    """Scripts of one name at several sites get the site's name behind it, and at one site a
-    number: labels tell components apart."""
+    """Make labels distinct: scripts of one name at several sites get the site's name as a suffix,
+    and at one site a number."""
     by_label = Counter(component.label for component in components)
     by_place = Counter((component.label, component.site) for component in components)
     found: list[ComponentSpec] = []

@@ -27,7 +27,7 @@ REPR_PIECES_MAX = 24
 
 
 class Connective(StrEnum):
-    """What joins the clauses of a compound request."""
+    """Connective of the clauses of a compound request."""
 
     AND = "&"
     OR = "|"
@@ -35,7 +35,7 @@ class Connective(StrEnum):
 
 
 class Operator(StrEnum):
-    """What stands between an attribute and its values."""
+    """Operator between an attribute and its values."""
 
     EQ = "="
     NE = "!="
@@ -46,7 +46,7 @@ class Operator(StrEnum):
 
 
 class Node:
-    """Equality, hash and `repr` of all nodes, by canonical JSON and without recursion."""
+    """Base of all nodes: equality, hash and `repr` by canonical JSON and without recursion."""
 
     __slots__ = ()
     offset: int
@@ -74,7 +74,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Literal(Node):
-    """One string, as it is after quotes were taken off."""
+    """One string, without its quotes."""
 
     text: str
     offset: int = 0
@@ -82,7 +82,7 @@ class Literal(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Variable(Node):
-    """A reference; the default counts when the name is not defined."""
+    """A variable reference; the default counts when the name is not defined."""
 
     name: str
     default: Simple | None = None
@@ -132,7 +132,7 @@ AnyNode: TypeAlias = Value | Specification
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The text that a tree was read from; turns offsets into lines and columns."""
+    """The text of a tree; turns offsets into lines and columns."""
 
     text: str = ""
 
@@ -152,7 +152,8 @@ class Source:
         return source
 
     def position(self, offset: int) -> Position | None:
-        """Line and column (counted from 1, in characters) of an offset; None without a text."""
+        """Return line and column (counted from 1, in characters) of an offset; None without a
+        text."""
         if not self.text:
             return Position(line=1, column=1) if offset == 0 else None
         start = self.text.rfind("\n", 0, offset) + 1
@@ -165,7 +166,7 @@ class Source:
         )
 
     def error(self, message: str, offset: int) -> SpecError:
-        """An error to raise that points at `offset`."""
+        """Return an error that points at `offset`."""
         return SpecError(message, self.position(offset))
 
 
@@ -198,7 +199,7 @@ def canonical_json(tree: Tree | AnyNode) -> str:
 
 
 def canonical_pieces(node: AnyNode) -> Iterator[str]:
-    """Canonical JSON in pieces; the stack holds what is still to be written, next one last."""
+    """Generate canonical JSON in pieces; the stack holds pending output, next one last."""
     stack: list[str | AnyNode] = [node]
     while stack:
         top = stack.pop()
@@ -211,7 +212,7 @@ def canonical_pieces(node: AnyNode) -> Iterator[str]:
 
 
 def _opened(node: AnyNode) -> list[str | AnyNode]:
-    """One node as JSON text with its children still as nodes."""
+    """Expand one node to JSON text with its children still as nodes."""
     match node:
         case Literal(text=text):
             return [json.dumps(text)]

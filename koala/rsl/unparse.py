@@ -37,7 +37,7 @@ _UNQUOTED = re.compile(r"""[^\s\x00-\x20\x7f()=<>!"'^#$*?~+&|][^\s\x00-\x20\x7f(
 
 
 def unparse(tree: Tree | AnyNode, *, pretty: bool = False) -> str:
-    """The text of a tree or node; reparses to the same tree."""
+    """Format a tree or node as text that parses to the same tree."""
     root = tree.root if isinstance(tree, Tree) else tree
     text = "".join(_pieces(root, pretty=pretty))
     if pretty:
@@ -46,7 +46,7 @@ def unparse(tree: Tree | AnyNode, *, pretty: bool = False) -> str:
 
 
 def quoted(text: str) -> str:
-    """A literal as RSL text: as it is if it can stand unquoted, else in double quotes."""
+    """Format a literal as RSL text: bare if it can stand unquoted, else in double quotes."""
     if _UNQUOTED.fullmatch(text):
         return text
     return '"' + text.replace('"', '""') + '"'
@@ -56,7 +56,7 @@ _Item: TypeAlias = str | tuple[AnyNode, int]  # text, or a node and the column w
 
 
 def _pieces(root: AnyNode, *, pretty: bool) -> Iterator[str]:
-    """The text in pieces; the stack holds what is still to be written, next one last."""
+    """Generate the text in pieces; the stack holds pending output, next one last."""
     stack: list[_Item] = [(root, 0)]
     while stack:
         top = stack.pop()
@@ -67,7 +67,7 @@ def _pieces(root: AnyNode, *, pretty: bool) -> Iterator[str]:
 
 
 def _opened(node: AnyNode, column: int, *, pretty: bool) -> list[_Item]:
-    """One node as text with its children still as nodes."""
+    """Expand one node to text with its children still as nodes."""
     match node:
         case Literal(text=text):
             return [quoted(text)]
@@ -86,7 +86,7 @@ def _opened(node: AnyNode, column: int, *, pretty: bool) -> list[_Item]:
 
 
 def _spaced(values: tuple[AnyNode, ...], column: int) -> list[_Item]:
-    """Values with a blank between two, except between two sequences: (A a)(B b)."""
+    """Put a blank between two values, except between two sequences: (A a)(B b)."""
     items: list[_Item] = [(values[0], column)]
     for before, after in pairwise(values):
         if not (isinstance(before, Sequence) and isinstance(after, Sequence)):
@@ -96,7 +96,8 @@ def _spaced(values: tuple[AnyNode, ...], column: int) -> list[_Item]:
 
 
 def _joined(parts: tuple[Literal | Variable, ...], column: int) -> list[_Item]:
-    """Side by side where that concatenates (a variable and a variable or bare literal), or `#`."""
+    """Join parts side by side where that concatenates (a variable and a variable or bare literal),
+    or by `#`."""
     items: list[_Item] = [(parts[0], column)]
     for before, after in pairwise(parts):
         has_variable = isinstance(before, Variable) or isinstance(after, Variable)

@@ -1,6 +1,9 @@
-"""The deadlines paper: figures 1 to 9, and what its text says.
+"""The deadlines paper: figures 1 to 9 and its claims.
 
-`points` is what is run, `claims` what is said, `figures` what is drawn; `quantities` names numbers.
+- `points`: the runs.
+- `claims`: the claims of the text.
+- `figures`: the figures.
+- `quantities`: names of the measured quantities.
 """
 
 from koala.papers.deadlines.claims import CLAIMS, UNTESTABLE

@@ -1,4 +1,4 @@
-"""What the deadlines paper says: its conclusions (section 4), and all of it."""
+"""Claims of the deadlines paper: its conclusions (section 4), and the list of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sections 2 and 3.1 of the deadlines paper say: the model and its parameters."""
+"""Claims of sections 2 and 3.1 of the deadlines paper: the model and its parameters."""
 
 from __future__ import annotations
 

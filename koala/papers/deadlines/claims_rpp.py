@@ -1,4 +1,4 @@
-"""What section 3.2 of the deadlines paper says: the pure Repeated Placement Policy."""
+"""Claims of section 3.2 of the deadlines paper: the pure Repeated Placement Policy."""
 
 from __future__ import annotations
 

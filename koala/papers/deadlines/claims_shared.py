@@ -1,4 +1,4 @@
-"""What the claims of the deadlines paper have in common: where they are told, and of what."""
+"""Tests that the claims of the deadlines paper share: load levels and recurring comparisons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Test = Callable[[LoadLevel], Iterable[Comparison]]
 
 
 def everywhere(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
-    """At both local loads."""
+    """Test at both local loads."""
 
     def find(level: Level) -> tuple[Comparison, ...]:
         return tuple(test(level)) if isinstance(level, LoadLevel) else ()
@@ -35,22 +35,22 @@ def everywhere(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
 
 
 def low(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
-    """At the low local load: the sentence speaks of no other."""
+    """Test at the low local load: the sentence speaks of no other."""
     return everywhere(lambda level: test(level) if level in LOW_LEVELS else ())
 
 
 def high(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
-    """At the high local load: the sentence speaks of no other."""
+    """Test at the high local load: the sentence speaks of no other."""
     return everywhere(lambda level: test(level) if level in HIGH_LEVELS else ())
 
 
 def once(*comparisons: Comparison) -> Callable[[Level], tuple[Comparison, ...]]:
-    """No load matters."""
+    """Test once, because no load matters."""
     return lambda level: comparisons if level == ANY else ()
 
 
 def first_better(level: LoadLevel, fraction: float) -> Comparison:
-    """From an empty grid on, the first jobs have more success than later ones."""
+    """Test that, from an empty grid on, the first jobs have more success than later ones."""
     beginning = Beginning(point=replace(at(level), fraction=fraction))
     return higher(
         seen(beginning, "success.first", f"success of the first 5, Lp {fraction:g}"),
@@ -59,7 +59,7 @@ def first_better(level: LoadLevel, fraction: float) -> Comparison:
 
 
 def fuller_later(level: LoadLevel, fraction: float) -> Comparison:
-    """From an empty grid on, the grid fills up by more than under Lp 1, where nothing waits."""
+    """Test that the grid fills up by more than under Lp 1, where nothing waits."""
     early, late = (Beginning(point=replace(at(level), fraction=one)) for one in (fraction, 1.0))
     return shown(
         f"load rises from the first 20 minutes to later by more under Lp {fraction:g} than Lp 1",
@@ -72,7 +72,8 @@ def fuller_later(level: LoadLevel, fraction: float) -> Comparison:
 
 
 def scarcer_later(level: LoadLevel, fraction: float) -> Comparison:
-    """More and more processors cannot be had at a deadline: not even by killing local jobs."""
+    """Test that ever more processors are missing at a deadline, even after local jobs are
+    killed."""
     early, late = (Beginning(point=replace(at(level), fraction=one)) for one in (fraction, 1.0))
     return shown(
         f"held or used by global jobs, later: more under Lp {fraction:g} than under Lp 1",
@@ -83,5 +84,5 @@ def scarcer_later(level: LoadLevel, fraction: float) -> Comparison:
 
 
 def both(level: LoadLevel) -> tuple[Point, Point]:
-    """Where the paper compares policies."""
+    """Test where the paper compares policies."""
     return at(level, GP), at(level, LP)

@@ -1,4 +1,4 @@
-"""What section 3.3 of the deadlines paper says: Wait-X."""
+"""Claims of section 3.3 of the deadlines paper: Wait-X."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _long_less_good(level: LoadLevel) -> Iterable[Comparison]:
 
 
 RATES = {0.1: (0.05, 0.1), 0.2: (0.2,), 0.4: (0.3, 0.4, 0.5)}
-"""Of figure 4, the requested global loads that are told at each level."""
+"""Requested global loads of figure 4 that are tested at each level."""
 
 
 def _short_best(level: LoadLevel) -> Iterable[Comparison]:

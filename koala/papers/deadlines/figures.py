@@ -28,7 +28,7 @@ RATE = "global jobs a second"
 
 
 def _over_rates(title: str, base: Point, metrics: dict[str, str], y_label: str) -> Panel:
-    """Metrics of one policy over the arrival rate of global jobs."""
+    """Chart metrics of one policy over the arrival rate of global jobs."""
     points = [replace(base, global_load=load) for load in GLOBAL_LOADS]
     return Panel(
         title=title,
@@ -43,7 +43,7 @@ def _over_rates(title: str, base: Point, metrics: dict[str, str], y_label: str) 
 
 
 def _waits_over_rates(title: str, base: Point, metric: str, y_label: str) -> Panel:
-    """One metric of each Wait-X over the arrival rate of global jobs."""
+    """Chart one metric of each Wait-X over the arrival rate of global jobs."""
     points = [replace(base, global_load=load) for load in GLOBAL_LOADS]
     return Panel(
         title=title,
@@ -61,7 +61,7 @@ def _waits_over_rates(title: str, base: Point, metric: str, y_label: str) -> Pan
 
 
 def _over_fractions(title: str, local_load: float, metric: str) -> Panel:
-    """One metric over Lp, for both global loads."""
+    """Chart one metric over Lp, for both global loads."""
     return Panel(
         title=title,
         x=FRACTIONS,

@@ -1,6 +1,5 @@
-"""What is run for the deadlines paper: points of its charts, runs that are watched job by job, and
-its arithmetic (Deadlines 2, 3).
-"""
+"""Runs of the deadlines paper: chart points, runs observed job by job, and its arithmetic
+(Deadlines 2, 3)."""
 
 from __future__ import annotations
 
@@ -24,13 +23,13 @@ LONG: tuple[Seconds, ...] = (1000.0, inf)
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 """Lp in figures 2 and 3."""
 GLOBAL_LOADS = (0.05, 0.10, 0.20, 0.30, 0.40, 0.50)
-"""Where the charts over the arrival rate of global jobs have points."""
+"""Global loads at which the charts over the arrival rate of global jobs have points."""
 LEADS_S: tuple[Seconds, ...] = (60.0, 300.0, 900.0, 1800.0, 3600.0)
-"""From submission to required start, in figures 5 and 6."""
+"""Times from submission to required start, in figures 5 and 6."""
 LOCAL_RATES = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05)
 """Local jobs a second and cluster: the axis of figure 7."""
 WARMUP = 0.1
-"""Of a run; it is not counted."""
+"""Share of a run that is not counted."""
 OVERLOAD = 0.70
 """Requested loads from here on are near saturation: FCFS queues of local jobs alone are saturated
 at 75 %, and claimed processors that wait for a deadline come on top."""
@@ -58,7 +57,7 @@ LOW, HIGH = 0.3, 0.6
 LOW_LEVELS = tuple(_level(LOW, load) for load in (0.1, 0.2, 0.4))
 HIGH_LEVELS = tuple(_level(HIGH, load) for load in (0.2, 0.4))
 ANY = Level(name="any load", is_near=True)
-"""Where a sentence is told that no load matters to."""
+"""Level of claims to which no load matters."""
 LEVELS = (ANY, *LOW_LEVELS, *HIGH_LEVELS)
 
 
@@ -67,7 +66,7 @@ LEVELS = (ANY, *LOW_LEVELS, *HIGH_LEVELS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A setting of the paper's. What is not said is as in its section 3.1."""
+    """A setting of the paper; unset fields are as in its section 3.1."""
 
     policy: str = "GP"
     fraction: float = 0.7
@@ -75,7 +74,7 @@ class Point:
     local_load: float = LOW
     global_load: float = 0.2
     lead_s: Seconds | None = None
-    """The same for all jobs; None: uniform on [1, 3599]."""
+    """Same for all jobs; None: uniform on [1, 3599]."""
 
     def __str__(self) -> str:
         lead = "" if self.lead_s is None else f", lead {self.lead_s:g} s"
@@ -85,7 +84,7 @@ class Point:
         )
 
     def setting(self, time_s: Seconds) -> Setting:
-        """For the simulator."""
+        """Return the simulator's setting."""
         lead_s = (1.0, 3599.0) if self.lead_s is None else (self.lead_s, self.lead_s)
         return Setting(
             at_deadline={"GP": "kill", "LP": "fail"}[self.policy],
@@ -105,18 +104,18 @@ class Point:
 
 
 def name_of_wait(wait_s: Seconds) -> str:
-    """As the paper writes it."""
+    """Name of a Wait-X policy, as the paper writes it."""
     return "Wait-∞" if isinf(wait_s) else f"Wait-{wait_s:g}"
 
 
 def at(level: Level, point: Point | None = None) -> Point:
-    """A point at the loads of a level."""
+    """Return a point at the loads of a level."""
     assert isinstance(level, LoadLevel)
     return replace(point or Point(), local_load=level.local_load, global_load=level.global_load)
 
 
 def point_of_rate(rate: float, point: Point) -> Point:
-    """With so many local jobs a second at each cluster."""
+    """Return the point with so many local jobs a second at each cluster."""
     unit = replace(point, local_load=1.0).setting(1.0)
     return replace(point, local_load=rate / unit.local_rate(unit.sites[0]))
 
@@ -126,7 +125,7 @@ def point_of_rate(rate: float, point: Point) -> Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A point whose global jobs are looked at one by one."""
+    """A point whose global jobs are examined one by one."""
 
     point: Point
 
@@ -136,7 +135,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """A point from an empty grid on, many times over: the first jobs, and those after them."""
+    """A point that starts from an empty grid, many times: the first jobs, and those after them."""
 
     point: Point
 
@@ -145,9 +144,10 @@ class Beginning:
 
 
 FIRST_JOBS = 5
-"""Are the first ones; they come before claims that wait can fill the grid."""
+"""Jobs that count as the first ones; they come before waiting claims can fill the grid."""
 LATER_JOBS = 20
-"""Those after so many came when the first ones have been claimed for."""
+"""Arrivals to skip before jobs count as later ones: by then the first ones have been claimed
+for."""
 BEGINNING_S = 36_000.0
 
 
@@ -156,7 +156,7 @@ BEGINNING_S = 36_000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """What needs no simulation: moments of sizes, and instants of tries."""
+    """Values that need no simulation: moments of sizes, and instants of tries."""
 
     def __str__(self) -> str:
         return "arithmetic"
@@ -166,7 +166,7 @@ ARITHMETIC = Arithmetic()
 
 
 def exact(metric: str, name: str) -> Quantity:
-    """A value of the arithmetic."""
+    """Return a value of the arithmetic as a quantity."""
     return Quantity(ARITHMETIC, metric, name)
 
 
@@ -177,7 +177,7 @@ Anything = Point | Watched | Beginning | Arithmetic
 
 
 def run(one: Run) -> Outcome:
-    """One run of any of these."""
+    """Make one run of any kind."""
     setting = one.setting
     assert isinstance(setting, Anything), setting
     match setting:
@@ -250,7 +250,7 @@ def _watch(jobs: Sequence[JobOutcome], sites: int) -> dict[str, float]:
 
 
 def _overtaken(started: Iterable[JobOutcome]) -> int:
-    """How many jobs were claimed for after one that had been submitted later."""
+    """Count the jobs that were claimed for after one that had been submitted later."""
     earliest, count = inf, 0
     for job in sorted(started, key=lambda one: one.submitted_at, reverse=True):
         assert job.claimed_at is not None
@@ -260,7 +260,7 @@ def _overtaken(started: Iterable[JobOutcome]) -> int:
 
 
 def _run_beginning(point: Point, one: Run) -> Outcome:
-    """As many short runs as fit in the length of the others, each from an empty grid."""
+    """Make as many short runs as fit in the length of the others, each from an empty grid."""
     setting = replace(point.setting(BEGINNING_S), warmup_s=0.0)
     count = max(1, round(one.effort.length / BEGINNING_S))
     jobs: list[JobOutcome] = []
@@ -282,7 +282,7 @@ def _run_beginning(point: Point, one: Run) -> Outcome:
 
 
 def _seed(seed: int, index: int) -> int:
-    """Of the index-th short run; no two replications share one."""
+    """Seed of the index-th short run; no two replications share one."""
     return 1_000_000 * seed + index
 
 
@@ -296,7 +296,7 @@ def _percent(part: float, whole: float) -> float:
 
 
 SMALL = 8
-"""Processors of a component that is small: a quarter of a cluster."""
+"""Largest component that counts as small: a quarter of a cluster."""
 TRIES = 11
 """Tries 0 to Mp = 10."""
 
@@ -323,7 +323,7 @@ def _arithmetic() -> dict[str, float]:
 
 
 def _tries(lead_s: Seconds, fraction: float) -> Iterable[Seconds]:
-    """PT of a job submitted at 0."""
+    """PT of each try of a job submitted at 0."""
     at_s = 0.0
     while at_s < lead_s:
         at_s = next_try_at(at_s, lead_s, fraction=fraction)
@@ -331,7 +331,8 @@ def _tries(lead_s: Seconds, fraction: float) -> Iterable[Seconds]:
 
 
 def _difference() -> float:
-    """Between the tries of RPP and the claiming tries of KOALA, with Lp = L and D = JST."""
+    """Difference between the tries of RPP and the claiming tries of KOALA, with Lp = L and D =
+    JST."""
     at_s = claim_s = largest = 0.0
     for _ in range(TRIES):
         at_s = next_try_at(at_s, 3599.0, fraction=0.7)

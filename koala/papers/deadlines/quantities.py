@@ -1,4 +1,4 @@
-"""How claims and figures of the deadlines paper name what was measured."""
+"""Names of the quantities that claims and figures of the deadlines paper use."""
 
 from __future__ import annotations
 
@@ -25,69 +25,69 @@ WORDS = {
 
 
 def of(point: Point, metric: str, name: str) -> Quantity:
-    """A metric at a point; `name` says what is particular about the point."""
+    """Return a metric at a point; `name` says how the point differs from others."""
     return Quantity(point, metric, f"{WORDS[metric]} {name}")
 
 
 def wait(point: Point, metric: str, wait_s: Seconds) -> Quantity:
-    """A metric under one Wait-X."""
+    """Return a metric under one Wait-X."""
     name = f"{point.policy} {name_of_wait(wait_s)}"
     return of(replace(point, wait_s=wait_s), metric, name)
 
 
 def by_wait(point: Point, metric: str, *waits: Seconds) -> tuple[Quantity, ...]:
-    """Under several."""
+    """Return a metric under several Wait-X."""
     return tuple(wait(point, metric, wait_s) for wait_s in waits)
 
 
 def fraction(point: Point, metric: str, part: float) -> Quantity:
-    """A metric under one Lp."""
+    """Return a metric under one Lp."""
     return of(replace(point, fraction=part), metric, f"Lp {part:g}")
 
 
 def by_fraction(point: Point, metric: str, *fractions: float) -> tuple[Quantity, ...]:
-    """Under several."""
+    """Return a metric under several Lp."""
     return tuple(fraction(point, metric, part) for part in fractions)
 
 
 def lead(point: Point, metric: str, lead_s: Seconds) -> Quantity:
-    """A metric with one time from submission to required start."""
+    """Return a metric with one time from submission to required start."""
     name = f"{name_of_wait(point.wait_s)}, lead {lead_s:g} s"
     return of(replace(point, lead_s=lead_s), metric, name)
 
 
 def by_lead(point: Point, metric: str, *leads_s: Seconds) -> tuple[Quantity, ...]:
-    """With several."""
+    """Return a metric with several times from submission to required start."""
     return tuple(lead(point, metric, lead_s) for lead_s in leads_s)
 
 
 def seen(setting: Setting, metric: str, name: str) -> Quantity:
-    """A metric of a run that is watched."""
+    """Return a metric of a run that is observed job by job."""
     return Quantity(setting, metric, name)
 
 
 def shown(text: str, contrast: Callable[..., float], *quantities: Quantity) -> Comparison:
-    """A comparison that is none of the usual ones."""
+    """Make a comparison of a special form."""
     return Comparison(text=text, of=quantities, contrast=contrast)
 
 
 def below(one: Quantity, bound: float, unit: str = "%") -> Comparison:
-    """One is lower than a number."""
+    """Test that a quantity is lower than a number."""
     return shown(f"{one} < {bound:g} {unit}".rstrip(), lambda value: bound - value, one)
 
 
 def above(one: Quantity, bound: float, unit: str = "%") -> Comparison:
-    """One is higher than a number."""
+    """Test that a quantity is higher than a number."""
     return shown(f"{one} > {bound:g} {unit}".rstrip(), lambda value: value - bound, one)
 
 
 def none(one: Quantity) -> Comparison:
-    """There is nothing of it."""
+    """Test that a quantity is zero."""
     return shown(f"{one} = 0", lambda value: 1e-9 - value, one)
 
 
 def near(one: Quantity, number: float, within: float, unit: str = "") -> Comparison:
-    """One is a number, within so much of it."""
+    """Test that a quantity is within a tolerance of a number."""
     return shown(
         f"{one} = {number:g} ± {within:g} {unit}".rstrip(),
         lambda value: within - abs(value - number),

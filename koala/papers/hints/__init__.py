@@ -1,6 +1,8 @@
-"""The hints paper: figure 2, and what its text says.
+"""The hints paper: figure 2 and its claims.
 
-`points` is what is run, `claims` what is said, `figures` what is drawn.
+- `points`: the runs.
+- `claims`: the claims of the text.
+- `figures`: the figures.
 """
 
 from koala.papers.hints.claims import CLAIMS, UNTESTABLE

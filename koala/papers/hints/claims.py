@@ -1,4 +1,4 @@
-"""What the hints paper says: its expectations (4), its results (5), its conclusions (6)."""
+"""Claims of the hints paper: its expectations (4), results (5) and conclusions (6)."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ MIXED = tuple(fraction for fraction in FRACTIONS if 0 < fraction < 1)
 RISING = tuple(fraction for fraction in FRACTIONS if fraction <= 0.6)
 LATE = tuple(fraction for fraction in FRACTIONS if fraction > 0.6)
 FULL = 0.9
-"""A link that carries more of its bandwidth is saturated."""
+"""Share of its bandwidth above which a link counts as saturated."""
 UP_TO = 0.30
 
 
 def at(
     test: Callable[[Reading], Iterable[Comparison]],
 ) -> Callable[[Level], tuple[Comparison, ...]]:
-    """A test that has to know how the paper is read."""
+    """Make a test that depends on the reading of the paper."""
     return lambda level: tuple(test(reading_of(level)))
 
 
 def over(text: str, quantity: Quantity, bound: float) -> Comparison:
-    """A quantity exceeds a number."""
+    """Test that a quantity exceeds a number."""
     return Comparison(text=text, of=(quantity,), contrast=lambda value: value - bound)
 
 
 def three(reading: Reading, kind: str = "all", fraction: float = 0.2) -> dict[str, Quantity]:
-    """The response times of the three policies."""
+    """Return the response times of the three policies."""
     return {policy: response(policy, fraction, reading, kind) for policy in POLICIES}
 
 
@@ -345,7 +345,7 @@ BY_SHARE = (
 
 
 def _gain(reading: Reading, others: Sequence[str]) -> tuple[Quantity, ...]:
-    """Service first, then the others, at every share."""
+    """Compare Service with the other policies at every share."""
     return tuple(
         response(policy, fraction, reading)
         for fraction in FRACTIONS

@@ -1,4 +1,4 @@
-"""What is run for the hints paper: points of its figure, and two policies on the same jobs."""
+"""Runs of the hints paper: points of its figure, and two policies on the same jobs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ POLICIES = ("NoNetwork", "PreferLocal", "Service")
 FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Shares of I/O-bound jobs: the x axis of figure 2, right side."""
 USUAL = 0.2
-"""That of its left side (Hints 5.3)."""
+"""Share of I/O-bound jobs on the left side of figure 2 (Hints 5.3)."""
 HEAVY, LIGHT = 0.00045, 0.0003
 """Jobs a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the paper leaves open, as it is read; the defaults are ours."""
+    """A reading of what the paper leaves open; the defaults are ours."""
 
     rate: float = HEAVY
     vpn_mbps: float = 6.0
@@ -36,7 +36,7 @@ class Reading:
     jobs_share: float = 1.0  # of the length of a run
 
     def setting(self, policy: str, io_fraction: float, jobs: float) -> Setting:
-        """For the simulator."""
+        """Return the simulator's setting."""
         return Setting(
             policy=policy,
             io_fraction=io_fraction,
@@ -95,7 +95,7 @@ READINGS = (
     _reading("0.0009 jobs/s", Reading(rate=0.0009)),
     _reading("three times the jobs", Reading(jobs_share=3.0)),
 )
-"""Of each, what it changes is all that differs from how the paper is read."""
+"""Other readings; each differs from the default only in what it names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +112,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Two policies on the same jobs, of which those are looked at that the first ran below their
-    preferred rate."""
+    """Two policies on the same jobs; only jobs that the first ran below their preferred rate
+    count."""
 
     policy: str
     other: str
@@ -125,7 +125,7 @@ class Compared:
 
 
 def run(one: Run) -> Outcome:
-    """One run of either."""
+    """Make one run of either kind."""
     setting = one.setting
     assert isinstance(setting, Point | Compared), setting
     if isinstance(setting, Point):
@@ -146,13 +146,13 @@ def _measured(point: Point, one: Run) -> dict[str, float]:
 
 
 def _stretch(setting: Setting, job: JobRecord) -> float:
-    """How much longer it ran than its processing power alone lets one expect."""
+    """Ratio of the run time to the run time expected from its processing power alone."""
     predicted_s = setting.kind(is_io=job.is_io).length_mi / job.mips
     return (job.ended_at - job.placed_at) / predicted_s
 
 
 def _compared(pair: Compared, one: Run) -> dict[str, float]:
-    """The same CPU-bound jobs under both policies."""
+    """Compare the same CPU-bound jobs under both policies."""
     runs = []
     for policy in (pair.policy, pair.other):
         setting = pair.reading.setting(policy, pair.io_fraction, one.effort.length)
@@ -185,19 +185,19 @@ def _mean(values: Sequence[float]) -> float:
 def response(
     policy: str, io_fraction: float = USUAL, reading: Reading | None = None, kind: str = "all"
 ) -> Quantity:
-    """A mean response time."""
+    """Return a mean response time."""
     return of(policy, f"response.{kind}", io_fraction, reading)
 
 
 def of(
     policy: str, metric: str, io_fraction: float = USUAL, reading: Reading | None = None
 ) -> Quantity:
-    """Any metric."""
+    """Return any metric."""
     point = Point(policy=policy, io_fraction=io_fraction, reading=reading or Reading())
     return Quantity(point, metric, f"{metric} of {policy}, {100 * io_fraction:g} %")
 
 
 def reading_of(level: Level) -> Reading:
-    """How the paper is read at a level."""
+    """Return the reading of the paper at a level."""
     assert isinstance(level, ReadLevel), level
     return level.reading

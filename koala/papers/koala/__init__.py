@@ -1,7 +1,9 @@
-"""The KOALA paper: figures 1 to 5, and what its text says.
+"""The KOALA paper: figures 1 to 5 and its claims.
 
-`points` is what is run, `claims` what is said, with `design` (sections 2 to 4) and `results`
-(section 5) beside it, `figures` what is drawn; `telling` names numbers.
+- `points`: the runs.
+- `claims`, `claims_design` (sections 2 to 4), `claims_results` (section 5): the claims of the text.
+- `claims_shared`: names of the measured quantities.
+- `figures`: the figures.
 """
 
 from koala.papers.koala.claims import CLAIMS, UNTESTABLE

@@ -1,4 +1,4 @@
-"""What the KOALA paper says: its summary (sections 1 and 7), and all of it."""
+"""Claims of the KOALA paper: its summary (sections 1 and 7), and the list of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sections 2 to 4 of the KOALA paper say of its design and of its experiment."""
+"""Claims of sections 2 to 4 of the KOALA paper: its design and its experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What section 5 of the KOALA paper says of its results."""
+"""Claims of section 5 of the KOALA paper: its results."""
 
 from __future__ import annotations
 
@@ -200,12 +200,12 @@ def _no_guarantee(setting: Setting) -> Iterable[Comparison]:
 
 
 def _small_profit(setting: Setting, measure: str) -> Comparison:
-    """Against jobs that are placed whole."""
+    """Compare with jobs that are placed whole."""
     return lower(*against(setting, "whole", measure, "36"))
 
 
 def _small_profit_alone(setting: Setting, measure: str) -> Comparison:
-    """The same, with nothing else that differs: neither failures nor large jobs."""
+    """Compare with jobs that are placed whole, all else equal: neither failures nor large jobs."""
     return lower(
         of(changed(setting, "small"), measure, "36", "3 or 4 components"),
         of(changed(setting, "small and whole"), measure, "36", "one component"),

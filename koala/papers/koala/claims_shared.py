@@ -1,4 +1,4 @@
-"""How the claims of the KOALA paper name what was measured, and where they are told."""
+"""Names of measured quantities and load levels that the claims of the KOALA paper share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORDS = {
 
 
 def everywhere(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
-    """At each regular load."""
+    """Test at each regular load."""
 
     def find(level: Level) -> tuple[Comparison, ...]:
         return tuple(test(level.setting)) if isinstance(level, LoadLevel) else ()
@@ -37,23 +37,23 @@ def everywhere(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
 
 
 def once(*comparisons: Comparison) -> Callable[[Level], tuple[Comparison, ...]]:
-    """No regular load matters."""
+    """Test once, because no regular load matters."""
     return lambda level: comparisons if level == ANY else ()
 
 
 def of(setting: Setting, measure: str, group: str = "all", name: str = "") -> Quantity:
-    """A measure of a group of jobs (`all`, `72`, `72x8`, `72.high`, `72x8.low`)."""
+    """Return a measure of a group of jobs (`all`, `72`, `72x8`, `72.high`, `72x8.low`)."""
     said = name or ("" if group == "all" else group)
     return Quantity(setting, f"{measure}.{group}", f"{WORDS[measure]} {said}".rstrip())
 
 
 def whole(setting: Setting | Watched, metric: str, name: str) -> Quantity:
-    """A measure of the whole run."""
+    """Return a measure of the whole run."""
     return Quantity(setting, metric, name)
 
 
 def against(setting: Setting, change: str, measure: str, group: str = "all") -> list[Quantity]:
-    """A measure of the experiment, and of the experiment with one thing changed."""
+    """Return a measure of the experiment, and of the experiment with one thing changed."""
     said = "" if group == "all" else f"{group} "
     return [
         of(setting, measure, group, f"{said}as in the paper"),
@@ -62,7 +62,7 @@ def against(setting: Setting, change: str, measure: str, group: str = "all") -> 
 
 
 def shapes(setting: Setting, measure: str, size: int, priority: str = "") -> tuple[Quantity, ...]:
-    """A measure of the jobs of a size by number of components, the fewest first."""
+    """Return a measure of the jobs of a size by number of components, the fewest first."""
     end = f".{priority}" if priority else ""
     return tuple(
         of(setting, measure, f"{size}x{count}{end}") for one, count in SHAPES if one == size
@@ -70,13 +70,13 @@ def shapes(setting: Setting, measure: str, size: int, priority: str = "") -> tup
 
 
 def grows(setting: Setting, measure: str) -> Iterable[Comparison]:
-    """With the number of components, for each size."""
+    """Test growth with the number of components, for each size."""
     yield from ascending(*shapes(setting, measure, 36))
     yield from ascending(*shapes(setting, measure, 72))
 
 
 def by_priority(setting: Setting, measure: str) -> tuple[tuple[Quantity, Quantity], ...]:
-    """High and low, for each size and number of components."""
+    """Compare high and low priority, for each size and number of components."""
     return tuple(
         (
             of(setting, measure, f"{size}x{count}.high"),
@@ -87,22 +87,22 @@ def by_priority(setting: Setting, measure: str) -> tuple[tuple[Quantity, Quantit
 
 
 def much_more(setting: Setting, measure: str, one: str, other: str) -> Comparison:
-    """A group has much more of it than another."""
+    """Test that a group has much more of it than another."""
     return higher(of(setting, measure, one), of(setting, measure, other), by=MUCH)
 
 
 def shown(text: str, contrast: Callable[..., float], *quantities: Quantity) -> Comparison:
-    """A comparison that is none of the usual ones."""
+    """Make a comparison of a special form."""
     return Comparison(text=text, of=quantities, contrast=contrast)
 
 
 def above(one: Quantity, bound: float, unit: str = "") -> Comparison:
-    """One is higher than a number."""
+    """Test that a quantity is higher than a number."""
     return shown(f"{one} > {bound:g} {unit}".rstrip(), lambda value: value - bound, one)
 
 
 def equal(one: Quantity, number: float) -> Comparison:
-    """One is a number, in every run."""
+    """Test that a quantity is this number in every run."""
     return Comparison(
         text=f"{one} = {number:g}",
         of=(one,),
@@ -112,7 +112,7 @@ def equal(one: Quantity, number: float) -> Comparison:
 
 
 def same(one: Quantity, other: Quantity) -> Comparison:
-    """One is as much as the other, in every run."""
+    """Test that two quantities are equal in every run."""
     return Comparison(
         text=f"{one} = {other}",
         of=(one, other),

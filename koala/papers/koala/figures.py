@@ -11,7 +11,7 @@ LINES = {"busy": "in all", "local": "other users", "koala": "KOALA"}
 
 
 def figures(setting: Setting, *, until_s: float = DRAWN_S) -> tuple[Figure, ...]:
-    """Figures 2 to 5 at a setting; figure 2 up to an instant that all runs reach."""
+    """Return figures 2 to 5 at a setting; figure 2 up to an instant that all runs reach."""
     return (
         _utilization(setting, until_s),
         _bars(setting, 3, "Failures by job size", "failures_percent", "% of the runs"),
@@ -28,7 +28,7 @@ def figures(setting: Setting, *, until_s: float = DRAWN_S) -> tuple[Figure, ...]
 
 
 def time_line(setting: Setting) -> Figure:
-    """Figure 1: the points of the time line, as they came to be in the last attempt of each job."""
+    """Return figure 1: the points of the time line in the last attempt of each job."""
     classes = [(size, priority) for size in setting.sizes for priority in PRIORITIES]
     points = {
         "C: claimed": "claimed",
@@ -101,7 +101,7 @@ def _bars(setting: Setting, number: int, title: str, measure: str, unit: str) ->
 
 
 def _panel(setting: Setting, title: str, measure: str, unit: str) -> Panel:
-    """A group of bars a size and number of components, one bar a priority."""
+    """Make a group of bars for a size and number of components, one bar per priority."""
     shapes = [(size, count) for size in setting.sizes for count in setting.allowed(size)]
     return Panel(
         title=title,

@@ -1,7 +1,5 @@
-"""What is run for the KOALA paper: its experiment (`koala.papers.koala.simulation`) at several
-regular loads, the same with one thing changed, and what is measured beyond `koala simulate koala`
-(KOALA 4, 5).
-"""
+"""Runs of the KOALA paper: its experiment (`koala.papers.koala.simulation`) at several regular
+loads, the same with one change, and measures beyond `koala simulate koala` (KOALA 4, 5)."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ PRIORITIES = ("high", "low")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadLevel(Level):
-    """How much the regular users of the sites take."""
+    """Load of the sites' regular users."""
 
     setting: Setting
 
@@ -46,7 +44,7 @@ def _level(local_load: float, *, is_near: bool = False) -> LoadLevel:
 LIGHT, MIDDLE = _level(0.2), _level(0.5)
 BUSY = _level(EXPERIMENT.local_load, is_near=True)
 ANY = Level(name="any load", is_near=True)
-"""Where a sentence is told that no regular load matters to."""
+"""Level of claims to which no regular load matters."""
 LEVELS = (ANY, LIGHT, MIDDLE, BUSY)
 
 
@@ -54,7 +52,7 @@ LEVELS = (ANY, LIGHT, MIDDLE, BUSY)
 
 
 def _scheduled(**changes: float | str) -> Change:
-    """Other parameters of the scheduler."""
+    """Return the experiment with other parameters of the scheduler."""
 
     def change(setting: Setting) -> Setting:
         parameters = replace(setting.parameters, **changes)  # type: ignore[arg-type]
@@ -64,7 +62,7 @@ def _scheduled(**changes: float | str) -> Change:
 
 
 def _small(setting: Setting) -> Setting:
-    """Jobs of 36 alone, on a testbed that does not fail."""
+    """Return the experiment with jobs of 36 only, on a testbed that does not fail."""
     reliable = CHANGES["reliable"](setting)
     return replace(reliable, sizes=SIZES[:1], lost_site=None)
 
@@ -91,7 +89,7 @@ CHANGES: dict[str, Change] = {
 
 
 def changed(setting: Setting, change: str) -> Setting:
-    """The experiment with one of these changes."""
+    """Return the experiment with one of these changes."""
     return CHANGES[change](setting)
 
 
@@ -109,7 +107,7 @@ LARGER = replace(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The experiment with a look at the scheduler after every event."""
+    """The experiment, with the scheduler inspected after every event."""
 
     setting: Setting
 
@@ -119,7 +117,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """What needs no simulation."""
+    """Values that need no simulation."""
 
     def __str__(self) -> str:
         return "arithmetic"
@@ -129,7 +127,7 @@ ARITHMETIC = Arithmetic()
 
 
 def exact(metric: str, name: str) -> Quantity:
-    """A value of the arithmetic."""
+    """Return a value of the arithmetic as a quantity."""
     return Quantity(ARITHMETIC, metric, name)
 
 
@@ -141,7 +139,7 @@ CHECKED_EVERY = 50
 
 
 def run(wanted: Run) -> Outcome:
-    """One run; the effort says how many jobs are submitted."""
+    """Make one run; the effort says how many jobs are submitted."""
     setting = wanted.setting
     assert isinstance(setting, Anything), setting
     jobs = round(wanted.effort.length)
@@ -161,7 +159,7 @@ def _outcome(found: Measured, seen: Mapping[str, float] | None = None) -> Outcom
 
 @dataclass(slots=True)
 class _Eye:
-    """Is told of every event."""
+    """Observer of every event."""
 
     events: int = 0
     most_delayed: int = 0
@@ -241,7 +239,7 @@ def _since(job: JobRecord, at: Instant | None) -> float | None:
 
 
 def _tries_an_hour(jobs: Sequence[JobRecord]) -> dict[str, float]:
-    """Placement tries in each hour in which a job is not placed, by priority."""
+    """Count placement tries in each hour in which a job is not placed, by priority."""
     found = {}
     for priority in PRIORITIES:
         group = [job for job in jobs if job.priority == priority]
@@ -252,8 +250,8 @@ def _tries_an_hour(jobs: Sequence[JobRecord]) -> dict[str, float]:
 
 
 def _transfers(ran: Sequence[JobRecord]) -> dict[str, float]:
-    """FTT of the last placement: from JPT to JST; and placements that came to nothing, though
-    nothing failed and nobody was preferred."""
+    """Measure FTT of the last placement, from JPT to JST; and count placements that were undone
+    though nothing failed and no job was preferred."""
     return {
         "transfer_s": _mean(_since(job, job.start_at) for job in ran),
         "lateness_s": _mean(job.start_lateness_s for job in ran),
@@ -262,7 +260,8 @@ def _transfers(ran: Sequence[JobRecord]) -> dict[str, float]:
 
 
 def _by_class(ran: Sequence[JobRecord]) -> dict[str, float]:
-    """By size and number of components: how many sites; by size and priority: the time line."""
+    """Group by size and number of components: how many sites; by size and priority: the time
+    line."""
     found: dict[str, float] = {}
     for size, count in SHAPES:
         group = [job for job in ran if (job.processors, job.components) == (size, count)]
@@ -279,8 +278,8 @@ def _by_class(ran: Sequence[JobRecord]) -> dict[str, float]:
 
 
 def _spread(ran: Sequence[JobRecord]) -> float:
-    """How many failures more the jobs have that ended on several sites, among jobs of the same size
-    and number of components."""
+    """Measure how many more failures jobs on several sites have, among jobs of the same size and
+    number of components."""
     excess = []
     for shape in SHAPES:
         group = [job for job in ran if (job.processors, job.components) == shape]
@@ -292,7 +291,7 @@ def _spread(ran: Sequence[JobRecord]) -> float:
 
 
 def _peak(found: Measured) -> float:
-    """The busiest bin in the time that the paper's figure 2 shows."""
+    """Return the busiest bin in the time that the paper's figure 2 shows."""
     bins = [found.values.get(over_time("busy", minute), nan) for minute in _minutes(found)]
     return max((busy for busy in bins if not isnan(busy)), default=nan)
 

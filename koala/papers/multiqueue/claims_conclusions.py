@@ -1,4 +1,4 @@
-"""The conclusions (Multiple queues 4)."""
+"""Claims of the conclusions (Multiple queues 4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from koala.papers.multiqueue.claims_queues import first
 
 
 def loses_more(at: View) -> Iterator[Comparison]:
-    """LP-LF loses a larger share in the total, and in the global queue, than local jobs gain."""
+    """Test that LP-LF loses a larger share in the total, and in the global queue, than local jobs
+    gain."""
     for name in (View.total, View.common):
         yield ratio_higher(
             (name(at, "LP-LF"), name(at, "LP-GF")), (at.local("LP-GF"), at.local("LP-LF"))

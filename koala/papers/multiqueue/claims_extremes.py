@@ -1,4 +1,4 @@
-"""The claims about what policies do in the extreme (Multiple queues 2.5): starvation and ageing."""
+"""Claims about extreme behaviour of policies (Multiple queues 2.5): starvation and ageing."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from koala.papers.multiqueue.charts import (
 from koala.papers.paper import Level, Quantity
 
 OVERLOAD = 1.10
-"""How far beyond its maximum a policy is driven, to see which jobs it starves."""
+"""Overload, as a multiple of a policy's maximum, that shows which jobs it starves."""
 AGEING = 10.0
-"""In mean service times: how long a head waits until it is moved forward."""
+"""Time that a head waits until it is moved forward, in mean service times."""
 SHORT = 0.5
 
 
 def overloaded(policy: str, case: Case, *, ageing: float | None = None) -> Point:
-    """A policy with more load than it can bear."""
+    """Return a policy at a load above its capacity."""
     utilization = rounded(OVERLOAD * maximum(case, policy))
     return Point(policy=policy, case=case, utilization=utilization, ageing=ageing)
 
 
 def delay(point: Point, kind: str) -> Quantity:
-    """What was measured in a run of this length, finite also where no mean exists."""
+    """Return the delay measured in a run of this length, finite even where no mean exists."""
     words = [point.policy, kind]
     if point.length != 1:
         words.append(f"in {point.length:g} of the run")
@@ -45,7 +45,8 @@ def delay(point: Point, kind: str) -> Quantity:
 
 
 def starves(policy: str, case: Case, starved: str, served: str) -> Test:
-    """In a run of twice the length the starved jobs wait much longer, the served ones do not."""
+    """Test that in a run of twice the length the starved jobs wait much longer, the served ones do
+    not."""
     whole = overloaded(policy, case)
     half = replace(whole, length=SHORT)
 
@@ -61,7 +62,7 @@ def starves(policy: str, case: Case, starved: str, served: str) -> Test:
 
 
 def ageing_helps(*starving: tuple[str, Case, str]) -> Test:
-    """The starved jobs wait much less with ageing."""
+    """Test that the starved jobs wait much less with ageing."""
 
     def test(level: Level) -> Iterator[Comparison]:
         if level == NEAR:
@@ -74,7 +75,8 @@ def ageing_helps(*starving: tuple[str, Case, str]) -> Test:
 
 
 def does_not_favour_local(at: View) -> Iterable[Comparison]:
-    """Local jobs do not respond quicker than under a policy that treats all queues equally."""
+    """Test that local jobs do not respond quicker than under a policy that treats all queues
+    equally."""
     return (higher(at.local("LQ"), at.local("EQ-GF")),)
 
 

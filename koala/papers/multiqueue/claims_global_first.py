@@ -1,4 +1,4 @@
-"""The claims about the versions of LP and EQ (Multiple queues 3.1.2 and 3.1.3)."""
+"""Claims about the versions of LP and EQ (Multiple queues 3.1.2 and 3.1.3)."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from koala.papers.multiqueue.charts import (
 )
 
 COMPONENTS_RISE = (HALF_TWO, HALF_TWO_THREE, HALF_FOUR)
-"""The same share of global jobs, with more and more components."""
+"""Cases with the same share of global jobs, and more and more components."""
 
 
 def fewer_components_hurt_more(policy: str) -> Callable[[View, View, View], Iterator[Comparison]]:
-    """The rise of the local response from LF to GF: (50,50,0,0) over (50,25,25,0) over
+    """Compare the rise of the local response from LF to GF: (50,50,0,0) over (50,25,25,0) over
     (50,0,0,50)."""
 
     def phrase(two: View, three: View, four: View) -> Iterator[Comparison]:
@@ -55,7 +55,8 @@ def fewer_components_hurt_more(policy: str) -> Callable[[View, View, View], Iter
 def balanced_claims(
     policy: str, section: str, figure: int, charts: tuple[Chart, ...], first: int
 ) -> tuple[Claim, ...]:
-    """What the paper says of LP and of EQ in nearly the same words (3.1.2 and 3.1.3)."""
+    """List the claims that the paper makes of LP and of EQ in nearly the same words (3.1.2 and
+    3.1.3)."""
     gf, lf, rd = (f"{policy}-{order}" for order in ("GF", "LF", "RD"))
     versions = (lf, gf, rd)
     many_global = of_cases(charts, (QUARTERS, HALF_FOUR))
@@ -179,7 +180,7 @@ def balanced_claims(
 def unbalanced_claims(
     policy: str, section: str, figure: int, charts: tuple[Chart, ...], first: int
 ) -> tuple[Claim, ...]:
-    """What the paper says of both when local queues are unbalanced (figures 6 and 8)."""
+    """List the claims about both when local queues are unbalanced (figures 6 and 8)."""
     gf, lf, rd = (f"{policy}-{order}" for order in ("GF", "LF", "RD"))
     versions = (lf, gf, rd)
     is_lp = policy == "LP"

@@ -1,5 +1,5 @@
-"""The claims about policies with several versions in general, and about LS (Multiple queues 3.1
-and 3.1.1)."""
+"""Claims about policies with several versions in general, and about LS (Multiple queues 3.1 and
+3.1.1)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ ONLY_SINGLE = (Chart(case=SINGLE, policies=("LS-DO",)),)
 
 
 def matters(totals: Iterable[Quantity]) -> Comparison:
-    """The order of visiting makes a difference of MUCH between the worst and the best version."""
+    """Test that the order of visiting makes a difference of MUCH between the worst and the best
+    version."""
     of = tuple(totals)
     return Comparison(
         text=f"worst of {', '.join(map(str, of))} > {1 + MUCH:g} × best",
@@ -59,7 +60,7 @@ def matters(totals: Iterable[Quantity]) -> Comparison:
 
 
 def more_uneven(one: tuple[Quantity, ...], other: tuple[Quantity, ...]) -> Comparison:
-    """The queues' mean response times lie farther apart in one than in the other."""
+    """Test that the queues' mean response times lie farther apart in one than in the other."""
     count = len(one)
 
     def contrast(*values: float) -> float:
@@ -75,7 +76,7 @@ def more_uneven(one: tuple[Quantity, ...], other: tuple[Quantity, ...]) -> Compa
 
 
 def even(queues: tuple[Quantity, ...]) -> Iterator[Comparison]:
-    """Each queue's mean response time is close to that of the first."""
+    """Test that each queue's mean response time is close to that of the first."""
     for queue in queues[1:]:
         yield from close(queues[0], queue)
 

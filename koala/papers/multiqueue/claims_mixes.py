@@ -1,5 +1,5 @@
-"""The claims about many single- or multi-component jobs, and about unbalanced queues (Multiple
-queues 3.2.1 to 3.2.3)."""
+"""Claims about many single- or multi-component jobs, and about unbalanced queues (Multiple queues
+3.2.1 to 3.2.3)."""
 
 from __future__ import annotations
 

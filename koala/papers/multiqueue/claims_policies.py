@@ -1,4 +1,4 @@
-"""The claims that compare the policies in figures 9 to 12 (Multiple queues 1, 3 and 3.2.1)."""
+"""Claims that compare the policies in figures 9 to 12 (Multiple queues 1, 3 and 3.2.1)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ OTHER_THAN_LP_EQ = ("GS", "LS-DO", "GP", "LQ")
 
 
 def more_different(one: View, other: View) -> Comparison:
-    """The worst policy exceeds the best by a larger factor in one chart than in the other."""
+    """Test that the worst policy exceeds the best by a larger factor in one chart than in the
+    other."""
     count = len(SIX)
 
     def contrast(*values: float) -> float:
@@ -62,14 +63,14 @@ def more_different(one: View, other: View) -> Comparison:
 
 
 def saturated(total: Quantity) -> Comparison:
-    """It has no mean."""
+    """Test that a quantity has no mean, because of saturation."""
     return Comparison(
         text=f"{total} is saturated", of=(total,), contrast=lambda value: 1 if isinf(value) else -1
     )
 
 
 def kept_up(total: Quantity) -> Comparison:
-    """It has a mean."""
+    """Test that a quantity has a mean."""
     return Comparison(
         text=f"{total} is not saturated",
         of=(total,),
@@ -78,12 +79,12 @@ def kept_up(total: Quantity) -> Comparison:
 
 
 def only_beyond(test: Test) -> Test:
-    """At the second utilisation alone."""
+    """Test at the second utilisation alone."""
     return lambda level: test(level) if level == BEYOND else ()
 
 
 def best_of(one: Quantity, others: Iterable[Quantity]) -> Comparison:
-    """Lower than the lowest of the others."""
+    """Test that a quantity is lower than the lowest of the others."""
     rest = tuple(other for other in others if other != one)
     return Comparison(
         text=f"{one} is the lowest of all",

@@ -1,4 +1,4 @@
-"""The claims about local against global queues (Multiple queues 3.3)."""
+"""Claims about local against global queues (Multiple queues 3.3)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ SAME_SHARE = (HALF_TWO, HALF_TWO_THREE, HALF_FOUR)
 
 
 def even_lengths(at: View, one: str, other: str) -> Comparison:
-    """The mean numbers of waiting jobs in the global and in a local queue differ less with one."""
+    """Test that the mean numbers of waiting jobs in the global and in a local queue differ less
+    with one."""
     multi = at.chart.case.multi
     single = (1 - multi) / 4
 
@@ -64,13 +65,14 @@ def even_lengths(at: View, one: str, other: str) -> Comparison:
 
 
 def in_both_queues(at: View, policy: str) -> Iterator[Comparison]:
-    """A low response time for the local and for the global queue."""
+    """Test for a low response time in the local and in the global queue."""
     yield good(at.local(policy), at.locals(BOTH))
     yield good(at.common(policy), at.commons(BOTH))
 
 
 def reacts_more(fewer: View, more: View, other: str) -> Comparison:
-    """Local jobs react more to the components of global jobs under LQ than under the other."""
+    """Test that local jobs react more to the components of global jobs under LQ than under the
+    other."""
 
     def contrast(a: float, b: float, c: float, d: float) -> float:
         return max(a / b, b / a) - max(c / d, d / c)
@@ -87,26 +89,27 @@ def reacts_more(fewer: View, more: View, other: str) -> Comparison:
 
 
 def first(at: View) -> tuple[str, str]:
-    """The versions of the chart's policy that enable the global queue first, and the local ones."""
+    """Return the versions of the chart's policy that enable the global queue first, and the local
+    ones."""
     policy = at.chart.policies[0].split("-")[0]
     return f"{policy}-GF", f"{policy}-LF"
 
 
 def global_first_is_better(at: View) -> Iterator[Comparison]:
-    """GF has the lower total."""
+    """Test that GF has the lower total."""
     gf, lf = first(at)
     yield lower(at.total(gf), at.total(lf))
 
 
 def global_first_costs_little(at: View) -> Iterator[Comparison]:
-    """GF has the lower total, and local jobs hardly notice."""
+    """Test that GF has the lower total at little cost to local jobs."""
     gf, lf = first(at)
     yield lower(at.total(gf), at.total(lf))
     yield at_most(at.local(gf), at.local(lf))
 
 
 def eq_depends_more(*views: View) -> Iterator[Comparison]:
-    """The rise of the local response from LF to GF is larger with EQ, for each mix."""
+    """Test that the rise of the local response from LF to GF is larger with EQ, for each mix."""
     count = len(views) // 2
     for eq, lp in zip(views[:count], views[count:], strict=True):
         yield ratio_higher(

@@ -1,4 +1,4 @@
-"""How a point of the multiple-queues paper is run, and the paper as a whole."""
+"""Runs of the multiple-queues paper, and the paper as a whole."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from koala.papers.paper import Effort, Outcome, Paper, Run
 from koala.sim.saturation import Trend, is_saturated
 
 WARMUP = 0.25
-"""The share of a run that does not count; it begins empty."""
+"""Share of a run that does not count; it begins empty."""
 
 GROWTH = 0.005
-"""The share of the arrivals that is never served in a saturated system, at least. A short run just
-below the maximum fills all the time; this many are more than that."""
+"""Least share of the arrivals that is never served in a saturated system. A short run just below
+the maximum fills all the time; this many are more than that."""
 
 QUICK = Effort(name="quick", replications=6, length=25_000, levels=(MIDDLE, NEAR, BEYOND))
 FULL = Effort(
@@ -46,7 +46,7 @@ FULL = Effort(
 
 
 def run(one: Run) -> Outcome:
-    """One replication of one point."""
+    """Run one replication of one point."""
     point = one.setting
     if not isinstance(point, Point):
         message = f"{point!r} is no point of this paper"
@@ -79,8 +79,8 @@ def run(one: Run) -> Outcome:
 
 
 def large(jobs: Sequence[Started]) -> dict[str, float]:
-    """Mean response times of the tenth of the single- and of the multi-component jobs that need
-    most processors: which jobs those are depends on the seed alone."""
+    """Compute mean response times of the tenth of the single- and of the multi-component jobs that
+    need most processors; the seed alone decides which jobs those are."""
     found: dict[str, float] = {}
     for kind, is_multi in (("single", False), ("multi", True)):
         of_kind = [one for one in jobs if (len(one.job.sizes) > 1) is is_multi]
@@ -93,7 +93,8 @@ def large(jobs: Sequence[Started]) -> dict[str, float]:
 
 
 def saturation(outcomes: Sequence[Outcome]) -> bool:
-    """As `koala simulate multiqueue` judges it, from all replications together, but for GROWTH."""
+    """Judge saturation as `koala simulate multiqueue` does, from all replications together, but for
+    GROWTH."""
     trends = [_trend(outcome) for outcome in outcomes]
     return is_saturated(trends) and fmean(trend.growth for trend in trends) > GROWTH
 
@@ -107,7 +108,7 @@ def _trend(outcome: Outcome) -> Trend:
 
 
 def table_1() -> str:
-    """The ten cases with the maximal utilisations of the policies, as Markdown."""
+    """Format the ten cases with the maximal utilisations of the policies, as Markdown."""
     columns = tuple(MAXIMA[CASES[0].mix, True])
     lines = [
         "| case | balanced | " + " | ".join(columns) + " |",

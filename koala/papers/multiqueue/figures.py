@@ -23,19 +23,20 @@ from koala.papers.multiqueue.charts import (
 from koala.papers.paper import Figure, Level, Panel, Series
 
 ONLY_TOTAL = ("GS", "LS-OR", "LS-RD", "LS-RO", "LS-DO")
-"""Policies that do not have both kinds of queues."""
+"""Policies that lack one kind of queue."""
 AXIS = "mean response time"
 
 
 def totals(at: View) -> Panel:
-    """A bar for each policy."""
+    """Make a bar for each policy."""
     policies = at.chart.policies
     series = (Series(name="total", of=at.totals(policies)),)
     return Panel(title=str(at), x=policies, series=series, y_label=AXIS)
 
 
 def by_queue(at: View) -> Panel:
-    """A bar for all jobs, one for local queues and one for the global queue, for each policy."""
+    """Make a bar for all jobs, one for local queues and one for the global queue, for each
+    policy."""
     policies = at.chart.policies
     both = [policy not in ONLY_TOTAL for policy in policies]
     pairs = list(zip(policies, both, strict=True))
@@ -48,7 +49,7 @@ def by_queue(at: View) -> Panel:
 
 
 def views(charts: tuple[Chart, ...], *levels: Level) -> Iterator[View]:
-    """Each chart at each of the levels that it has."""
+    """List each chart at each of its levels."""
     for chart in charts:
         for level in levels:
             view = chart.at(level)
@@ -57,7 +58,7 @@ def views(charts: tuple[Chart, ...], *levels: Level) -> Iterator[View]:
 
 
 def versions() -> Iterator[Figure]:
-    """Figures 3 to 8."""
+    """Make figures 3 to 8."""
     for number, policy, charts in (
         (3, "LS", FIGURE_3),
         (4, "LS", FIGURE_4),
@@ -78,7 +79,7 @@ def versions() -> Iterator[Figure]:
 
 
 def comparisons() -> Iterator[Figure]:
-    """Figures 9 to 18."""
+    """Make figures 9 to 18."""
     for number, chart in enumerate((*FIGURES_9_TO_14, *FIGURES_15_TO_17, FIGURE_18[0]), start=9):
         panel = totals if chart in FIGURES_15_TO_17 else by_queue
         levels = (NEAR, BEYOND) if chart.has_second else (MIDDLE, NEAR)

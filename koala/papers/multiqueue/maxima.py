@@ -1,8 +1,8 @@
-"""The maximal utilisations of the policies, by case and whether local queues are balanced.
+"""Maximal utilisations of the policies, by case and by balance of the local queues.
 
-Found by bisection with `python -m tests.papers.maxima`; they are sure to about 0.01, because a
-system just below its maximum fills for a long time. Only the places of the charts depend on them:
-no claim is judged by them. Policies that are the same as another one in a case are left out.
+They are found by bisection with `python -m tests.papers.maxima`. They are accurate to about 0.01,
+because a system just below its maximum fills for a long time. Only the places of the charts depend
+on them, no verdict. Policies that equal another one in a case are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the text says and these simulations cannot test, with the reason (Multiple queues)."""
+"""Sentences of the paper that these simulations cannot test, with the reason (Multiple queues)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The synchronous-queuing paper: figures 7 to 10, and what its text says.
+"""The synchronous-queuing paper: figures 7 to 10 and its claims.
 
-`points` is what is run, `claims` what is said, `figures` what is drawn.
+- `points`: the runs.
+- `claims`: the claims of the text.
+- `figures`: the figures.
 """
 
 from koala.papers.paper import Effort, Paper

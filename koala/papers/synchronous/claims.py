@@ -1,4 +1,4 @@
-"""What the synchronous-queuing paper says: its examples and mechanism (4), its results (5)."""
+"""Claims of the synchronous-queuing paper: its examples and mechanism (4), its results (5)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SKEWS = {"skew_eq2": "by equation (2)", "skew_finish": "as difference of finish 
 
 
 def equal(quantity: Quantity, value: float, within: float = EXACT) -> Comparison:
-    """A quantity is this number."""
+    """Test that a quantity is this number."""
     return Comparison(
         text=f"{quantity} = {value:g}",
         of=(quantity,),
@@ -33,14 +33,14 @@ def equal(quantity: Quantity, value: float, within: float = EXACT) -> Comparison
 
 
 def above(quantity: Quantity, bound: float) -> Comparison:
-    """A quantity exceeds a number."""
+    """Test that a quantity exceeds a number."""
     return Comparison(
         text=f"{quantity} > {bound:g}", of=(quantity,), contrast=lambda found: found - bound
     )
 
 
 def below(quantity: Quantity, bound: float) -> Comparison:
-    """A quantity is less than a number."""
+    """Test that a quantity is less than a number."""
     return Comparison(
         text=f"{quantity} < {bound:g}", of=(quantity,), contrast=lambda found: bound - found
     )

@@ -1,4 +1,4 @@
-"""What is run for the synchronous-queuing paper: points of its figures, and its arithmetic."""
+"""Runs of the synchronous-queuing paper: points of its figures, and its arithmetic."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SCHEMES = ("SQ", "QoS")
 DENSE_S, SPARSE_S = 10.0, 500.0
 """Mean interarrival times of the two charts of each figure."""
 DENSE_SHARE = 3
-"""So many times as many tasks come where they come often."""
+"""Ratio of the numbers of tasks, dense to sparse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the paper leaves open, as it is read; the defaults are ours."""
+    """A reading of what the paper leaves open; the defaults are ours."""
 
     partition: str = "soft"
     test: str = "corrected"
@@ -40,7 +40,7 @@ class Reading:
     beta: float = 0.05
 
     def setting(self, scheme: str, machines: int, interarrival_s: Seconds, tasks: int) -> Setting:
-        """For the simulator."""
+        """Return the simulator's setting."""
         return Setting(
             scheme=scheme,
             machines=machines,
@@ -95,12 +95,12 @@ READINGS = (
     _reading("weight back at the agreed end", Reading(release="agreed")),
     _reading("20 % over-subscription", Reading(beta=0.2)),
 )
-"""Of each, what it changes is all that differs from how the paper is read."""
+"""Other readings; each differs from the default only in what it names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A scheme with so many machines and tasks so often."""
+    """A scheme with a number of machines and an interarrival time of tasks."""
 
     scheme: str
     machines: int
@@ -116,7 +116,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """What can be worked out without chance."""
+    """Values that can be computed without chance."""
 
     def __str__(self) -> str:
         return "arithmetic"
@@ -126,7 +126,7 @@ ARITHMETIC = Arithmetic()
 
 
 def run(one: Run) -> Outcome:
-    """One run of either."""
+    """Make one run of either kind."""
     setting = one.setting
     if isinstance(setting, Arithmetic):
         return Outcome(values=arithmetic())
@@ -144,21 +144,21 @@ def run(one: Run) -> Outcome:
 
 
 def _ahead(outcome: TaskOutcome) -> float:
-    """How much of its duration the first subtask to end saved."""
+    """Share of its duration that the first subtask to end saved."""
     assert outcome.first_end_at is not None
     assert outcome.started_at is not None
     return 1 - (outcome.first_end_at - outcome.started_at) / outcome.duration_s
 
 
 def _stay(outcome: TaskOutcome) -> float:
-    """How long it was there, in durations."""
+    """Time in the system, in durations."""
     assert outcome.last_end_at is not None
     assert outcome.started_at is not None
     return (outcome.last_end_at - outcome.started_at) / outcome.duration_s
 
 
 def arithmetic() -> dict[str, float]:
-    """The worked examples, and the properties of start-time fair queuing that are used."""
+    """Compute the worked examples, and the properties of start-time fair queuing that are used."""
     clocks, table = Clocks(), []
     for actual in (2, 3, 1, 1):
         clocks = clocks.after(10.0, agreed=2, actual=actual)
@@ -184,8 +184,8 @@ def arithmetic() -> dict[str, float]:
 
 
 def _served(moved: float) -> float:
-    """What a subtask of weight 0.2 gets of 1000 quanta when another one moves weight to the
-    dummy."""
+    """Count the quanta of 1000 that a subtask of weight 0.2 gets when another one moves weight to
+    the dummy."""
     queue = QosQueue(is_controlled=True, has_dummy=True)
     one, other = (Flow(n, weight=w, agreed=1, needed=1e9) for n, w in enumerate((0.1, 0.2)))
     for flow in (one, other):
@@ -201,13 +201,13 @@ def _served(moved: float) -> float:
 
 
 def of(level: ReadLevel, scheme: str, metric: str, machines: int, at_s: Seconds) -> Quantity:
-    """A metric of a scheme."""
+    """Return a metric of a scheme."""
     point = Point(scheme=scheme, machines=machines, interarrival_s=at_s, reading=level.reading)
     return Quantity(point, metric, f"{metric} of {scheme}, {machines} machines, every {at_s:g} s")
 
 
 def exact(metric: str) -> Quantity:
-    """What is worked out."""
+    """Return a computed value."""
     return Quantity(ARITHMETIC, metric, metric)
 
 
@@ -215,7 +215,7 @@ Test = Callable[[ReadLevel, int, Seconds], Iterable[Comparison]]
 
 
 def each(test: Test, *only_s: Seconds) -> Callable[[Level], tuple[Comparison, ...]]:
-    """A test for each number of machines and each interarrival time of a level; `only_s` are those
+    """Test for each number of machines and each interarrival time of a level; `only_s` are those
     that the sentence speaks of."""
 
     def find(level: Level) -> tuple[Comparison, ...]:
@@ -234,8 +234,8 @@ def each(test: Test, *only_s: Seconds) -> Callable[[Level], tuple[Comparison, ..
 def across(
     test: Callable[[ReadLevel, int], Iterable[Comparison]],
 ) -> Callable[[Level], tuple[Comparison, ...]]:
-    """A test that compares interarrival times, for each number of machines: once, at the level of
-    the sparse ones, and under each reading."""
+    """Compare interarrival times, for each number of machines: once, at the level of the sparse
+    ones, and under each reading."""
 
     def find(level: Level) -> tuple[Comparison, ...]:
         assert isinstance(level, ReadLevel), level
@@ -247,10 +247,10 @@ def across(
 
 
 def once(*comparisons: Comparison) -> Callable[[Level], tuple[Comparison, ...]]:
-    """No load and no reading matters."""
+    """Test once: no load and no reading matters."""
     return lambda level: comparisons if level == OVERLOADED else ()
 
 
 def without_oversubscription(level: ReadLevel) -> ReadLevel:
-    """The same, with beta 0."""
+    """Return the setting without oversubscription (beta 0)."""
     return replace(level, reading=replace(level.reading, beta=0.0))

@@ -1,16 +1,23 @@
 """The deadlines paper's simulation: jobs with a required start on clusters with users of their own.
 
-Clusters are the agents' local manager model under FCFS, which local users fill; global jobs have
-components that must start together at their deadline D. Tries come at the instants of the Repeated
-Placement Policy (koala.core.model.timeline), components are placed Worst-Fit, and who must make
-room at D is chosen as live (koala.policies). A claim takes idle processors though a local job may
-wait for more than are idle; those of a job that was claimed before D are held unused until then.
+The model:
 
-What is counted, in a window from the end of the warm-up to the end of the run: deadlines that
-come in it, and how many of them are met; local jobs submitted in it, killed in it, completed in
-it with their response times; and processor-seconds that pass in it. Counting what happens in the
-window, not what becomes of the jobs that arrive in it, favours neither short leads nor short
-responses at its ends.
+- Clusters are the agents' local manager model under FCFS, which local users fill.
+- Global jobs have components that must start together at their deadline D.
+- Tries come at the instants of the Repeated Placement Policy (koala.core.model.timeline).
+- Components are placed Worst-Fit.
+- Victims at D are chosen by the live policies (koala.policies).
+- A claim takes idle processors even if a local job waits for more than are idle.
+- Processors that were claimed before D are held unused until then.
+
+The window of measurement runs from the end of the warm-up to the end of the run. It counts:
+
+- deadlines that come in it, and how many of them are met;
+- local jobs submitted, killed or completed in it, with their response times;
+- processor-seconds that pass in it.
+
+Events in the window are counted, not the fate of jobs that arrive in it. So neither short leads nor
+short responses are favoured at its ends.
 """
 
 from koala.papers.deadlines.simulation.counting import (

@@ -1,4 +1,4 @@
-"""What is counted in a run, and the paper's metrics from it (Deadlines 2.3)."""
+"""Counters of a run, and the paper's metrics from them (Deadlines 2.3)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ METRICS = (
 
 
 class Outcome(NamedTuple):
-    """What became of one job. A local job has no deadline and one site; `started_at` is None for
-    one that never ran, `tries` counts a global job's.
-    """
+    """Outcome of one job. A local job has no deadline and one site; `started_at` is None for one
+    that never ran; `tries` counts a global job's tries."""
 
     kind: str  # global or local
     job: int  # in order of arrival, each kind for itself
@@ -43,7 +42,7 @@ class Outcome(NamedTuple):
 
 
 Record = Callable[[Outcome], None]
-"""Is told what became of each job, when it is certain."""
+"""Receives the outcome of each job as soon as it is certain."""
 
 
 class Tally(NamedTuple):
@@ -62,15 +61,15 @@ class Tally(NamedTuple):
     waiting: int  # local jobs in queues (over a span: their growth)
 
     def less(self, other: Tally) -> Tally:
-        """What came between `other` and this."""
+        """Return the counts between `other` and this."""
         return Tally._make(a - b for a, b in zip(self, other, strict=True))
 
     def plus(self, other: Tally) -> Tally:
-        """Both spans together."""
+        """Add two spans."""
         return Tally._make(a + b for a, b in zip(self, other, strict=True))
 
     def metrics(self, processors: int) -> dict[str, float]:
-        """The paper's metrics (Deadlines 2.3); rates and loads in percent."""
+        """Compute the paper's metrics (Deadlines 2.3); rates and loads in percent."""
         percent = 100 / (self.seconds * processors)
         return {
             "success_rate": _ratio(100.0 * self.successes, self.deadlines),
@@ -89,7 +88,7 @@ def _ratio(total: float, count: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The metrics of all replications, or of the batches of one run."""
+    """Metrics of all replications, or of the batches of one run."""
 
     metrics: dict[str, Interval]
     is_saturated: bool
@@ -97,7 +96,7 @@ class Summary:
     local_jobs: int
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the document for JSON."""
         return {
             **{name: self.metrics[name].document() for name in METRICS},
             "saturated": self.is_saturated,
@@ -107,12 +106,12 @@ class Summary:
 
 
 GROWTH_MAX = 0.01
-"""Local queues that keep more than this of what is submitted do not come to rest."""
+"""Local queues are unstable if they keep more than this share of what is submitted."""
 GROWTH_JOBS_MIN = 100
 
 
 def summarize(setting: Setting, runs: Sequence[Sequence[Tally]]) -> Summary:
-    """Means over replications, each a list of batches; of one replication, batch means."""
+    """Compute means over replications, each a list of batches; of one replication, batch means."""
     processors = sum(setting.sites)
     wholes = [_sum(batches) for batches in runs]
     whole = _sum(wholes)

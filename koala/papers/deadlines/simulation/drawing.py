@@ -1,4 +1,4 @@
-"""A drawing of one setting: the metrics over time, which shows warm-up and saturation."""
+"""Plot of one setting: the metrics over time, which shows warm-up and saturation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ LOADS = {
 
 
 def draw(setting: Setting, runs: Sequence[Sequence[Tally]], path: Path) -> None:
-    """Rates, loads and local queues of each batch, in the mean over the runs, to a picture file."""
+    """Draw rates, loads and local queues of each batch, as means over the runs, to a picture
+    file."""
     batches = list(zip(*runs, strict=True))
     span_s = batches[0][0].seconds
     middles = [setting.warmup_s + (index + 0.5) * span_s for index in range(len(batches))]

@@ -1,5 +1,7 @@
-"""The jobs of a run, drawn as they come. Every purpose has a random stream of its own, drawn in the
-order of arrivals: under one seed all policies see the same jobs.
+"""Random jobs of a run.
+
+Every purpose has a random stream of its own, drawn in the order of arrivals. So under one seed all
+policies see the same jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from koala.papers.deadlines.simulation.setting import Setting
 
 
 class LocalArrival(NamedTuple):
-    """A local job comes to its cluster."""
+    """Arrival of a local job at its cluster."""
 
     at: Instant
     processors: int
@@ -21,7 +23,8 @@ class LocalArrival(NamedTuple):
 
 
 class GlobalArrival(NamedTuple):
-    """A global job comes: `components` of `processors` each, to start together at the deadline."""
+    """Arrival of a global job: `components` of `processors` each, to start together at the
+    deadline."""
 
     at: Instant
     deadline_at: Instant
@@ -31,7 +34,7 @@ class GlobalArrival(NamedTuple):
 
 
 def local_arrivals(setting: Setting, seed: int, index: int) -> Iterator[LocalArrival]:
-    """Those of one cluster, without end."""
+    """Generate the local jobs of one cluster, without end."""
     rate = setting.local_rate(setting.sites[index])
     if not rate:
         return
@@ -47,7 +50,7 @@ def local_arrivals(setting: Setting, seed: int, index: int) -> Iterator[LocalArr
 
 
 def global_arrivals(setting: Setting, seed: int) -> Iterator[GlobalArrival]:
-    """All global jobs, without end."""
+    """Generate all global jobs, without end."""
     rate = setting.global_rate
     if not rate:
         return

@@ -27,11 +27,12 @@ from koala.sim.statistics import BATCHES
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 
 _END, _ARRIVAL, _TRY, _DEADLINE = range(4)
-"""What goes first at one instant: processors come free, jobs come, tries are made, deadlines."""
+"""Order of events at one instant: processors come free, jobs arrive, tries are made, deadlines."""
 
 
 def simulate(setting: Setting, seed: int, record: Record | None = None) -> list[Tally]:
-    """One run: the tallies of consecutive batches of equal time after the warm-up."""
+    """Simulate one run; return the tallies of consecutive batches of equal time after the
+    warm-up."""
     local = [local_arrivals(setting, seed, index) for index in range(len(setting.sites))]
     return simulate_jobs(setting, local, global_arrivals(setting, seed), record)
 
@@ -42,14 +43,14 @@ def simulate_jobs(
     jobs: Iterable[GlobalArrival],
     record: Record | None = None,
 ) -> list[Tally]:
-    """One run with these jobs, each stream in order of arrival: local ones of each site, and
-    global ones.
-    """
+    """Simulate one run with these jobs, each stream in order of arrival: local ones of each site,
+    and global ones."""
     return _Run(setting, local, jobs, record).run()
 
 
 def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> list[Tally]:
-    """As `simulate`; the run with the seed `first` writes a line of CSV for each job."""
+    """Simulate as `simulate` does; the run with the seed `first` writes a line of CSV for each
+    job."""
     if seed != first:
         return simulate(setting, seed)
     with recorded(path, Outcome._fields) as record:
@@ -79,7 +80,7 @@ class _GlobalJob:
 
 
 class _Cluster:
-    """A site: its queue and its local jobs; those that run in order of start."""
+    """A site: its queue and its running local jobs in order of start."""
 
     __slots__ = ("arrivals", "name", "queue", "running", "waiting")
 
@@ -92,7 +93,7 @@ class _Cluster:
 
 
 class _Area:
-    """Processor-seconds of a number of processors that changes."""
+    """Integral of a changing number of processors, in processor-seconds."""
 
     __slots__ = ("_past", "level")
 
@@ -131,7 +132,7 @@ class _Run:
         self._local, self._global, self._claimed = _Area(), _Area(), _Area()
 
     def run(self) -> list[Tally]:
-        """From 0 to the end; the tallies between the bounds of the batches."""
+        """Run from 0 to the end; return the tallies between the bounds of the batches."""
         for cluster in self._clusters:
             self._await_local(cluster)
         self._await_global()
@@ -205,7 +206,7 @@ class _Run:
         self._advance(cluster)
 
     def _kill(self, cluster: _Cluster, key: int) -> None:
-        """A local job makes room; what it has done is lost."""
+        """Kill a local job to make room; its work is lost."""
         job = self._leave(cluster, key, "killed")
         self._killed += 1
         if self.setting.is_requeued:
@@ -266,7 +267,7 @@ class _Run:
             self._push(at, _TRY, self._try, job)
 
     def _try(self, job: _GlobalJob) -> None:
-        """A try before the deadline: all components are claimed, or none."""
+        """Make a try before the deadline: claim all components, or none."""
         job.tries += 1
         sites = self._place(job)
         if sites is not None:
@@ -275,7 +276,7 @@ class _Run:
             self._await_try(job, self.now)
 
     def _deadline_comes(self, job: _GlobalJob) -> None:
-        """It starts with what it claimed before or claims now, or it has failed."""
+        """Start the job with what is claimed before or now; otherwise count it as failed."""
         self._deadlines += 1
         may_kill = self.setting.at_deadline == "kill"
         if not job.claims and (job.is_due_at_deadline or may_kill):
@@ -294,7 +295,7 @@ class _Run:
         self._tell(job)
 
     def _place(self, job: _GlobalJob) -> list[_Cluster] | None:
-        """Worst-Fit on the idle processors (Deadlines 2.2)."""
+        """Place the components by Worst-Fit on the idle processors (Deadlines 2.2)."""
         size = job.processors
         if sum(cluster.queue.idle // size for cluster in self._clusters) < job.components:
             return None  # components of one size: needs no policy
@@ -322,7 +323,7 @@ class _Run:
         self._claimed.change(job.components * job.processors, self.now)
 
     def _make_room(self, job: _GlobalJob) -> None:
-        """Kill for it, if that suffices; what is freed beyond need is the local queues' at once."""
+        """Kill local jobs if that suffices; the local queues get surplus processors at once."""
         candidates = range(len(self._clusters))
         room = make_room(
             [(job.processors, candidates)] * job.components,

@@ -1,4 +1,4 @@
-"""What a run of the deadlines paper's simulation is asked to do (Deadlines 2.1, 3.1)."""
+"""Parameters of a run of the deadlines paper's simulation (Deadlines 2.1, 3.1)."""
 
 from __future__ import annotations
 
@@ -64,28 +64,28 @@ class Setting:
 
     @property
     def component_bounds(self) -> tuple[int, int]:
-        """The number of components of a global job is uniform on these."""
+        """Bounds of the number of components of a global job, which is uniform on them."""
         return self.components or (2, len(self.sites))
 
     @property
     def size_bounds(self) -> tuple[int, int]:
-        """Processors of a global component."""
+        """Bounds of the processors of a global component."""
         return self.sizes or (4, min(self.sites))
 
     @property
     def local_size_bounds(self) -> tuple[int, int]:
-        """Processors of a local job."""
+        """Bounds of the processors of a local job."""
         return self.local_sizes or (1, min(self.sites))
 
     @property
     def size_distribution(self) -> SizeDistribution:
-        """Of global components: D(q)."""
+        """D(q) of global components."""
         low, high = self.size_bounds
         return SizeDistribution(low=low, high=high, q=self.q)
 
     @property
     def local_size_distribution(self) -> SizeDistribution:
-        """Of local jobs: D(q)."""
+        """D(q) of local jobs."""
         low, high = self.local_size_bounds
         return SizeDistribution(low=low, high=high, q=self.q)
 

@@ -1,11 +1,14 @@
-"""The hints paper's simulation: jobs that compute and read at the same time, on sites with bounded
+"""The hints paper's simulation: jobs that compute and read at once, on sites with bounded
 processing power and links with bounded bandwidth.
 
-The placement policy is the one that the daemon runs (koala.policies.placement), asked in the same
-way: a site's job slots are its processors, the largest slice that is left its speed, and the data
-of a job a file whose one replica lies where the job was submitted. Placed, a job holds its slice,
-and its booked bandwidth, to its end; where nothing is booked, jobs share what is left of a link
-max-min fairly and hold their slice while they starve. Nothing is pre-empted (Hints 4).
+The placement policy is the one that the daemon runs (koala.policies.placement), called in the same
+way:
+
+- A site's job slots are its processors, and the largest slice left is its speed.
+- The data of a job are a file whose one replica lies where the job was submitted.
+- A placed job holds its slice and its booked bandwidth to its end.
+- Unbooked jobs share the rest of a link max-min fairly, and hold their slice while they starve.
+- Nothing is pre-empted (Hints 4).
 """
 
 from koala.papers.hints.simulation.counting import Summary, summarize

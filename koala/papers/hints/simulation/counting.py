@@ -1,6 +1,5 @@
-"""What runs of the hints paper's simulation are counted by (Hints 5): response times by class, jobs
-that were never placed, and how much the links carried.
-"""
+"""Metrics of the hints paper's simulation (Hints 5): response times by class, jobs that were never
+placed, and link utilisation."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ KINDS: dict[str, Callable[[JobRecord], bool]] = {
 
 
 def metrics(setting: Setting, run: RunRecord) -> dict[str, float]:
-    """The numbers of one run; nan where nothing of the kind happened."""
+    """Compute the numbers of one run; nan where nothing of the kind happened."""
     found: dict[str, float] = {}
     for name, is_of in KINDS.items():
         jobs = [job for job in run.jobs if job.site is not None and is_of(job)]
@@ -48,13 +47,14 @@ def _mean(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The metrics over replications; of one replication, response times by batch means."""
+    """Metrics over replications; of one replication, response times by batch means."""
 
     metrics: dict[str, Interval]
     replications: int
 
     def document(self) -> dict[str, Any]:
-        """For JSON. `unplaced` and `link_utilization` are means over the replications."""
+        """Return the document for JSON; `unplaced` and `link_utilization` are means over the
+        replications."""
         by_kind = {
             name: {kind: self.metrics[f"{name}.{kind}"].document() for kind in KINDS}
             for name in ("response", "wait", "remote", "below_preferred")
@@ -74,7 +74,7 @@ class Summary:
 
 
 def summarize(setting: Setting, runs: Sequence[RunRecord]) -> Summary:
-    """Means over replications with 95 % intervals."""
+    """Compute means over replications with 95 % intervals."""
     values = [metrics(setting, run) for run in runs]
     found = {name: interval([one[name] for one in values]) for name in values[0]}
     if len(runs) == 1:

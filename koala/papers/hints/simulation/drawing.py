@@ -1,4 +1,4 @@
-"""A drawing of one setting: how response times are distributed, and what the links carry."""
+"""Plot of one setting: the distribution of response times, and link utilisation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABELS = {"all": "all jobs", "io": "I/O-bound", "cpu": "CPU-bound"}
 
 
 def draw(found: Summary, runs: Sequence[RunRecord], path: Path) -> None:
-    """The share of the jobs that ended within a time, and the utilisation of each link, to a
+    """Draw the share of the jobs that ended within a time, and the utilisation of each link, to a
     picture file."""
     drawing = Drawing(figsize=(7, 7), layout="constrained")
     times, links = drawing.subplots(2, 1)

@@ -43,7 +43,7 @@ Grid = tuple[tuple[SiteSetting, ...], float, tuple[tuple[str, str, float], ...]]
 
 
 def read_grid(path: Path) -> Grid:
-    """The grid in a file. Raises ConfigError."""
+    """Read the grid of a file. Raises ConfigError."""
     try:
         tree = tomllib.loads(written_text(path))
         file = msgspec.convert(tree, _File)

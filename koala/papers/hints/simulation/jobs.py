@@ -1,5 +1,7 @@
-"""The jobs of a run, drawn as they come. Every purpose has a random stream of its own: under one
-seed all policies meet the same jobs, and with another share of I/O jobs only kinds change.
+"""Random jobs of a run.
+
+Every purpose has a random stream of its own. So under one seed all policies meet the same jobs, and
+with another share of I/O jobs only kinds change.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from koala.workload.streams import stream
 
 
 class Arrival(NamedTuple):
-    """A job is submitted at a site (an index), where its data lie."""
+    """Submission of a job at a site (an index), where its data lie."""
 
     at: Instant
     home: int
@@ -21,7 +23,7 @@ class Arrival(NamedTuple):
 
 
 def arrivals(setting: Setting, seed: int) -> Iterator[Arrival]:
-    """All jobs of a run: a Poisson stream, each at a site drawn uniformly."""
+    """Generate all jobs of a run: a Poisson stream, each at a site drawn uniformly."""
     gaps, homes, kinds = (stream(seed, f"hints {name}") for name in ("arrivals", "homes", "kinds"))
     at = 0.0
     for _ in range(setting.jobs):

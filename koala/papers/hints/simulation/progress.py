@@ -1,9 +1,9 @@
-"""How running jobs get on: their blocks of instructions and data, and the sharing of a link.
+"""Progress of running jobs: their blocks of instructions and data, and the sharing of a link.
 
-A job is a list of *steps*, each with instructions to execute and data to move at the same time; the
+A job is a list of *steps*, each with instructions to execute and data to move at the same time. The
 next begins when both are done (Hints 3.3, figure 1): the data of a block travel while the block
-before is executed, what a block wrote while the one after it is. A job that streams has one step
-that executes as fast as its data come.
+before is executed, its output while the block after it is. A job that streams has one step, which
+executes as fast as its data come.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from koala.core.model.values import Instant
 from koala.papers.hints.simulation.setting import JobClass, Setting
 
 DUST = 1e-9
-"""Of power or of a link, less than this share is rounding."""
+"""Rounding tolerance, as a share of power or of a link."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Step:
-    """What is left to do at the same time: million instructions, and MB."""
+    """Work to do at the same time: million instructions, and MB."""
 
     mi: float
     mb: float
 
 
 def steps_of(setting: Setting, kind: JobClass) -> list[Step]:
-    """The steps of a job in order; the first one moves the data of the first block, before which
+    """List the steps of a job in order; the first moves the data of the first block, before which
     nothing can be executed."""
     n = setting.blocks
     if n == 0 or kind.data_mb == 0:
@@ -45,8 +45,7 @@ def steps_of(setting: Setting, kind: JobClass) -> list[Step]:
 @dataclass(slots=True, kw_only=True, eq=False)
 class Running:
     """A placed job: it executes at `mips` at most, and moves data at `mbps` as its link allows.
-    `booked_mbps` is what nobody else gets, None where nothing is booked.
-    """
+    `booked_mbps` is reserved for it; None if nothing is booked."""
 
     job: int
     site: int
@@ -64,12 +63,12 @@ class Running:
 
     @property
     def next_at(self) -> Instant:
-        """When something of the present step is done."""
+        """Return the instant at which a part of the present step is done."""
         return min(self.executed_at, self.moved_at)
 
     @property
     def wanted_mbps(self) -> float:
-        """What it could use: a stream as much as it executes, a block all that there is."""
+        """Bandwidth that it can use: a stream as much as it executes, a block all that there is."""
         step = self.steps[-1]
         if step.mb <= 0:
             return 0.0
@@ -77,13 +76,13 @@ class Running:
 
     @property
     def sure_mbps(self) -> float:
-        """What of its booking it uses now."""
+        """Bandwidth of its booking that it uses now."""
         booked = self.booked_mbps or 0.0
         return booked if self.is_streaming else min(booked, self.wanted_mbps)
 
     def advance(self, now: Instant, since: Instant) -> float:
-        """Do what was done since then; the MB moved. What is due now is done, whatever rounding
-        has left of it."""
+        """Advance its work to now; return the MB moved. Work that is due now is done, whatever
+        rounding has left of it."""
         step = self.steps[-1]
         before, elapsed_s = step.mb, now - since
         if self.is_streaming:
@@ -100,7 +99,7 @@ class Running:
         return moved
 
     def set_rates(self, mbps: float, now: Instant) -> bool:
-        """Go on with so much of the link; whether there is a new next instant to wait for."""
+        """Set its share of the link; return True if its next instant changed."""
         step, before = self.steps[-1], self.next_at
         wanted = self.wanted_mbps
         self.mbps = mbps if step.mb > 0 else 0.0
@@ -124,18 +123,18 @@ class Link:
 
     @property
     def free_mbps(self) -> float:
-        """What is not booked."""
+        """Bandwidth that is not booked."""
         return left(self.mbps, [job.booked_mbps or 0.0 for job in self.running.values()])
 
     def settle(self, now: Instant) -> None:
-        """Bring its jobs up to this instant."""
+        """Advance its jobs to this instant."""
         for job in self.running.values():
             self.moved_mb += job.advance(now, self.settled_at) if job.steps else 0.0
         self.settled_at = now
 
     def share(self, now: Instant) -> list[Running]:
-        """Give each its booked part, and max-min fair parts of what nobody booked; the jobs that
-        have a new next instant. A stream that booked wants no more than that."""
+        """Give each job its booked part and a max-min fair part of the rest; return the jobs whose
+        next instant changed. A stream with a booking wants no more than that."""
         jobs = [job for job in self.running.values() if job.steps]
         wanted = [
             0.0 if job.is_streaming and job.booked_mbps else job.wanted_mbps - job.sure_mbps
@@ -150,15 +149,15 @@ class Link:
 
 
 def left(capacity: float, taken: Iterable[float]) -> float:
-    """What is left; summed up anew each time, so that rounding does not add up, and the dust of a
-    single sum is nothing."""
+    """Remaining capacity. It is summed anew each time so that rounding does not accumulate; dust
+    counts as 0."""
     rest = capacity - sum(taken)
     return rest if rest > DUST * capacity else 0.0
 
 
 def max_min_fair(wanted: Sequence[float], capacity: float) -> list[float]:
-    """What each gets: nobody more than it wants, and nobody less than another unless it wants no
-    more. Who wants least is served first, with an equal part of what is left."""
+    """Share bandwidth max-min fairly. No job gets more than it wants, or less than another unless
+    it wants no more. The smallest demand is served first, with an equal part of what is left."""
     parts = [0.0] * len(wanted)
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
     for place, index in enumerate(order):

@@ -16,14 +16,15 @@ from koala.papers.hints.simulation.setting import MB, MBPS, Setting
 from koala.policies import named
 
 SAME_S = 1e-6
-"""What ends within this of one another ends at the same instant, and one round follows."""
+"""Ends within this time of one another count as simultaneous, and one round follows."""
 SAME_SHARE = 1e-12
-"""The same as a share of the instant: late in a long run the sum of many steps is off by more."""
+"""The same tolerance as a share of the instant: late in a long run the sum of many steps is off by
+more."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class JobRecord:
-    """What has become of a job; nan and None where it came to nothing."""
+    """Outcome of a job; nan and None where something never happened."""
 
     number: int
     submitted_at: Instant
@@ -37,7 +38,7 @@ class JobRecord:
 
     @property
     def response_s(self) -> float:
-        """Submission to end."""
+        """Time from submission to end."""
         return self.ended_at - self.submitted_at
 
 
@@ -51,12 +52,12 @@ class RunRecord:
 
 
 def simulate(setting: Setting, seed: int) -> RunRecord:
-    """One run, until all jobs that can be placed have ended."""
+    """Simulate one run, until all jobs that can be placed have ended."""
     return simulate_jobs(setting, arrivals(setting, seed))
 
 
 def simulate_jobs(setting: Setting, jobs: Iterable[Arrival]) -> RunRecord:
-    """One run with these jobs, in order of arrival."""
+    """Simulate one run with these jobs, in order of arrival."""
     return _Run(setting, jobs, named("placement", setting.policy)).run()
 
 
@@ -82,7 +83,7 @@ class _Run:
         self.now: Instant = 0.0
 
     def run(self) -> RunRecord:
-        """All jobs, from the first arrival to the last end."""
+        """Run all jobs, from the first arrival to the last end."""
         coming = self._jobs[::-1]
         while True:
             arrives_at = coming[-1].submitted_at if coming else inf
@@ -108,14 +109,14 @@ class _Run:
         )
 
     def _next_at(self) -> Instant:
-        """When something of a running job is done."""
+        """Return the next instant at which a part of a running job is done."""
         while self._heap and self._heap[0][3].version != self._heap[0][2]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else inf
 
     def _next_round(self) -> Instant:
-        """Find when what changes now is served: now, or at the next of the instants at which rounds
-        may be. A change within rounding of such an instant belongs to it."""
+        """Set the next scheduling round: now, or at the next of the instants at which rounds may
+        be. A change within rounding of such an instant belongs to it."""
         round_s = self._setting.round_s
         if round_s == 0:
             return self.now
@@ -125,7 +126,7 @@ class _Run:
     # --- progress ---
 
     def _progress(self) -> bool:
-        """Take in what is done by now, or within rounding of it; whether a job ended."""
+        """Apply all progress due by now, or within rounding of it; return True if a job ended."""
         until = self.now + SAME_S
         touched: dict[tuple[int, int], Link] = {}
         has_ended = False
@@ -160,8 +161,8 @@ class _Run:
     # --- scheduling (Hints 4) ---
 
     def _round(self) -> None:
-        """Place what can be placed, greedily in the order of arrival. A job like one that was just
-        refused is not asked about: the policy is a function of what it sees."""
+        """Place jobs greedily in the order of arrival. Skip a job like one that was just refused:
+        the policy is a function of its input."""
         refused: dict[tuple[int, bool], bool] = {}
         for job in tuple(self._waiting.values()):
             if (job.home, job.is_io) in refused or not self._has_storage(job):
@@ -174,7 +175,7 @@ class _Run:
                 refused[job.home, job.is_io] = True
 
     def _has_storage(self, job: JobRecord) -> bool:
-        """Room for the data of one more job where it was submitted."""
+        """True if there is room for the data of one more job where it was submitted."""
         needed_mb = self._setting.kind(is_io=job.is_io).data_mb
         room_mb = self._setting.sites[job.home].storage_mb
         return sum(self._stored[job.home].values()) + needed_mb <= room_mb
@@ -191,8 +192,8 @@ class _Run:
         )
 
     def _view(self) -> GridView:
-        """The grid as the policy sees it: job slots as processors, and of each link what is not
-        booked, in both directions."""
+        """Build the policy's view of the grid: job slots as processors, and the unbooked bandwidth
+        of each link, in both directions."""
         sites = []
         for index, site in enumerate(self._setting.sites):
             here = self._at[index].values()
@@ -215,7 +216,7 @@ class _Run:
         )
 
     def _slice_mips(self, index: int) -> float:
-        """The largest slice that a site has left."""
+        """Return the largest slice that a site has left."""
         site = self._setting.sites[index]
         left_mips = left(site.mips, [running.mips for running in self._at[index].values()])
         return min(site.slice_mips, left_mips)

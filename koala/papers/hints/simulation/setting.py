@@ -1,4 +1,4 @@
-"""What a run of the hints paper's simulation is asked to do (Hints 3, 5)."""
+"""Parameters of a run of the hints paper's simulation (Hints 3, 5)."""
 
 from __future__ import annotations
 
@@ -106,16 +106,16 @@ class Setting:
         return found
 
     def name_of(self, link: tuple[int, int]) -> str:
-        """What tables call a link."""
+        """Name of a link in tables."""
         start, end = (self.sites[index].name for index in link)
         return start if start == end else f"{start}-{end}"
 
     def kind(self, *, is_io: bool) -> JobClass:
-        """Of an I/O-bound job, or of a CPU-bound one."""
+        """Return the class of an I/O-bound job, or of a CPU-bound one."""
         return self.io if is_io else self.cpu
 
     def demand(self, *, is_io: bool) -> Demand:
-        """What a job says of itself: its hint has the acceptable deviation."""
+        """Return the demand of a job; its hint has the acceptable deviation."""
         return Demand(
             preferred_mips=self.preferred_mips,
             length_mi=self.kind(is_io=is_io).length_mi,

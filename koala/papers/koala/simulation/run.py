@@ -1,4 +1,4 @@
-"""One run of the experiment, and what is measured of it (KOALA 5)."""
+"""One run of the experiment and its measurements (KOALA 5)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ from koala.sim.experiment.world import Report, Watch, World
 from koala.sim.metrics import JobRecord, measure
 
 USES = ("busy", "local", "koala", "held", "running")
-"""What processors are used for, in percent of those that the scheduler may use: in all, by the
-sites' own users, by the scheduler's jobs, and of these by claims before their barrier and by
-components."""
+"""Uses of processors, in percent of those that the scheduler may use: in all, by the sites' own
+users, by the scheduler's jobs, and of these by claims before their barrier and by components."""
 DRAWN_S = 1400 * 60.0
-"""How much time figure 2 of the paper shows."""
+"""Time that figure 2 of the paper shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A run: figures by name (`placement_s.72x8.high`, `utilization.arrivals.busy`), jobs, and
-    usage over time; of the first unfinished jobs, why they wait. Instants count from the beginning
-    of the experiment."""
+    """Measurements of a run: figures by name (`placement_s.72x8.high`,
+    `utilization.arrivals.busy`), jobs, usage over time, and why the first unfinished jobs wait.
+    Instants count from the beginning of the experiment."""
 
     seed: int
     values: dict[str, float]
@@ -47,7 +46,7 @@ class Measured:
 
 
 def world(setting: Setting, seed: int, *, watch: Watch | None = None) -> World:
-    """What is there before the first event."""
+    """Build the world before the first event."""
     sites = [
         SiteSetting(
             name=name,
@@ -83,13 +82,13 @@ def world(setting: Setting, seed: int, *, watch: Watch | None = None) -> World:
 
 
 def run(setting: Setting, seed: int) -> Measured:
-    """To the end of the last job, or to the horizon."""
+    """Run to the end of the last job, or to the horizon."""
     report = world(setting, seed).run(until=setting.warmup_s + setting.horizon_s)
     return measured(setting, seed, report)
 
 
 def measured(setting: Setting, seed: int, report: Report) -> Measured:
-    """What a report says of the experiment."""
+    """Extract the measurements from a report."""
     jobs = tuple(_from(record, setting.warmup_s) for record in report.jobs)
     spans = tuple(
         replace(span, begin_at=span.begin_at - setting.warmup_s)
@@ -119,7 +118,7 @@ _INSTANTS = ("submitted_at", "placed_at", "claimed_at", "start_at", "started_at"
 
 
 def _from(record: JobRecord, begin_at: Instant) -> JobRecord:
-    """The record with instants that count from `begin_at`."""
+    """Return the record with instants that count from `begin_at`."""
     moved: dict[str, Any] = {
         name: None if (at := getattr(record, name)) is None else at - begin_at for name in _INSTANTS
     }
@@ -156,12 +155,12 @@ def _utilization(period: str, spans: Sequence[Span]) -> dict[str, float]:
 
 
 def over_time(use: str, minute: float) -> str:
-    """The name of the use in the bin that begins at this minute."""
+    """Name of the use in the bin that begins at this minute."""
     return f"utilization.{use}@{minute:g}"
 
 
 def _over_time(setting: Setting, spans: Sequence[Span]) -> dict[str, float]:
-    """By the bin; not a number after the end of a run that was shorter than what is drawn."""
+    """List usage by bin; nan after the end of a run that was shorter than the chart."""
     bins = max(len(spans), ceil(DRAWN_S / setting.bin_s))
     return {
         over_time(use, index * setting.bin_s / 60): (

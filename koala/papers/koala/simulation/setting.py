@@ -98,8 +98,8 @@ class Setting:
             self.allowed(size)
 
     def allowed(self, size: int) -> tuple[int, ...]:
-        """Into how many components a job of this size may be split: equal ones, and large enough.
-        ConfigError when into none."""
+        """Numbers of components into which a job of this size may be split: equal ones, and large
+        enough. Raises ConfigError if there is none."""
         found = tuple(
             count
             for count in self.components
@@ -121,16 +121,17 @@ class Setting:
 
     @property
     def names(self) -> tuple[SiteName, ...]:
-        """The sites' names."""
+        """Names of the sites."""
         return tuple(SiteName(f"site{number}") for number in range(1, len(self.sites) + 1))
 
     def each(self, rates: tuple[float, ...]) -> tuple[float, ...]:
-        """A probability of each site."""
+        """Return a probability for each site."""
         return rates * len(self.sites) if len(rates) == 1 else rates
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """All jobs; then by size, number of components and priority, each of which may be open."""
+        """List the groups: all jobs; then by size, number of components and priority, each of which
+        may be open."""
         splits: list[tuple[int | None, int | None]] = [(None, None)]
         splits += [(size, None) for size in self.sizes]
         counts = sorted({count for size in self.sizes for count in self.allowed(size)})
@@ -151,8 +152,8 @@ class Setting:
         return ", ".join(changed) or "as printed"
 
     def document(self) -> dict[str, Any]:
-        """Every parameter by name, for JSON; those of the scheduler that the experiment names
-        beside the others."""
+        """Return every parameter by name, for JSON; those of the scheduler that the experiment
+        names come beside the others."""
         plain = {
             entry.name: getattr(self, entry.name)
             for entry in fields(self)
@@ -214,7 +215,7 @@ OURS: dict[str, str] = {
     "consecutive_errors_max": "the paper prints none; fewer would remove good sites, too, because"
     " only components that end well reset the count",
 }
-"""Which values are not in the paper, and why they are what they are."""
+"""Values that are not in the paper, with the reason for each."""
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001

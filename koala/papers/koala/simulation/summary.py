@@ -46,7 +46,7 @@ class Summary:
         ]
 
     def document(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return the summary as plain data."""
         return {
             "setting": self.setting.document(),
             "ours": OURS,

@@ -1,7 +1,7 @@
-"""The jobs to be co-allocated (KOALA 4.2), and the regular users of each site.
+"""Random jobs to co-allocate (KOALA 4.2), and the regular users of each site.
 
-A stream of random numbers for each purpose, and draws that scale with a parameter rather than
-change in number: two settings with one seed differ in what their parameters say alone.
+Each purpose has its own random stream, and draws scale with a parameter instead of changing in
+number. So two settings with one seed differ only in what their parameters say.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Choice = TypeVar("Choice")
 
 
 def submissions(setting: Setting, seed: int) -> Iterator[Submission]:
-    """Poisson arrivals; size, then components among those allowed, file size and priority at
-    random; all components run equally long (KOALA 4.1, 4.2)."""
+    """Generate submissions: Poisson arrivals; size, then components among those allowed, file size
+    and priority at random; all components run equally long (KOALA 4.1, 4.2)."""
     arrivals, runs = stream(seed, "arrivals"), stream(seed, "run times")
     shapes, files = stream(seed, "sizes"), stream(seed, "files")
     priorities = stream(seed, "priorities")
@@ -55,8 +55,8 @@ def submissions(setting: Setting, seed: int) -> Iterator[Submission]:
 
 
 def local_jobs(setting: Setting, site: SiteName, processors: int, seed: int) -> Iterator[LocalJob]:
-    """The regular users of a site, without end: Poisson arrivals, sizes uniform among those given,
-    exponential run times, and estimates that are too long by a factor."""
+    """Generate the regular users' jobs of a site, without end: Poisson arrivals, sizes uniform
+    among those given, exponential run times, and estimates that are too long by a factor."""
     if not setting.local_load:
         return
     arrivals = stream(seed, f"local arrivals at {site}")
@@ -72,5 +72,5 @@ def local_jobs(setting: Setting, site: SiteName, processors: int, seed: int) -> 
 
 
 def _pick(draws: Random, among: Sequence[Choice]) -> Choice:
-    """One of them with one draw, however many there are."""
+    """Pick one of them with a single draw, however many there are."""
     return among[int(draws.random() * len(among))]

@@ -1,4 +1,4 @@
-"""Response times as a picture: lines over the load where there are several, else bars by kind."""
+"""Plot of response times: lines over the load where there are several, else bars by kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def draw(points: tuple[Point, ...], path: Path) -> None:
-    """Write the picture; the suffix of the path says in which form."""
+    """Write the picture; the suffix of the path chooses the format."""
     from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -33,7 +33,7 @@ def draw(points: tuple[Point, ...], path: Path) -> None:
 
 
 def _draw_lines(axes: Axes, points: tuple[Point, ...]) -> None:
-    """A line for each policy; it ends where the system is saturated."""
+    """Draw a line for each policy; it ends where the system is saturated."""
     for index, policy in enumerate(dict.fromkeys(point.setting.policy for point in points)):
         mine = [p for p in points if p.setting.policy == policy and not p.is_saturated]
         found = [point.response("all") for point in mine]
@@ -52,7 +52,7 @@ def _draw_lines(axes: Axes, points: tuple[Point, ...]) -> None:
 
 
 def _draw_bars(axes: Axes, points: tuple[Point, ...]) -> None:
-    """A group of bars for each policy, one for each kind of job."""
+    """Draw a group of bars for each policy, one for each kind of job."""
     share = 0.8 / len(KINDS)
     for index, kind in enumerate(KINDS):
         found = [point.response(kind) for point in points]

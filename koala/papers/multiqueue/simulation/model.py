@@ -1,11 +1,12 @@
-"""The system of the multiple-queues paper (Multiple queues 2): clusters of processors, jobs that
-need some of them in one or several clusters at once, and queues in front, under any of the
-disciplines that the live scheduler has.
+"""Model of the multiple-queues paper (Multiple queues 2).
 
-There are no claims and no messages here, because in this model a placed job starts at once. What
-decides whose turn it is (`koala.core.model.visiting`, `koala.policies.queueing.multiqueue`) and
-where a job fits (`koala.policies.placement.worst_fit`) is what the daemon runs; a test has both
-start the same jobs at the same instants.
+It has clusters of processors, jobs that need processors in one or several clusters at once, and
+queues in front, under any discipline of the live scheduler.
+
+There are no claims and no messages, because in this model a placed job starts at once. The order of
+queues (`koala.core.model.visiting`, `koala.policies.queueing.multiqueue`) and the fit of a job
+(`koala.policies.placement.worst_fit`) are the daemon's code. A test has both start the same jobs at
+the same instants.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from koala.workload.jobstream import StreamJob
 
 
 class Started(NamedTuple):
-    """A job that has started: its place among the arrivals, its queue (the number of a site, or of
-    the global queue, which is one more than the last site's), and the sites of its components."""
+    """A started job: its number among the arrivals, its queue (the number of a site, or of the
+    global queue, which is one more than the last site's), and the sites of its components."""
 
     number: int
     job: StreamJob
@@ -34,7 +35,8 @@ class Started(NamedTuple):
 
 
 class System:
-    """The clusters, their queues, and the jobs in both. `on_start` is told each job that starts."""
+    """The clusters, their queues, and the jobs in both. `on_start` receives each job that
+    starts."""
 
     def __init__(
         self,
@@ -66,11 +68,11 @@ class System:
 
     @property
     def next_end(self) -> float:
-        """When the next job departs."""
+        """Instant of the next departure."""
         return self._running[0][0] if self._running else FOREVER
 
     def arrive(self, number: int, job: StreamJob) -> None:
-        """A job arrives, now."""
+        """Add a job that arrives now."""
         self.now = job.at
         is_local = self._discipline.is_local(len(job.sizes))
         key = job.home if is_local else self.global_queue
@@ -79,7 +81,7 @@ class System:
             self._try(key)
 
     def depart(self) -> None:
-        """The job whose end is next leaves, and what fits now starts."""
+        """Remove the job that ends next, and start the jobs that now fit."""
         self.now, _, sites, sizes = heappop(self._running)
         idle = self._idle
         for site, size in zip(sites, sizes, strict=True):
@@ -118,5 +120,5 @@ class System:
         return self._ageing < FOREVER and is_draining_for_aged(self._waited(key), self._ageing)
 
     def _is_door_held(self) -> bool:
-        """An aged head that does not fit lets no arrival pass."""
+        """True if an aged head that does not fit blocks the arrivals behind it."""
         return self._ageing < FOREVER and any(map(self._holds_door, self._visiting.disabled))

@@ -1,4 +1,4 @@
-"""Several runs of a point of the multiple-queues model, and what they say together."""
+"""Several runs of a point of the multiple-queues model, and their combined result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from koala.sim.statistics import Interval, interval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A run to be made."""
+    """A run to make."""
 
     setting: Setting
     seed: int
@@ -32,7 +32,8 @@ class Point:
     runs: tuple[Run, ...]
 
     def response(self, kind: str) -> Interval:
-        """The mean response time of a kind of job, over replications, or over batches of one."""
+        """Return the mean response time of a kind of job, over replications, or over batches of
+        one."""
         if len(self.runs) > 1:
             return interval([run.response[kind] for run in self.runs])
         (one,) = self.runs
@@ -41,33 +42,34 @@ class Point:
 
     @property
     def queues(self) -> tuple[Interval, ...]:
-        """The mean response time at each local queue."""
+        """Return the mean response time at each local queue."""
         return tuple(
             interval(values) for values in zip(*(r.queues for r in self.runs), strict=True)
         )
 
     @property
     def is_saturated(self) -> bool:
-        """Whether it cannot keep up with its load."""
+        """True if it cannot keep up with its load."""
         return is_saturated([run.trend for run in self.runs])
 
     @property
     def unserved(self) -> Interval:
-        """The share of the arrivals by which the queues grow; about 0 when they do not."""
+        """Share of the arrivals by which the queues grow; about 0 when they do not."""
         return interval([run.trend.growth for run in self.runs])
 
     @property
     def utilization(self) -> Interval:
-        """How busy the processors were."""
+        """Utilisation of the processors."""
         return interval([run.utilization for run in self.runs])
 
     @property
     def jobs(self) -> tuple[Started, ...]:
-        """The counted jobs of the first replication, if they were asked for."""
+        """Counted jobs of the first replication, if they were asked for."""
         return self.runs[0].jobs
 
     def document(self) -> dict[str, Any]:
-        """For JSON. `utilization` is the offered gross load, as in the paper."""
+        """Return the document for JSON. `utilization` is the offered gross load, as in the
+        paper."""
         setting = self.setting
         return {
             "policy": setting.policy,
@@ -95,7 +97,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """The points of which at least one replication is finished; all unless `is_interrupted`."""
+    """Points with at least one finished replication; all points unless `is_interrupted`."""
 
     points: tuple[Point, ...]
     is_interrupted: bool
@@ -109,7 +111,7 @@ def sweep(
     has_jobs: bool = False,
     progress: Progress | None = None,
 ) -> Swept:
-    """Every setting with every seed: equal seeds give equal jobs, so that differences between
+    """Run every setting with every seed. Equal seeds give equal jobs, so differences between
     policies are not differences between job streams."""
     items = [
         Item(
@@ -134,5 +136,5 @@ def sweep(
 
 
 def run_item(item: Item) -> Run:
-    """One run, in whatever process."""
+    """Make one run, in any process."""
     return run(item.setting, item.seed, has_batches=item.has_batches, has_jobs=item.has_jobs)

@@ -24,14 +24,14 @@ SERVICE_CV_MAX = 1000
 """Above it the rarer phase of the service times is too rare for floating-point numbers."""
 
 MORE, MORE_JOBS = 0.1, 1000
-"""Arrivals go on until all counted jobs have started, but no more of them than this share of all
-(or this number, if it is larger): then no more jobs come, and those that wait are served."""
+"""Arrivals go on until all counted jobs have started, up to this share of all more (or this number,
+if it is larger). Then no more jobs come, and waiting jobs are served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One point: a policy, a job stream, and how much of it is simulated. Of `jobs` arrivals the
-    first `warmup` do not count."""
+    """One point: a policy, a job stream, and the length of the run. Of `jobs` arrivals the first
+    `warmup` do not count."""
 
     policy: str
     mix: tuple[float, ...]
@@ -47,12 +47,12 @@ class Setting:
 
     @property
     def discipline(self) -> Discipline:
-        """The policy's record."""
+        """Discipline of the policy."""
         return DISCIPLINES[self.policy]
 
     @property
     def stream(self) -> JobStream:
-        """The job stream whose offered gross load is the utilisation."""
+        """Job stream whose offered gross load is the utilisation."""
         sizes = SizeDistribution(low=self.sizes[0], high=self.sizes[1], q=self.q)
         total = sum(self.mix)
         components = sum(n * share for n, share in enumerate(self.mix, start=1)) / total
@@ -63,7 +63,8 @@ class Setting:
 
 
 def setting(*, ageing: float | None = None, **values: Any) -> Setting:  # noqa: ANN401
-    """A point, checked: what could never be served, or is no distribution, raises ConfigError."""
+    """Make a checked point. Raises ConfigError for jobs that could never be served, and for what is
+    no distribution."""
     found = Setting(ageing=FOREVER if ageing is None else ageing, **values)
     sites = len(found.sites)
     for name, shares in (("mix", found.mix), ("split", found.split)):
@@ -115,7 +116,7 @@ def _words(shares: tuple[float, ...]) -> str:
 
 
 class Tally:
-    """Response times of the counted jobs, by their place among the arrivals."""
+    """Response times of the counted jobs, by their number among the arrivals."""
 
     def __init__(self, setting: Setting, *, is_logging: bool = False) -> None:
         counted = setting.jobs - setting.warmup
@@ -130,7 +131,7 @@ class Tally:
         self._is_logging = is_logging
 
     def started(self, start: Started) -> None:
-        """The instant of its departure is known with its start."""
+        """Record a start; the instant of departure is known with it."""
         job = start.job
         self.started_jobs += 1
         self.work += sum(job.sizes) * job.service
@@ -144,7 +145,7 @@ class Tally:
 
 
 def play(system: System, jobs: Iterator[StreamJob], setting: Setting, tally: Tally) -> Busy:
-    """Arrivals and departures until all counted jobs have started; how busy the processors were
+    """Play arrivals and departures until all counted jobs have started; return the utilisation
     while the counted ones arrived."""
     number, most = 0, setting.jobs + max(MORE_JOBS, round(MORE * setting.jobs))
     job = next(jobs)
@@ -175,9 +176,12 @@ class Busy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one replication measured. `response`: mean response times by kind of job, not a number
-    where there was none; `batches`: for each kind the means of consecutive batches, when asked for;
-    `queues`: by local queue."""
+    """Measurements of one replication.
+
+    - `response`: mean response times by kind of job, nan where there was none.
+    - `batches`: for each kind the means of consecutive batches, when asked for.
+    - `queues`: mean response times by local queue.
+    """
 
     response: dict[str, float]
     queues: tuple[float, ...]
@@ -188,12 +192,12 @@ class Run:
 
     @property
     def is_saturated(self) -> bool:
-        """Judged by this replication alone."""
+        """True if this replication alone shows saturation."""
         return is_saturated((self.trend,))
 
 
 def run(setting: Setting, seed: int, *, has_batches: bool = False, has_jobs: bool = False) -> Run:
-    """One replication: a function of its arguments."""
+    """Run one replication: a function of its arguments."""
     tally = Tally(setting, is_logging=has_jobs)
     system = System(
         setting.discipline,
@@ -221,11 +225,13 @@ def run(setting: Setting, seed: int, *, has_batches: bool = False, has_jobs: boo
 
 
 KINDS = ("all", "local", "global", "single", "multi")
-"""Kinds of jobs whose response times are told apart: by queue, and by number of components."""
+"""Kinds of jobs whose response times are counted separately: by queue, and by number of
+components."""
 
 
 def kinds_of(setting: Setting) -> dict[str, tuple[int, ...]]:
-    """The codes of `Tally.kinds` for each kind of job, and for each local queue if there are."""
+    """Return the codes of `Tally.kinds` for each kind of job, and for each local queue if there are
+    any."""
     sites = len(setting.sites)
     whole = {
         "all": tuple(range(2 * sites + 2)),

@@ -1,11 +1,11 @@
-"""The synchronous-queuing paper's simulation (SQ 5): machines that share their processor among
-local tasks, Grid QoS subtasks and Grid best-effort tasks, and a controller over them.
+"""The synchronous-queuing paper's simulation (SQ 5): machines and a controller over them.
 
-Every quantum of every machine is given out: by start-time fair queuing between the three queues
-and within the Grid QoS queue, in turn within the others. At the end of each schedule cycle of 100
-quanta all subtasks report, and under SQ the controller (koala.policies.progress) answers with
-corrections. Under QoS there is strict admission control and nothing else: no over-subscription, no
-dummy, no corrections.
+Machines share their processor among local tasks, Grid QoS subtasks and Grid best-effort tasks.
+Every quantum of every machine is given out: by start-time fair queuing between the three queues and
+within the Grid QoS queue, round-robin within the others. A schedule cycle has 100 quanta. At its
+end all subtasks report, and under SQ the controller (koala.policies.progress) answers with
+corrections. Under QoS there is only strict admission control: no over-subscription, no dummy, no
+corrections.
 """
 
 from koala.papers.synchronous.simulation.counting import METRICS, Outcome, Summary, Tally, summarize

@@ -12,9 +12,8 @@ from koala.workload.streams import stream
 
 
 class QosTask(NamedTuple):
-    """A Grid QoS task; it demands so many percent of the standard machine for so long, divided
-    among its subtasks by their relative weights.
-    """
+    """A Grid QoS task; it demands a percentage of the standard machine for a duration, divided
+    among its subtasks by their relative weights."""
 
     number: int
     submitted_at: Instant
@@ -35,13 +34,13 @@ class OtherTask(NamedTuple):
 
 
 def speeds(setting: Setting, seed: int) -> list[float]:
-    """Of the machines, in GHz."""
+    """Draw the speeds of the machines, in GHz."""
     random = stream(seed, "speeds")
     return [random.uniform(*setting.speed_ghz) for _ in range(setting.machines)]
 
 
 def qos_tasks(setting: Setting, seed: int) -> list[QosTask]:
-    """All Grid QoS tasks, in order of arrival."""
+    """Draw all Grid QoS tasks, in order of arrival."""
     random = stream(seed, "qos tasks")
     parts = stream(seed, "subtasks")
     tasks = []
@@ -62,7 +61,7 @@ def qos_tasks(setting: Setting, seed: int) -> list[QosTask]:
 
 
 def other_tasks(setting: Setting, seed: int, flow: str) -> list[OtherTask]:
-    """All tasks of the flow `local` or `best effort`."""
+    """Draw all tasks of the flow `local` or `best effort`."""
     random = stream(seed, f"{flow} tasks")
     return [
         OtherTask(

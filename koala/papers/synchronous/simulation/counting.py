@@ -1,4 +1,4 @@
-"""What is counted of each Grid QoS task, and the paper's metrics from it (SQ 5.1, 5.4)."""
+"""Counters of each Grid QoS task, and the paper's metrics from them (SQ 5.1, 5.4)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ OTHERS = (
     "synchronous_tasks",
     "corrections",
 )
-"""Other readings of the same words, and how many corrections a task got."""
+"""Metrics under other readings of the same words, and the number of corrections per task."""
 
 
 class Outcome(NamedTuple):
-    """What became of one Grid QoS task. Of one that was refused only the first half is known."""
+    """Outcome of one Grid QoS task. A refused task has only the first half of the fields."""
 
     task: int
     submitted_at: Instant
@@ -54,12 +54,12 @@ class Outcome(NamedTuple):
 
     @property
     def is_accepted(self) -> bool:
-        """It was admitted."""
+        """True if the task was admitted."""
         return self.started_at is not None
 
     @property
     def skew_finish_s(self) -> Seconds:
-        """Between the ends of its first and its last subtask."""
+        """Time between the ends of its first and its last subtask."""
         assert self.first_end_at is not None
         assert self.last_end_at is not None
         return self.last_end_at - self.first_end_at
@@ -67,13 +67,12 @@ class Outcome(NamedTuple):
 
 Record = Callable[[Outcome], None]
 Tally = Mapping[str, float]
-"""The metrics of one run, by name."""
+"""Metrics of one run, by name."""
 
 
 def tally(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """The metrics of a run. Skews are means over the accepted tasks, those of one subtask included;
-    ratios are between 0 and 1.
-    """
+    """Compute the metrics of a run. Skews are means over the accepted tasks, those of one subtask
+    included; ratios are between 0 and 1."""
     accepted = [outcome for outcome in outcomes if outcome.is_accepted]
 
     def mean(values: Callable[[Outcome], float]) -> float:
@@ -104,14 +103,14 @@ def _ratio(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The metrics of all replications."""
+    """Metrics of all replications."""
 
     metrics: dict[str, Interval]
     tasks: int
     accepted: int
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the document for JSON."""
         return {
             **{name: found.document() for name, found in self.metrics.items()},
             "tasks": self.tasks,
@@ -120,7 +119,7 @@ class Summary:
 
 
 def summarize(runs: Sequence[Tally]) -> Summary:
-    """Means over replications."""
+    """Compute means over replications."""
     return Summary(
         metrics={name: interval([run[name] for run in runs]) for name in METRICS + OTHERS},
         tasks=int(sum(run["tasks"] for run in runs)),

@@ -1,4 +1,4 @@
-"""A drawing of one setting: how skew and conformity are distributed over the tasks."""
+"""Plot of one setting: the distribution of skew and conformity over the tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from koala.papers.synchronous.simulation.counting import Tally
 
 
 def draw(runs: Sequence[Tally], path: Path) -> None:
-    """Skews and ratios of each replication, to a picture file."""
+    """Draw skews and ratios of each replication to a picture file."""
     drawing = Drawing(figsize=(7, 5), layout="constrained")
     skews, ratios = drawing.subplots(1, 2)
     for axes, names, label in (

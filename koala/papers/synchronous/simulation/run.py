@@ -1,4 +1,4 @@
-"""One run: cycle after cycle, machines give out their quanta, subtasks report, the controller
+"""One run, cycle by cycle: machines give out their quanta, subtasks report, the controller
 corrects."""
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from koala.workload.streams import stream
 
 
 def simulate(setting: Setting, seed: int, record: Record | None = None) -> dict[str, float]:
-    """One run: its metrics. `record` is told what became of each Grid QoS task, in their order."""
+    """Simulate one run and return its metrics. `record` receives the outcome of each Grid QoS task,
+    in order."""
     outcomes = simulate_tasks(
         setting,
         seed,
@@ -54,13 +55,15 @@ def simulate_tasks(
     local: Sequence[OtherTask],
     best_effort: Sequence[OtherTask],
 ) -> list[Outcome]:
-    """One run with these machines and tasks; what became of each Grid QoS task, in their order."""
+    """Simulate one run with these machines and tasks; return the outcome of each Grid QoS task, in
+    order."""
     run = _Run(setting, seed, speeds_ghz)
     return run.run(qos, local, best_effort)
 
 
 def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> dict[str, float]:
-    """As `simulate`; the run with the seed `first` writes a line of CSV for each task."""
+    """Simulate as `simulate` does; the run with the seed `first` writes a line of CSV for each
+    task."""
     if seed != first:
         return simulate(setting, seed)
     with recorded(path, Outcome._fields) as record:
@@ -68,7 +71,7 @@ def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> dic
 
 
 class _Task:
-    """A Grid QoS task that was admitted, and what has been counted of it."""
+    """An admitted Grid QoS task, and its counters."""
 
     __slots__ = (
         "conforming_cycles",
@@ -103,7 +106,7 @@ class _Task:
         return all(flow.ended_at is not None for flow in self.flows)
 
     def count(self, virtual_s: Sequence[Seconds], real_s: Seconds) -> None:
-        """A cycle has passed. A subtask that ended keeps the virtual time of its end."""
+        """Count a cycle. A subtask that ended keeps the virtual time of its end."""
         skew_s = max(virtual_s) - min(virtual_s)
         quanta = sum(flow.done for flow in self.flows)
         self.cycles += 1
@@ -138,7 +141,7 @@ class _Task:
 
 
 def refused(task: QosTask) -> Outcome:
-    """What is known of a task that was not admitted."""
+    """Return the outcome of a task that was not admitted."""
     return Outcome(
         task=task.number,
         submitted_at=task.submitted_at,
@@ -222,7 +225,7 @@ class _Run:
         self._live.append(_Task(task, flows, [index for index, _ in weights_on], now))
 
     def _place(self, task: QosTask) -> list[tuple[int, float]] | None:
-        """A machine and a normalised weight for each subtask, or None: it is refused."""
+        """Choose a machine and a normalised weight for each subtask; None refuses the task."""
         indices = sorted(range(len(self._machines)), key=self._booked.__getitem__)
         if self._setting.mapping == "random":
             self._mapping.shuffle(indices)
@@ -258,7 +261,7 @@ class _Run:
         return after < self._setting.capacity
 
     def _give_back(self, now: Instant) -> None:
-        """The weight that may be admitted again; by the agreement, or by what has ended."""
+        """Release admitted weight: as agreed, or for subtasks that have ended."""
         for index, machine in enumerate(self._machines):
             if self._setting.release == "agreed":
                 self._agreed[index] = [one for one in self._agreed[index] if one[0] > now]
@@ -272,7 +275,7 @@ class _Run:
     # --- a cycle ---
 
     def _pass(self, began_at: Instant, now: Instant) -> None:
-        """Run all machines for a cycle; then reports and corrections."""
+        """Run all machines for a cycle; then process reports and corrections."""
         for machine in self._machines:
             ended = machine.run(QUANTA)
             for flow, quantum in ended:

@@ -1,4 +1,4 @@
-"""What a run of the synchronous-queuing paper's simulation is asked to do (SQ 5.2)."""
+"""Parameters of a run of the synchronous-queuing paper's simulation (SQ 5.2)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ QUANTA = 100
 """Quanta of a schedule cycle (SQ 4.2.2)."""
 LOCAL, QOS, BEST_EFFORT = range(3)
 SHARES = (0.4, 0.4, 0.2)
-"""Of the three queues (SQ 5.2)."""
+"""Shares of the three queues (SQ 5.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One point of the experiment. The defaults are the paper's, and its sentences that can be
-    read in several ways have a field each.
-    """
+    """One point of the experiment. The defaults are the paper's; its ambiguous sentences have a
+    field each."""
 
     scheme: str = "SQ"  # or QoS: strict admission control
     machines: int = 5
@@ -55,19 +54,19 @@ class Setting:
 
     @property
     def cycle_s(self) -> Seconds:
-        """A schedule cycle."""
+        """Length of a schedule cycle."""
         return QUANTA * self.quantum_s
 
     @property
     def capacity(self) -> float:
-        """The sum of normalised weights that a machine may admit."""
+        """Sum of normalised weights that a machine may admit."""
         return 1.0 + (self.beta if self.scheme == "SQ" else 0.0)
 
 
 def utilization(
     machines: int, interarrival_s: Seconds, *, slowdown: float, setting: Setting | None = None
 ) -> float:
-    """The mean value utilisation (8, 9) of the Grid QoS queues, with this mean slowdown."""
+    """Mean value utilisation (8, 9) of the Grid QoS queues, with this mean slowdown."""
     given = setting or Setting()
     demand = sum(given.demand) / 2 / 100
     duration_s = sum(given.duration_s) / 2
@@ -80,7 +79,7 @@ def slowdown_as_printed(setting: Setting | None = None) -> float:
 
 
 def slowdown_mean(setting: Setting | None = None) -> float:
-    """The mean slowdown of machines whose speed is uniform."""
+    """Mean slowdown of machines whose speed is uniform."""
     low, high = (setting or Setting()).speed_ghz
     return log(high / low) / (high - low)
 

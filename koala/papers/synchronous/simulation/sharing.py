@@ -1,8 +1,8 @@
-"""How a machine's quanta are shared: start-time fair queuing between and within queues, turns.
+"""Sharing of a machine's quanta: start-time fair queuing between and within queues, round-robin.
 
-A flow's next quantum has a start tag; the least tag goes first, ties in the order of the flows. A
-served quantum moves its flow's tag by 1/weight, and the virtual time of the queue is the tag that
-was served last; a flow that comes back begins there at the earliest (SQ 4.2.1, 4.4).
+Each flow's next quantum has a start tag. The least tag goes first, ties in the order of the flows.
+A served quantum moves its flow's tag by 1/weight. The virtual time of the queue is the tag that was
+served last; a flow that comes back begins there at the earliest (SQ 4.2.1, 4.4).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tags = tuple[float, ...]
 
 
 class Picks(NamedTuple):
-    """Which queue gets each quantum, how many each gets, and the tags afterwards."""
+    """Queues that get each quantum, the count per queue, and the tags afterwards."""
 
     order: bytes
     counts: tuple[int, ...]
@@ -30,9 +30,8 @@ class Picks(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def picks(tags: Tags, backlog: tuple[bool, ...], quanta: int) -> Picks:
-    """Start-time fair queuing between the queues that have work, for so many quanta. Tags are
-    relative to the virtual time, so that there are few different ones, and none is negative.
-    """
+    """Share a number of quanta by start-time fair queuing between the queues that have work. Tags
+    are relative to the virtual time, so that there are few different ones, and none is negative."""
     now = list(tags)
     virtual = 0.0
     order = bytearray()
@@ -47,7 +46,7 @@ def picks(tags: Tags, backlog: tuple[bool, ...], quanta: int) -> Picks:
 
 
 class Turns:
-    """A round-robin queue; of each task only the quanta matter that it still needs."""
+    """A round-robin queue; of each task only its remaining quanta matter."""
 
     __slots__ = ("_tasks", "left")
 
@@ -56,7 +55,7 @@ class Turns:
         self._tasks: deque[int] = deque()
 
     def add(self, quanta: int) -> None:
-        """A task comes, behind the others."""
+        """Add a task behind the others."""
         self._tasks.append(quanta)
         self.left += quanta
 
@@ -79,7 +78,7 @@ class Turns:
 
 
 class Flow:
-    """What has a weight in a Grid QoS queue: a subtask, or the dummy, which needs no end."""
+    """A flow with a weight in a Grid QoS queue: a subtask, or the dummy, which has no end."""
 
     __slots__ = (
         "admitted",
@@ -105,12 +104,12 @@ class Flow:
 
     @property
     def left(self) -> float:
-        """Whole quanta until it ends."""
+        """Remaining whole quanta."""
         return self.whole - self.delivered
 
     @property
     def done(self) -> float:
-        """Quanta of work done; of the last one it may use a part."""
+        """Quanta of work done; it may use only a part of the last one."""
         return min(self.delivered, self.needed)
 
 
@@ -119,9 +118,8 @@ DUMMY = 1 << 60
 
 
 class QosQueue:
-    """The Grid QoS queue of a machine. `has_dummy` says whether a dummy holds the weight that is
-    not allocated from the start; without a controller (`is_controlled`) there is none at all.
-    """
+    """The Grid QoS queue of a machine. `has_dummy`: a dummy holds the unallocated weight from the
+    start. Without a controller (`is_controlled`) there is no dummy at all."""
 
     __slots__ = ("_dummy", "_has_dummy", "_is_controlled", "_virtual", "flows")
 
@@ -135,29 +133,28 @@ class QosQueue:
 
     @property
     def left(self) -> float:
-        """Quanta that it can take."""
+        """Quanta that the queue can use."""
         return inf if self._dummy.weight else sum(flow.left for flow in self.flows.values())
 
     @property
     def spare(self) -> float:
-        """The weight of the dummy."""
+        """Weight of the dummy."""
         return self._dummy.weight
 
     def add(self, flow: Flow) -> None:
-        """A subtask begins."""
+        """Begin a subtask."""
         flow.tag = self._virtual
         self.flows[flow.number] = flow
 
     def change(self, flow: Flow, weight: float) -> None:
-        """Give it another weight. The part of its wait for the next quantum that is still to come
-        gets longer or shorter with it, so that a correction acts at once.
-        """
+        """Change its weight. The rest of its wait for the next quantum scales with it, so that a
+        correction acts at once."""
         wait = max(0.0, flow.tag - self._virtual)  # none for a dummy that had no weight
         flow.tag = self._virtual + wait * flow.weight / weight
         flow.weight = weight
 
     def settle(self) -> None:
-        """What the subtasks leave of the weight is the dummy's."""
+        """Give the dummy the weight that the subtasks leave."""
         if not self._is_controlled:
             return
         admitted = sum(flow.admitted for flow in self.flows.values())
@@ -169,7 +166,8 @@ class QosQueue:
             self.change(self._dummy, weight)
 
     def serve(self, quanta: int) -> Sequence[tuple[Flow, int]]:
-        """Give out so many quanta; who ended, with how many were given out by then."""
+        """Give out so many quanta; return the subtasks that ended, each with the quanta given out
+        by then."""
         dummy = self._dummy
         heap = [(flow.tag, flow.number, flow) for flow in self.flows.values()]
         if dummy.weight:
@@ -215,7 +213,8 @@ class Machine:
         self._tags: Tags = (0.0,) * len(SHARES)
 
     def run(self, quanta: int) -> list[tuple[Flow, int]]:
-        """Give out the quanta of a cycle; which subtasks ended, with the quantum that ended it."""
+        """Give out the quanta of a cycle; return the subtasks that ended, each with its last
+        quantum."""
         ended: list[tuple[Flow, int]] = []
         done = 0
         while done < quanta:
@@ -238,7 +237,7 @@ class Machine:
 
 
 def _until_one_is_empty(found: Picks, lefts: tuple[float, ...]) -> int:
-    """After so many of these quanta a queue would be asked for more than it has."""
+    """Return the number of quanta after which a queue would be asked for more than it has."""
     cuts = [
         _place(found.order, flow, int(left))
         for flow, (left, count) in enumerate(zip(lefts, found.counts, strict=True))
@@ -248,7 +247,7 @@ def _until_one_is_empty(found: Picks, lefts: tuple[float, ...]) -> int:
 
 
 def _place(order: bytes, flow: int, nth: int) -> int:
-    """How many quanta are given out when this queue has got its n-th."""
+    """Return the quanta given out when this queue has got its n-th."""
     place = -1
     for _ in range(nth):
         place = order.index(flow, place + 1)
