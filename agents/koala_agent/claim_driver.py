@@ -26,6 +26,21 @@ import structlog
 
 from koala.errors import LocalManagerError, SpecError
 from koala.files.confined_folder import UnusableFileError, kept_in
+from koala.protocol.messages import (
+    Acknowledge,
+    Arm,
+    Hold,
+    KvAnswer,
+    KvPut,
+    Pace,
+    Pong,
+    Release,
+    Report,
+    Stop,
+    ToDaemon,
+    TryPaths,
+)
+from koala.protocol.names import ClaimId, is_claim_id
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
     BatchEnded,
@@ -47,26 +62,8 @@ from koala_agent.claims.events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claims.messages import (
-    Acknowledge,
-    Arm,
-    ClaimId,
-    Hold,
-    KvAnswer,
-    KvPut,
-    Leases,
-    Limits,
-    Pace,
-    Pong,
-    Release,
-    Report,
-    StarterRecord,
-    Stop,
-    ToDaemon,
-    TryPaths,
-    folder_name,
-    is_claim_id,
-)
+from koala_agent.claims.folder import StarterRecord, folder_name
+from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim, Collecting, Gone
 from koala_agent.claims.table import ClaimTable
 from koala_agent.lrm.port import (

@@ -21,16 +21,7 @@ from koala.errors import ConfigError
 from koala.files.channels import SERVER_OPTIONS, Channels
 from koala.files.fetch import Fetch, FetchPlace
 from koala.files.incoming import Incoming
-from koala.files.orders import (
-    FetchOrder,
-    FileFound,
-    FileRemoved,
-    Report,
-    ServeOrder,
-    TransferFailed,
-    Uploaded,
-    UploadOrder,
-)
+from koala.files.orders import Report, Uploaded, UploadOrder
 from koala.files.rate_limits import LinkLimits, RateLimits
 from koala.files.replica_store import FileStore
 from koala.files.server import FileServer, Offer, ServePlace
@@ -38,6 +29,7 @@ from koala.files.threads import in_thread
 from koala.files.transfer import TransferLimits
 from koala.files.uploads import UploadLimits, upload
 from koala.identity.tls import IdentityFile, server_credentials
+from koala.protocol.messages import FetchOrder, FileFound, FileRemoved, ServeOrder, TransferFailed
 from koala.wire import connection_limits as strangers
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.interceptors import Readable

@@ -21,29 +21,31 @@ import structlog
 
 from koala.errors import LocalManagerError
 from koala.files.incoming import Incoming
-from koala.files.orders import FetchOrder, ServeOrder
 from koala.files.rate_limits import RateLimits
 from koala.identity.tls import IdentityFile
+from koala.protocol import messages
+from koala.protocol.messages import (
+    FetchOrder,
+    LogChunk,
+    LogRequest,
+    ServeOrder,
+    SiteFigures,
+    Watermark,
+    Welcome,
+)
+from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.runtime.disk import MB, Disk
 from koala_agent.accounts import Entries, own_environment, served
 from koala_agent.claim_driver import ClaimDriver, Ports, check_outputs
-from koala_agent.claims import messages as values
+from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.store import Store
 from koala_agent.config import Config, LRMTable, largest_local_job
 from koala_agent.files import Files, FilesSettings
 from koala_agent.link import codec
 from koala_agent.link.enrolment import Renewal, find_identity
-from koala_agent.link.session import (
-    Finish,
-    Order,
-    Session,
-    SiteFigures,
-    Timing,
-    Watermark,
-    Welcome,
-)
+from koala_agent.link.session import Finish, Order, Session, Timing
 from koala_agent.link.stream import Link, Wire
 from koala_agent.lrm.batch import BatchManager, BatchSettings
 from koala_agent.lrm.dialect import Dialect
@@ -54,7 +56,7 @@ from koala_agent.lrm.port import Idle, Listed, LocalManager
 from koala_agent.lrm.shell import Shell, plain_environment
 from koala_agent.placeholders.input_files import InputManager, InputPaths
 from koala_agent.placeholders.input_references import InputReferences
-from koala_agent.placeholders.logs import LogChunk, LogRequest, read_log
+from koala_agent.placeholders.logs import read_log
 from koala_agent.placeholders.result_files import missing, upload_order
 from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.state_folder import check_state
@@ -134,7 +136,7 @@ class Site:
                 collect=self._collect,
                 room_bytes=lambda: self._disk.room_bytes,
             ),
-            limits=values.Limits(
+            limits=Limits(
                 grace_s=config.site.grace_s,
                 processors_max=config.site.largest_claim,
                 hold_max_s=config.site.longest_hold_s,
@@ -244,7 +246,7 @@ class Site:
         if self._renewal is not None:
             self._renewal.welcomed()
         self._claims.take_leases(
-            values.Leases(
+            Leases(
                 hold_lease_s=welcome.hold_lease_s,
                 run_lease_s=welcome.run_lease_s,
                 kill_s=welcome.kill_s,
@@ -254,30 +256,30 @@ class Site:
     def apply(self, order: Order) -> None:
         """Dispatch an order to the part that carries it out."""
         match order.body:
-            case values.Hold() as hold:
+            case messages.Hold() as hold:
                 self._readers.told(hold)
                 self._is_asked = True
                 self._claims.order(hold, shortage=self._shortage())
                 self._figures_due.set()
-            case values.Acknowledge() as acknowledge:
+            case messages.Acknowledge() as acknowledge:
                 for transfer in self._readers.drop(acknowledge.claim):
                     self._files.remove(transfer)
                 self._claims.order(acknowledge)
             case (
-                values.TryPaths()
-                | values.Arm()
-                | values.Release()
-                | values.Pace()
-                | values.Stop()
-                | values.Pong()
-                | values.KvAnswer() as body
+                messages.TryPaths()
+                | messages.Arm()
+                | messages.Release()
+                | messages.Pace()
+                | messages.Stop()
+                | messages.Pong()
+                | messages.KvAnswer() as body
             ):
                 self._claims.order(body)
             case FetchOrder() as fetch:
                 self._files.fetch(fetch)
             case ServeOrder() as serve:
                 self._files.serve(serve)
-            case codec.CancelTransfer(transfer=transfer):
+            case messages.CancelTransfer(transfer=transfer):
                 self._files.cancel(transfer)
             case LogRequest() as request:
                 self._group.create_task(self._answer_log(request))
@@ -293,9 +295,9 @@ class Site:
 
     # What the parts say -------------------------------------------------------------------------
 
-    def _take_claim_report(self, message: values.ToDaemon) -> None:
+    def _take_claim_report(self, message: messages.ToDaemon) -> None:
         self._link.tell(message)
-        if isinstance(message, values.Report):
+        if isinstance(message, messages.Report):
             self._figures_due.set()
 
     def _take_file_report(self, report: object) -> None:
@@ -359,7 +361,7 @@ class Site:
 
     async def _answer_log(self, request: LogRequest) -> None:
         async with self._logs:
-            source = self._claims.log_source(values.ClaimId(request.claim))
+            source = self._claims.log_source(ClaimId(request.claim))
             if source is None:
                 chunk = LogChunk(
                     request=request.request,
@@ -382,7 +384,7 @@ class Site:
         renewal = "" if self._renewal is None else self._renewal.trouble
         return self._shortage(), renewal, idle.trouble
 
-    def _hold_of(self, claim: str) -> values.Hold | None:
+    def _hold_of(self, claim: str) -> messages.Hold | None:
         return self._readers.hold_of(claim)
 
     # Building -----------------------------------------------------------------------------------
@@ -447,9 +449,9 @@ class Site:
         )
         return Link(session, wire, self, clock=clock.now)
 
-    def _facts(self) -> codec.Facts:
+    def _facts(self) -> messages.Facts:
         config = self._config
-        return codec.Facts(
+        return messages.Facts(
             version=self._version,
             site=config.agent.site,
             processors=config.site.processors,

@@ -39,7 +39,7 @@ from koala.client.channel import DaemonEndpoint, nobody_at
 from koala.client.resumable_stream import RETRY_MIN_S, Begun, lasting
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnreachableError
 from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
-from koala.wire import PROTOCOL
+from koala.protocol.versions import PROTOCOL
 from koala.wire.status import PROTOCOL_KEY, from_status, from_submitted
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaStub

@@ -24,7 +24,7 @@ from koala.errors import ConfigError
 from koala.files.channels import Channels
 from koala.files.confined_folder import Descriptor
 from koala.files.incoming import Incoming, Remains, Summing
-from koala.files.orders import FetchOrder, Report, TransferFailed, TransferFinished, TransferReport
+from koala.files.orders import Report, TransferReport
 from koala.files.rate_limits import LinkLimits
 from koala.files.threads import in_steps, in_thread
 from koala.files.transfer import (
@@ -55,6 +55,7 @@ from koala.files.transfer import (
     Transfer,
     TransferLimits,
 )
+from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished
 from koala.runtime import clock
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from koala.files.confined_folder import Descriptor
 from koala.files.names import escape
-from koala.files.orders import FetchOrder
+from koala.protocol.messages import FetchOrder
 from koala.runtime.disk_formats import COPIES
 
 BLOCK_BYTES = 1024 * 1024

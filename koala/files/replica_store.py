@@ -15,8 +15,8 @@ from pathlib import Path
 from koala.files.confined_folder import Descriptor, FileStamp, Folder, UnusableFileError
 from koala.files.incoming import BLOCK_BYTES, Digest, Summing
 from koala.files.names import shown
-from koala.files.orders import FileFound
 from koala.files.threads import in_steps, in_thread
+from koala.protocol.messages import FileFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,10 @@ from grpc import aio
 from koala.errors import ConfigError, SpecError
 from koala.files.channels import Channels, RefusalError
 from koala.files.confined_folder import UnusableFileError, is_passing
-from koala.files.orders import ServeOrder, TransferFailed
 from koala.files.rate_limits import LinkLimits
 from koala.files.replica_store import FileStore, PartReader
 from koala.files.threads import in_steps, in_thread
+from koala.protocol.messages import ServeOrder, TransferFailed
 from koala.runtime import clock
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 

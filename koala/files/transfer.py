@@ -17,13 +17,8 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from koala.files.names import shown
-from koala.files.orders import (
-    FetchOrder,
-    TransferFailed,
-    TransferFinished,
-    TransferProgress,
-    TransferReport,
-)
+from koala.files.orders import TransferReport
+from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished, TransferProgress
 
 REPORT_SHARE = 0.1
 """Least pause between two reports, as a share of the time taken so far."""

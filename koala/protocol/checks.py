@@ -8,12 +8,7 @@ import re
 from koala.core.model.values import ClaimId, SiteName, TransferId
 from koala.errors import SpecError
 from koala.protocol import names
-
-NAME_MAX = 256
-INSTANT_MAX = 2.5e11  # seconds; later ones have no date
-AMOUNT_MAX = 2.0**53
-PORT_MAX = 65_535
-BYTES_MAX = 2**62  # the journal's JSON and SQLite have 64-bit integers with a sign
+from koala.protocol.limits import AMOUNT_MAX, BYTES_MAX, INSTANT_MAX, NAME_MAX, PORT_MAX
 
 _HOST = re.compile(r"[^\s:/]+|[0-9A-Fa-f:]+")
 _ENDPOINT = re.compile(r"(?:[^\s:/]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})")

@@ -25,17 +25,19 @@ from koala.core.model.values import (
 )
 from koala.errors import SpecError
 from koala.protocol import checks
-from koala.wire import common
+from koala.protocol.limits import (
+    BYTES_MAX,
+    HONOURS_MAX,
+    HOSTS_MAX,
+    PROCESSORS_MAX,
+    REASON_MAX,
+    STATUSES_MAX,
+    USERS_MAX,
+    WATERMARK_BYTES_MAX,
+    WORK_MAX,
+)
+from koala.protocol.versions import common
 from koala.wire.v1 import link_pb2 as pb
-
-HONOURS_MAX = 100
-USERS_MAX = 10_000
-HOSTS_MAX = 4096
-REASON_MAX = 2_000
-STATUSES_MAX = 65_536
-PROCESSORS_MAX = 10_000_000
-MARK_BYTES_MAX = 64
-WORK_MAX = 1e30  # of progress, whose unit is the program's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,8 +286,10 @@ def _users(names: Sequence[str]) -> tuple[UserName, ...]:
 
 def _mark(mark: pb.Mark) -> SiteWatermark:
     for name, value in (("chain", mark.chain), ("seal", mark.seal)):
-        if len(value) > MARK_BYTES_MAX:
-            raise SpecError(f"mark.{name} has {len(value)} bytes: allowed are {MARK_BYTES_MAX}")
+        if len(value) > WATERMARK_BYTES_MAX:
+            raise SpecError(
+                f"mark.{name} has {len(value)} bytes: allowed are {WATERMARK_BYTES_MAX}"
+            )
     return SiteWatermark(
         epoch=checks.count("mark.epoch", mark.epoch),
         seq=checks.count("mark.seq", mark.seq),
@@ -349,7 +353,7 @@ def _end(end: pb.End) -> ClaimEnd:
         statuses=tuple(end.statuses[:STATUSES_MAX]),
         ended_at=ended_at if ended_at > 0 else None,
         cpu_s=checks.amount("end.cpu_s", end.cpu_s) or None,
-        memory_bytes=min(end.memory_bytes, checks.BYTES_MAX) or None,
+        memory_bytes=min(end.memory_bytes, BYTES_MAX) or None,
     )
 
 
@@ -391,13 +395,13 @@ def _transfer_news(message: pb.FromAgent) -> TransferNews | CopyNews | None:
     if not report.is_finished and not report.is_failed:
         return CopyNews(
             transfer=checks.transfer(report.transfer),
-            size_bytes=checks.count("size_bytes", report.size_bytes, checks.BYTES_MAX),
+            size_bytes=checks.count("size_bytes", report.size_bytes, BYTES_MAX),
             took_s=checks.amount("took_s", report.took_s),
         )
     return TransferNews(
         transfer=checks.transfer(report.transfer),
         is_finished=report.is_finished,
-        size_bytes=checks.count("size_bytes", report.size_bytes, checks.BYTES_MAX),
+        size_bytes=checks.count("size_bytes", report.size_bytes, BYTES_MAX),
         took_s=checks.amount("took_s", report.took_s),
         reason=report.reason[:REASON_MAX],
         at=checks.site(report.at) if report.at else None,
@@ -410,7 +414,7 @@ def _file_news(message: pb.FromAgent) -> FileNews:
         raise SpecError("file = '': a logical name is needed")
     return FileNews(
         file=FileName(checks.text("file", report.file, 4096)),
-        size_bytes=checks.count("size_bytes", report.size_bytes, checks.BYTES_MAX),
+        size_bytes=checks.count("size_bytes", report.size_bytes, BYTES_MAX),
         checksum=checks.text("checksum", report.checksum),
         is_removed=report.is_removed,
     )

@@ -1,11 +1,19 @@
-"""Which names there are on the link: one pattern for both ends, so that neither says what the other
-would not take."""
+"""Names on the link: one pattern for both ends."""
 
 from __future__ import annotations
 
 import re
+from typing import NewType
+
+ClaimId = NewType("ClaimId", str)
+"""job/attempt/component/n, unique for ever."""
 
 CLAIM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(/[0-9]{1,9}){3}")
 """job/attempt/component/n."""
 TRANSFER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[0-9]{1,9}/t[0-9]{1,9}")
 SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def is_claim_id(text: str) -> bool:
+    """Check that a text is job/attempt/component/n; no other text becomes a path."""
+    return CLAIM.fullmatch(text) is not None

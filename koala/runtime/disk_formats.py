@@ -26,7 +26,7 @@ Stored names are not names of Python classes or modules, but tags declared besid
 Names of *fields*, of the attributes of `koala.core.state.State`, and values of enumerations are
 written as they are: a rename raises the number and must still read the old name.
 
-Protocol versions are declared elsewhere: `koala.wire.PROTOCOL`, `koala_agent.link.session`.
+Protocol versions are declared elsewhere: `koala.protocol.versions`.
 `endpoint`, `lock`, `agent.pid`, `journal.mark` and `audit.jsonl` are lines that all releases read
 alike; `transfers/checksums.json` may be lost at any time.
 """

@@ -10,18 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from koala_agent.claim_driver import ClaimDriver, Ports, no_input
-from koala_agent.claims.messages import (
+from koala.protocol.messages import (
     Acknowledge,
     Arm,
     ArmNumber,
-    ClaimId,
     Hold,
     KvAnswer,
     KvGet,
     KvPut,
-    Leases,
-    Limits,
     PathsReport,
     Peer,
     Ping,
@@ -33,6 +29,9 @@ from koala_agent.claims.messages import (
     ReportState,
     ToDaemon,
 )
+from koala.protocol.names import ClaimId
+from koala_agent.claim_driver import ClaimDriver, Ports, no_input
+from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
 from koala_agent.lrm.port import Idle, Listed, serving

@@ -16,8 +16,9 @@ import msgspec
 import pytest
 
 from koala.errors import DamagedError, DiskError, KoalaError
+from koala.protocol.names import ClaimId
 from koala_agent.claims.events import Forget, StoreClaim
-from koala_agent.claims.messages import ClaimId, Leases
+from koala_agent.claims.settings import Leases
 from koala_agent.claims.store import Store
 from koala_agent.lrm.job_table import JobTable
 from tests.agent.claims.test_store import a_claim

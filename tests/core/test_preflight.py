@@ -7,10 +7,11 @@ import pytest
 from koala.core.model.actions import ArmClaim, PathTarget, StartTransfer, StopClaim, TryPaths
 from koala.core.model.events import ClaimGranted, DaemonStarted, PathsTried
 from koala.core.model.job import JobType
-from koala.core.model.tcp_paths import world_port
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
+from koala.protocol import messages
+from koala.protocol.world_port import world_port
 from koala.views.explain import why
-from koala_agent.claims import messages as values
+from koala_agent.claims.bundle import build_bundle
 from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
 from tests.harness.script import Script
 
@@ -229,8 +230,8 @@ def test_a_launcher_that_cannot_be_reached_ends_the_attempt(script: Script) -> N
 
 
 def test_the_launchers_port_is_the_one_that_agents_tell_programs() -> None:
-    claim = values.ClaimId("j12/3/0/1")
-    peer = values.Peer(
+    claim = ClaimId("j12/3/0/1")
+    peer = messages.Peer(
         component=0,
         label="",
         site="a",
@@ -239,5 +240,5 @@ def test_the_launchers_port_is_the_one_that_agents_tell_programs() -> None:
         address="a.org",
         claim=claim,
     )
-    master = values.bundle(claim, (peer,))["master"]
+    master = build_bundle(claim, (peer,))["master"]
     assert master == {"address": "a.org", "port": world_port(JobId("j12"), 3)}

@@ -23,7 +23,7 @@ from koala.daemon.quotas import (
 )
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
-from koala.wire import PROTOCOL
+from koala.protocol.versions import PROTOCOL
 from koala.wire.status import PROTOCOL_KEY, RETRY_KEY
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1 import link_pb2

@@ -25,7 +25,8 @@ from koala.errors import (
     UnreachableError,
 )
 from koala.protocol import from_agent, to_agent
-from koala.wire import PROTOCOL, status
+from koala.protocol.versions import PROTOCOL
+from koala.wire import status
 from koala.wire.v1 import link_pb2 as pb
 
 ERRORS: list[KoalaError] = [

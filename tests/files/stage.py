@@ -15,15 +15,15 @@ from grpc import aio
 from koala.daemon.files import relay
 from koala.daemon.files.spool import Purpose, token
 from koala.files.channels import CHANNEL_OPTIONS
-from koala.files.orders import (
+from koala.files.orders import Report
+from koala.files.transfer import TransferLimits
+from koala.protocol.messages import (
     FetchOrder,
     FileFound,
-    Report,
     ServeOrder,
     TransferFailed,
     TransferFinished,
 )
-from koala.files.transfer import TransferLimits
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent.files import Files, FilesSettings
 

@@ -13,9 +13,9 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.files.names import escape
-from koala.files.orders import FileFound, FileRemoved, TransferFailed, TransferProgress
 from koala.files.rate_limits import LinkLimits, RateLimits
 from koala.files.transfer import TransferLimits
+from koala.protocol.messages import FileFound, FileRemoved, TransferFailed, TransferProgress
 from koala_agent.files import Files
 from tests.files.stage import (
     LIMIT_S,

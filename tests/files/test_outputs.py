@@ -19,10 +19,11 @@ from koala.files import uploads as outputs
 from koala.files.confined_folder import Descriptor, UnusableFileError
 from koala.files.orders import Uploaded, UploadOrder
 from koala.files.uploads import UploadLimits
+from koala.protocol.messages import End, EndKind, Hold, Program
+from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent.claim_driver import check_outputs
-from koala_agent.claims.messages import ClaimId, End, EndKind, Hold, Program
 from koala_agent.claims.states import Claim, Gone
 from koala_agent.placeholders.result_files import upload_order
 from tests.files.stage import (

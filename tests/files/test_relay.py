@@ -18,8 +18,8 @@ from grpc import aio
 from koala.daemon.files.relay import Pipe, PipeClosedError, RelayProcess, RelaySettings
 from koala.daemon.files.spool import Purpose, token
 from koala.errors import UnreachableError
-from koala.files.orders import TransferFailed
 from koala.files.rate_limits import RateLimits
+from koala.protocol.messages import TransferFailed
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from tests.files.stage import (
     LIMIT_S,

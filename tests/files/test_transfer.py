@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.files.orders import FetchOrder, TransferFailed, TransferFinished, TransferProgress
 from koala.files.transfer import (
     Action,
     Admitted,
@@ -40,6 +39,7 @@ from koala.files.transfer import (
     TransferLimits,
     Waiting,
 )
+from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished, TransferProgress
 
 LIMITS = TransferLimits(
     tries_max=3, stalled_s=30, progress_s=100, busy_s=1000, spoilt_max=2, pause_s=1, pause_s_max=8

@@ -7,7 +7,7 @@ from random import Random
 from typing import TypeAlias
 
 from koala.errors import LocalManagerError
-from koala_agent.link.session import SiteFigures
+from koala.protocol.messages import SiteFigures
 from koala_agent.lrm.claim_tracking import idle_of
 from koala_agent.lrm.dialect import BatchJob
 from koala_agent.lrm.gridengine import GridEngine

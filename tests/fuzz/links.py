@@ -22,10 +22,9 @@ from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
-from koala.protocol import from_agent
+from koala.protocol import from_agent, messages
 from koala.protocol.from_agent import ClaimNews, FileNews, Registration
 from koala.wire.v1 import link_pb2 as pb
-from koala_agent.claims import messages as values
 from koala_agent.link import codec
 from koala_agent.link import session as agent_session
 from tests.fuzz.making import fill, sent
@@ -126,11 +125,12 @@ def check_downward(case: list[bytes]) -> None:
         if not isinstance(said, agent_session.Order):
             continue
         match said.body:
-            case values.Hold() as hold:
+            case messages.Hold() as hold:
                 require_storable(table.hold(hold))
             case (
-                values.TryPaths() | values.Arm() | values.Release() | values.Pace() | values.Stop()
-                | values.Acknowledge() | values.Pong() | values.KvAnswer() as order
+                messages.TryPaths() | messages.Arm() | messages.Release() | messages.Pace()
+                | messages.Stop() | messages.Acknowledge() | messages.Pong()
+                | messages.KvAnswer() as order
             ):  # fmt: skip
                 require_storable(table.tell(order))
             case _:

@@ -7,7 +7,9 @@ import json
 import msgspec
 
 from koala.errors import SpecError
-from koala.protocol import from_agent
+from koala.protocol import from_agent, messages
+from koala.protocol.messages import Arm, ArmNumber, Hold, Peer, Program
+from koala.protocol.names import ClaimId
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent.claims.events import (
     CheckedIn,
@@ -19,7 +21,7 @@ from koala_agent.claims.events import (
     TellDaemon,
     TellStarter,
 )
-from koala_agent.claims.messages import Arm, ArmNumber, ClaimId, Hold, Leases, Limits, Peer, Program
+from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim, inventory_of
 from koala_agent.claims.table import ClaimTable
 from koala_agent.link import codec
@@ -27,7 +29,7 @@ from koala_agent.placeholders import starter_codec
 
 CLAIM = ClaimId("j1/1/0/1")
 NONCE = "n"
-FACTS = codec.Facts(
+FACTS = messages.Facts(
     version="1", site="delft", processors=8, grace_s=5.0, starts_after_stop=True, address="h"
 )
 

@@ -12,7 +12,7 @@ import pytest
 
 from koala.client import Client
 from koala.errors import RejectedError, UnknownSiteError
-from koala.wire import PROTOCOL
+from koala.protocol.versions import PROTOCOL
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from tests.identity.stage import CALLS, LIMIT_S, Secured, secured

@@ -20,7 +20,7 @@ import pytest
 from koala.client import Client
 from koala.errors import KoalaError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
 from koala.identity.tls import JoinToken
-from koala.wire import PROTOCOL
+from koala.protocol.versions import PROTOCOL
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc
 from koala_agent.link.enrolment import join
 from tests.live.grid import Grid
@@ -201,7 +201,7 @@ async def test_an_agent_of_another_protocol_ends_and_says_why(
     token = JoinToken.parse((await client.add_site("stranger"))["token"])
     await join(token, "stranger", tmp_path / "state")
     program = (
-        "import koala_agent.link.session as s; s.PROTOCOL = s.PROTOCOL_MIN = 999\n"
+        "import koala.protocol.versions as v; v.PROTOCOL = v.PROTOCOL_MIN = 999\n"
         f"from koala_agent.main import main; raise SystemExit(main([{str(config)!r}]))"
     )
     async with nothing_changes(client):

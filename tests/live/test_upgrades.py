@@ -25,12 +25,9 @@ def core(version: int) -> str:
     return f"import koala.runtime.disk_formats as formats; formats.CORE = {version}"
 
 
-def daemon_speaks(newest: int, oldest: int) -> str:
-    return f"import koala.wire as wire; wire.PROTOCOL, wire.PROTOCOL_MIN = {newest}, {oldest}"
-
-
-def agent_speaks(newest: int, oldest: int) -> str:
-    return f"import koala_agent.link.session as s; s.PROTOCOL, s.PROTOCOL_MIN = {newest}, {oldest}"
+def speaks(newest: int, oldest: int) -> str:
+    """A daemon or an agent that speaks these versions of the protocol."""
+    return f"import koala.protocol.versions as v; v.PROTOCOL, v.PROTOCOL_MIN = {newest}, {oldest}"
 
 
 async def test_a_daemon_with_another_core_takes_over_what_runs_and_what_waits(
@@ -46,7 +43,7 @@ async def test_a_daemon_with_another_core_takes_over_what_runs_and_what_waits(
             waiting = (await client.submit(grid.evidence.component(site="delft", count=4))).job
             alive = grid.processes(f"{job}/")
             grid.kill("daemon")
-            grid.releases["daemon"] = f"{core(CORE + 1)}; {daemon_speaks(2, 1)}"
+            grid.releases["daemon"] = f"{core(CORE + 1)}; {speaks(2, 1)}"
             grid.start("daemon")
             await grid.ready(client)
             assert "journal.taken_over" in grid.log("daemon")
@@ -79,7 +76,7 @@ async def test_an_agent_of_another_protocol_takes_part_where_the_ranges_meet(
             job = await running_job(grid, client, "delft", "leiden")
             alive = grid.processes(f"{job}/")
             assert grid.terminate("delft") == 0
-            grid.releases["delft"] = agent_speaks(3, 2)
+            grid.releases["delft"] = speaks(3, 2)
             grid.start("delft")
             assert grid.ended("delft") == 1
             told = "the agent speaks protocol 2 to 3 (version "
@@ -87,7 +84,7 @@ async def test_an_agent_of_another_protocol_takes_part_where_the_ranges_meet(
             assert told in grid.log("daemon")
             assert "this daemon 1" in grid.log("delft")
             assert grid.processes(f"{job}/") == alive
-            grid.releases["delft"] = agent_speaks(3, 1)
+            grid.releases["delft"] = speaks(3, 1)
             grid.start("delft")
             await grid.ready(client)
             assert grid.processes(f"{job}/") == alive

@@ -13,10 +13,10 @@ from koala.daemon.agents import registry as roster
 from koala.daemon.agents import reports
 from koala.daemon.storage import journal, records
 from koala.files import transfer
+from koala.protocol.messages import EndKind
 from koala_agent.claims import ends as claim_ends
 from koala_agent.claims import table as claims
 from koala_agent.claims.events import Withdraw
-from koala_agent.claims.messages import EndKind
 from koala_agent.claims.states import Armed, Asked, Granted, Passed, Withdrawing
 from koala_agent.starter import machine, pacing
 from koala_agent.starter.compat import to_number

@@ -8,7 +8,15 @@ from importlib.metadata import packages_distributions
 from tests.tidy.sources import ROOT, Module, imports, is_within, top_level
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("koala.errors", "koala.runtime"),
+    (
+        "koala.errors",
+        "koala.protocol.limits",
+        "koala.protocol.messages",
+        "koala.protocol.names",
+        "koala.protocol.versions",
+        "koala.protocol.world_port",
+        "koala.runtime",
+    ),
     ("koala.core.model",),
     ("koala.core.policy_api",),
     (

@@ -17,6 +17,8 @@ PURE_MAY_IMPORT = (
     "koala.views",
     "koala.policies",
     "koala.errors",
+    "koala.protocol.names",
+    "koala.protocol.world_port",
     "koala.runtime.disk_formats",
 )
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
+from koala.protocol.messages import End, EndKind
 from koala_agent.claims.events import BatchEnded
-from koala_agent.claims.messages import End, EndKind
 from koala_agent.claims.states import Claim, Passed
 from koala_agent.lrm.port import EndCause
 

@@ -8,24 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from koala_agent.claims.messages import (
+from koala.protocol.messages import (
     Acknowledge,
     Arm,
     ArmNumber,
-    ClaimId,
     End,
     Hold,
     Hosts,
     KvAnswer,
-    Leases,
     Pace,
     Pong,
     Release,
-    StarterRecord,
     Stop,
     ToDaemon,
     TryPaths,
 )
+from koala.protocol.names import ClaimId
+from koala_agent.claims.folder import StarterRecord
+from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
 from koala_agent.lrm.port import EndCause
 

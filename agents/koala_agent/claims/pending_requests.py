@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from koala.protocol.messages import KvAnswer, KvGet, KvPut
+from koala.protocol.names import ClaimId
 from koala_agent.claims.events import StarterGet, StarterPut
-from koala_agent.claims.messages import ClaimId, KvAnswer, KvGet, KvPut
 
 QUESTIONS_MAX = 1_024
 """Unanswered requests of one claim."""

@@ -13,17 +13,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala_agent.claims.messages import (
-    ArmNumber,
-    ClaimId,
-    End,
-    Hold,
-    Hosts,
-    KvPut,
-    Release,
-    Report,
-    ReportState,
-)
+from koala.protocol.messages import ArmNumber, End, Hold, Hosts, KvPut, Release, Report, ReportState
+from koala.protocol.names import ClaimId
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,12 +25,13 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from koala.errors import ConfigError, DiskError, JournalError
+from koala.protocol.messages import Watermark
+from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime.disk_formats import CLAIMS
 from koala_agent.claims.events import Forget, StoreClaim
-from koala_agent.claims.messages import ClaimId, Leases, is_claim_id
+from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import FORGOTTEN_MAX
-from koala_agent.link.session import Watermark
 from koala_agent.table_checksum import TableChecksum
 
 Run: TypeAlias = Callable[..., sqlite3.Cursor]

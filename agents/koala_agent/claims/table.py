@@ -29,6 +29,29 @@ from typing import TypeGuard
 
 import msgspec
 
+from koala.protocol.messages import (
+    PROGRAM_ENDS,
+    Acknowledge,
+    Arm,
+    ArmNumber,
+    End,
+    EndKind,
+    Hold,
+    KvAnswer,
+    KvPut,
+    Pace,
+    PathsReport,
+    Ping,
+    Pong,
+    Program,
+    Progress,
+    Release,
+    Report,
+    ReportState,
+    Stop,
+    TryPaths,
+)
+from koala.protocol.names import ClaimId, is_claim_id
 from koala_agent.claims import ends as claim_ends
 from koala_agent.claims.events import (
     Adopted,
@@ -63,34 +86,9 @@ from koala_agent.claims.events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claims.messages import (
-    PROGRAM_ENDS,
-    Acknowledge,
-    Arm,
-    ArmNumber,
-    ClaimId,
-    End,
-    EndKind,
-    Hold,
-    KvAnswer,
-    KvPut,
-    Leases,
-    Limits,
-    Pace,
-    PathsReport,
-    Ping,
-    Pong,
-    Program,
-    Progress,
-    Release,
-    Report,
-    ReportState,
-    StarterRecord,
-    Stop,
-    TryPaths,
-    is_claim_id,
-)
+from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.pending_requests import PendingRequests
+from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import (
     BOUND,
     Armed,

@@ -1,6 +1,6 @@
 """Messages of the link <-> plain values; no other module of the agent sees a link message.
 
-`decode` answers a value of `session`, `values`, `files.orders` or `logs`, None for a kind of
+`decode` answers a value of `session` or `messages`, None for a kind of
 message that a later protocol has, or raises SpecError that names what cannot be meant: whatever
 bytes come, nothing else. Empty and zero on the wire mean absent where `link.proto` says so.
 """
@@ -9,47 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from koala.errors import SpecError
 from koala.files import orders
+from koala.protocol import messages
+from koala.protocol.limits import BYTES_MAX, PORT_MAX, RATE_MIN
+from koala.protocol.messages import LogChunk, LogRequest
+from koala.protocol.names import ClaimId, is_claim_id
+from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 from koala.wire.v1 import link_pb2
-from koala_agent.claims import messages as values
 from koala_agent.link import session
-from koala_agent.placeholders.logs import LogChunk, LogRequest
-
-PORT_MAX = 65_535
-OFFSET_MAX = 2**62
-RATE_MIN = 1e-3
-"""In bytes a second: nothing moves slower, and less would be a pause that no clock can count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What an agent registers its site with; constant for the life of the process but
-    `starts_after_stop`, which is asked anew at each registration."""
-
-    version: str
-    site: str
-    processors: int
-    grace_s: float
-    starts_after_stop: bool
-    address: str
-    serves: str = ""
-    owner: str = ""
-    honours: tuple[str, ...] = ()
-    may_kill_local: bool = False
-    users: tuple[str, ...] = ()
-    mips: float = 0.0
-    slots: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelTransfer:
-    """The copy is not wanted any more."""
-
-    transfer: str
-
 
 # From the daemon ---------------------------------------------------------------------------------
 
@@ -62,13 +31,13 @@ def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
             return _welcome(message.welcome)
         case "reject":
             reject = message.reject
-            return session.Reject(reason=reject.reason, is_final=reject.is_final)
+            return messages.Reject(reason=reject.reason, is_final=reject.is_final)
         case "wanted_end":
-            return session.WantedEnd()
+            return messages.WantedEnd()
         case "beat":
-            return session.Beat(number=message.beat.number, sent_at=message.beat.sent_at)
+            return messages.Beat(number=message.beat.number, sent_at=message.beat.sent_at)
         case "goodbye":
-            return session.Goodbye(reason=message.goodbye.reason)
+            return messages.Goodbye(reason=message.goodbye.reason)
         case "hold" | "try_paths" | "arm" | "release" | "pace" | "stop" | "acknowledge":
             return _claim_order(kind, message)
         case "pong" | "kv_answer":
@@ -83,16 +52,16 @@ def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
             return None
 
 
-def mark_of(message: link_pb2.ToAgent) -> session.Watermark | None:
+def mark_of(message: link_pb2.ToAgent) -> messages.Watermark | None:
     """The row of the journal that the message rests on, where it says one."""
     if not message.HasField("mark"):
         return None
     mark = message.mark
-    return session.Watermark(epoch=mark.epoch, seq=mark.seq, chain=mark.chain, seal=mark.seal)
+    return messages.Watermark(epoch=mark.epoch, seq=mark.seq, chain=mark.chain, seal=mark.seal)
 
 
-def _welcome(welcome: link_pb2.Welcome) -> session.Welcome:
-    return session.Welcome(
+def _welcome(welcome: link_pb2.Welcome) -> messages.Welcome:
+    return messages.Welcome(
         epoch=welcome.epoch,
         protocol=welcome.protocol,
         hold_lease_s=_duration("hold_lease_s", welcome.hold_lease_s, is_infinite_allowed=True),
@@ -117,16 +86,16 @@ def _claim_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
         case "pace":
             body = _pace(message.pace)
         case "stop":
-            body = values.Stop(claim=_claim(message.stop.claim))
+            body = messages.Stop(claim=_claim(message.stop.claim))
         case _:
-            body = values.Acknowledge(claim=_claim(message.acknowledge.claim))
+            body = messages.Acknowledge(claim=_claim(message.acknowledge.claim))
     return session.Order(body=body, claim=body.claim)
 
 
-def _hold(hold: link_pb2.Hold) -> values.Hold:
+def _hold(hold: link_pb2.Hold) -> messages.Hold:
     if hold.processors < 1:
         raise SpecError(f"a Hold of {hold.claim[:200]!r} for 0 processors: allowed is 1 or more")
-    return values.Hold(
+    return messages.Hold(
         claim=_claim(hold.claim),
         processors=hold.processors,
         hold_s=_duration("hold_s", hold.hold_s),
@@ -146,16 +115,16 @@ def _hold(hold: link_pb2.Hold) -> values.Hold:
     )
 
 
-def _pace(pace: link_pb2.Pace) -> values.Pace:
+def _pace(pace: link_pb2.Pace) -> messages.Pace:
     if not 0 < pace.share <= 1:
         raise SpecError(f"share = {pace.share}: allowed is more than 0, at most 1")
-    return values.Pace(claim=_claim(pace.claim), share=pace.share)
+    return messages.Pace(claim=_claim(pace.claim), share=pace.share)
 
 
-def _program(program: link_pb2.Program) -> values.Program:
+def _program(program: link_pb2.Program) -> messages.Program:
     if b"\0" in b"".join(_texts_of(program)):
         raise SpecError("a program with a NUL character: allowed are those that a command can have")
-    return values.Program(
+    return messages.Program(
         executable=program.executable,
         label=program.label,
         arguments=tuple(program.arguments),
@@ -187,14 +156,14 @@ def _texts_of(program: link_pb2.Program) -> Iterator[bytes]:
             yield from (text.encode() for text in texts)
 
 
-def _try_paths(order: link_pb2.TryPaths) -> values.TryPaths:
-    return values.TryPaths(
+def _try_paths(order: link_pb2.TryPaths) -> messages.TryPaths:
+    return messages.TryPaths(
         claim=_claim(order.claim),
         label=order.label,
         address=order.address,
         listens=tuple(_port(port) for port in order.listens),
         targets=tuple(
-            values.PathTarget(
+            messages.PathTarget(
                 label=target.label,
                 address=target.address,
                 port=_port(target.port),
@@ -212,12 +181,12 @@ def _port(port: int) -> int:
     return port
 
 
-def _arm(arm: link_pb2.Arm) -> values.Arm:
+def _arm(arm: link_pb2.Arm) -> messages.Arm:
     claim = _claim(arm.claim)
     peers = tuple(_peer(peer) for peer in arm.peers)
     if claim not in {peer.claim for peer in peers}:
         raise SpecError(f"an Arm of {claim} whose members do not include it")
-    return values.Arm(
+    return messages.Arm(
         claim=claim,
         number=_number(arm.number),
         release_at=_finite("release_at", arm.release_at),
@@ -226,8 +195,8 @@ def _arm(arm: link_pb2.Arm) -> values.Arm:
     )
 
 
-def _peer(peer: link_pb2.Peer) -> values.Peer:
-    return values.Peer(
+def _peer(peer: link_pb2.Peer) -> messages.Peer:
+    return messages.Peer(
         component=peer.component,
         label=peer.label,
         site=peer.site,
@@ -240,16 +209,16 @@ def _peer(peer: link_pb2.Peer) -> values.Peer:
     )
 
 
-def _release(release: link_pb2.Release) -> values.Release:
-    return values.Release(
+def _release(release: link_pb2.Release) -> messages.Release:
+    return messages.Release(
         claim=_claim(release.claim),
         number=_number(release.number),
         release_at=_finite("release_at", release.release_at),
     )
 
 
-def _pong(pong: link_pb2.Pong) -> values.Pong:
-    return values.Pong(
+def _pong(pong: link_pb2.Pong) -> messages.Pong:
+    return messages.Pong(
         claim=_claim(pong.claim),
         nonce=pong.nonce,
         sent_at=_finite("sent_at", pong.sent_at),
@@ -257,8 +226,8 @@ def _pong(pong: link_pb2.Pong) -> values.Pong:
     )
 
 
-def _kv_answer(answer: link_pb2.KvAnswer) -> values.KvAnswer:
-    return values.KvAnswer(
+def _kv_answer(answer: link_pb2.KvAnswer) -> messages.KvAnswer:
+    return messages.KvAnswer(
         claim=_claim(answer.claim),
         request=answer.request,
         ok=answer.ok,
@@ -272,7 +241,7 @@ def _transfer_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
         fetch = message.fetch
         return session.Order(
             transfer=fetch.transfer,
-            body=orders.FetchOrder(
+            body=messages.FetchOrder(
                 transfer=fetch.transfer,
                 file=fetch.file,
                 source=fetch.source,
@@ -289,7 +258,7 @@ def _transfer_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
         serve = message.serve
         return session.Order(
             transfer=serve.transfer,
-            body=orders.ServeOrder(
+            body=messages.ServeOrder(
                 transfer=serve.transfer,
                 file=serve.file,
                 target=serve.target,
@@ -300,7 +269,7 @@ def _transfer_order(kind: str, message: link_pb2.ToAgent) -> session.Order:
                 booked_bps=_rate("booked_bps", serve.booked_bps),
             ),
         )
-    return session.Order(body=CancelTransfer(transfer=message.cancel_transfer.transfer))
+    return session.Order(body=messages.CancelTransfer(transfer=message.cancel_transfer.transfer))
 
 
 def _log_request(request: link_pb2.LogRequest) -> LogRequest:
@@ -314,20 +283,20 @@ def _log_request(request: link_pb2.LogRequest) -> LogRequest:
     )
 
 
-def _claim(text: str) -> values.ClaimId:
-    if not values.is_claim_id(text):
+def _claim(text: str) -> ClaimId:
+    if not is_claim_id(text):
         raise SpecError(f"{text[:200]!r} is no claim; allowed is job/attempt/component/n")
-    return values.ClaimId(text)
+    return ClaimId(text)
 
 
-def _number(number: link_pb2.ArmNumber) -> values.ArmNumber:
-    return values.ArmNumber(epoch=number.epoch, counter=number.counter)
+def _number(number: link_pb2.ArmNumber) -> messages.ArmNumber:
+    return messages.ArmNumber(epoch=number.epoch, counter=number.counter)
 
 
 def _offset(name: str, value: int) -> int:
     """What no file reaches is none that a read can be told."""
-    if value > OFFSET_MAX:
-        raise SpecError(f"{name} = {value}: allowed is at most {OFFSET_MAX}")
+    if value > BYTES_MAX:
+        raise SpecError(f"{name} = {value}: allowed is at most {BYTES_MAX}")
     return value
 
 
@@ -357,45 +326,45 @@ def _duration(
 # To the daemon -----------------------------------------------------------------------------------
 
 
-def encode(message: object, facts: Facts) -> link_pb2.FromAgent:  # noqa: C901 - a line a kind
+def encode(message: object, facts: messages.Facts) -> link_pb2.FromAgent:  # noqa: C901 - a line a kind
     """A message of the session or a report, as it goes over the wire."""
     match message:
-        case session.Register():
+        case messages.Register():
             return link_pb2.FromAgent(register=_register(message, facts))
-        case session.InventoryEnd():
+        case messages.InventoryEnd():
             return link_pb2.FromAgent(inventory_end=link_pb2.InventoryEnd())
-        case session.Beat(number=number, sent_at=sent_at):
+        case messages.Beat(number=number, sent_at=sent_at):
             return link_pb2.FromAgent(beat=link_pb2.Beat(number=number, sent_at=sent_at))
-        case session.Goodbye(reason=reason):
+        case messages.Goodbye(reason=reason):
             return link_pb2.FromAgent(goodbye=link_pb2.Goodbye(reason=reason))
-        case session.SiteFigures():
+        case messages.SiteFigures():
             return link_pb2.FromAgent(site=_site_report(message))
         case LogChunk():
             return link_pb2.FromAgent(log=_log_chunk(message))
-        case values.PathsReport(claim=claim, problem=problem):
+        case messages.PathsReport(claim=claim, problem=problem):
             paths = link_pb2.PathsReport(claim=claim, problem=problem)
             return link_pb2.FromAgent(paths=paths)
-        case values.Progress():
+        case messages.Progress():
             return link_pb2.FromAgent(progress=_progress(message))
-        case values.Report() | values.Ping() | values.KvPut() | values.KvGet():
+        case messages.Report() | messages.Ping() | messages.KvPut() | messages.KvGet():
             return _claim_message(message)
         case (
-            orders.TransferProgress()
-            | orders.TransferFinished()
-            | orders.TransferFailed()
-            | orders.FileFound()
-            | orders.FileRemoved()
+            messages.TransferProgress()
+            | messages.TransferFinished()
+            | messages.TransferFailed()
+            | messages.FileFound()
+            | messages.FileRemoved()
         ):
             return _file_message(message)
         case _:
             raise AssertionError(f"no message for {message!r}")
 
 
-def _register(register: session.Register, facts: Facts) -> link_pb2.Register:
+def _register(register: messages.Register, facts: messages.Facts) -> link_pb2.Register:
     mark = register.mark
     return link_pb2.Register(
-        protocol=session.PROTOCOL,
-        protocol_min=session.PROTOCOL_MIN,
+        protocol=PROTOCOL,
+        protocol_min=PROTOCOL_MIN,
         mark=None
         if mark is None
         else link_pb2.Mark(epoch=mark.epoch, seq=mark.seq, chain=mark.chain, seal=mark.seal),
@@ -420,7 +389,7 @@ def _register(register: session.Register, facts: Facts) -> link_pb2.Register:
     )
 
 
-def _site_report(figures: session.SiteFigures) -> link_pb2.SiteReport:
+def _site_report(figures: messages.SiteFigures) -> link_pb2.SiteReport:
     return link_pb2.SiteReport(
         idle=figures.idle,
         through=figures.through,
@@ -441,7 +410,7 @@ def _log_chunk(chunk: LogChunk) -> link_pb2.LogChunk:
     )
 
 
-def _progress(progress: values.Progress) -> link_pb2.ProgressReport:
+def _progress(progress: messages.Progress) -> link_pb2.ProgressReport:
     return link_pb2.ProgressReport(
         claim=progress.claim,
         cycle=progress.cycle,
@@ -452,32 +421,32 @@ def _progress(progress: values.Progress) -> link_pb2.ProgressReport:
 
 
 def _claim_message(
-    message: values.Report | values.Ping | values.KvPut | values.KvGet,
+    message: messages.Report | messages.Ping | messages.KvPut | messages.KvGet,
 ) -> link_pb2.FromAgent:
     match message:
-        case values.Report():
+        case messages.Report():
             return link_pb2.FromAgent(claim=_report(message))
-        case values.Ping(claim=claim, nonce=nonce, sent_at=sent_at):
+        case messages.Ping(claim=claim, nonce=nonce, sent_at=sent_at):
             ping = link_pb2.Ping(claim=claim, nonce=nonce, sent_at=sent_at)
             return link_pb2.FromAgent(ping=ping)
-        case values.KvPut(claim=claim, request=request, name=name, value=value):
+        case messages.KvPut(claim=claim, request=request, name=name, value=value):
             put = link_pb2.KvPut(claim=claim, request=request, name=name, value=value)
             return link_pb2.FromAgent(kv_put=put)
-        case values.KvGet(claim=claim, request=request, name=name, wait_s=wait_s):
+        case messages.KvGet(claim=claim, request=request, name=name, wait_s=wait_s):
             get = link_pb2.KvGet(claim=claim, request=request, name=name, wait_s=wait_s)
             return link_pb2.FromAgent(kv_get=get)
 
 
 _STATES = {
-    values.ReportState.ASKED: link_pb2.CLAIM_STATE_ASKED,
-    values.ReportState.GRANTED: link_pb2.CLAIM_STATE_GRANTED,
-    values.ReportState.ARMED: link_pb2.CLAIM_STATE_ARMED,
-    values.ReportState.PASSED: link_pb2.CLAIM_STATE_PASSED,
-    values.ReportState.GONE: link_pb2.CLAIM_STATE_GONE,
+    messages.ReportState.ASKED: link_pb2.CLAIM_STATE_ASKED,
+    messages.ReportState.GRANTED: link_pb2.CLAIM_STATE_GRANTED,
+    messages.ReportState.ARMED: link_pb2.CLAIM_STATE_ARMED,
+    messages.ReportState.PASSED: link_pb2.CLAIM_STATE_PASSED,
+    messages.ReportState.GONE: link_pb2.CLAIM_STATE_GONE,
 }
 
 
-def _report(report: values.Report) -> link_pb2.ClaimReport:
+def _report(report: messages.Report) -> link_pb2.ClaimReport:
     armed = report.armed
     return link_pb2.ClaimReport(
         claim=report.claim,
@@ -492,7 +461,7 @@ def _report(report: values.Report) -> link_pb2.ClaimReport:
     )
 
 
-def _end(end: values.End) -> link_pb2.End:
+def _end(end: messages.End) -> link_pb2.End:
     return link_pb2.End(
         kind=end.kind,
         reason=end.reason,
@@ -505,23 +474,23 @@ def _end(end: values.End) -> link_pb2.End:
 
 def _file_message(report: orders.Report) -> link_pb2.FromAgent:
     match report:
-        case orders.TransferProgress(transfer=transfer, size_bytes=size_bytes, took_s=took_s):
+        case messages.TransferProgress(transfer=transfer, size_bytes=size_bytes, took_s=took_s):
             under_way = link_pb2.TransferReport(
                 transfer=transfer, size_bytes=size_bytes, took_s=took_s
             )
             return link_pb2.FromAgent(transfer=under_way)
-        case orders.TransferFinished(transfer=transfer, size_bytes=size_bytes, took_s=took_s):
+        case messages.TransferFinished(transfer=transfer, size_bytes=size_bytes, took_s=took_s):
             finished = link_pb2.TransferReport(
                 transfer=transfer, is_finished=True, size_bytes=size_bytes, took_s=took_s
             )
             return link_pb2.FromAgent(transfer=finished)
-        case orders.TransferFailed(transfer=transfer, reason=reason, at=at):
+        case messages.TransferFailed(transfer=transfer, reason=reason, at=at):
             failed = link_pb2.TransferReport(
                 transfer=transfer, is_failed=True, reason=reason, at=at
             )
             return link_pb2.FromAgent(transfer=failed)
-        case orders.FileFound(file=file, size_bytes=size_bytes, checksum=checksum):
+        case messages.FileFound(file=file, size_bytes=size_bytes, checksum=checksum):
             found = link_pb2.FileReport(file=file, size_bytes=size_bytes, checksum=checksum)
             return link_pb2.FromAgent(file=found)
-        case orders.FileRemoved(file=file):
+        case messages.FileRemoved(file=file):
             return link_pb2.FromAgent(file=link_pb2.FileReport(file=file, is_removed=True))

@@ -28,94 +28,23 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
-PROTOCOL = 1
-PROTOCOL_MIN = 1
-"""Newest and oldest version of link.proto that this agent speaks; the daemon chooses."""
+from koala.protocol.messages import (
+    Beat,
+    Goodbye,
+    InventoryEnd,
+    Register,
+    Reject,
+    SiteFigures,
+    WantedEnd,
+    Watermark,
+    Welcome,
+)
+from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 
 EARLY_MAX = 100_000
 """Messages that may wait for our inventory, which takes as long as the local manager's answer."""
 
 # Messages of the session itself ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watermark:
-    """Position in the daemon's journal, sealed by the daemon of `epoch`; opaque to the agent."""
-
-    epoch: int
-    seq: int
-    chain: bytes
-    seal: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Register:
-    """Opens a session. The driver adds the site's facts, which are constant in a process."""
-
-    session: str
-    epoch_seen: int
-    idle: int
-    mark: Watermark | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InventoryEnd:
-    """End of our inventory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
-    """Acceptance of a session. `now` is the daemon's time; leases and `kill_s` are for starters."""
-
-    epoch: int
-    protocol: int
-    hold_lease_s: float
-    run_lease_s: float
-    kill_s: float
-    now: float
-    relay: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reject:
-    """Rejection of a session; `is_final` when a retry does not help."""
-
-    reason: str
-    is_final: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WantedEnd:
-    """End of the wanted claims and transfers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
-    """Heartbeat: tests event loops and measures the round trip; `sent_at` is the daemon's time."""
-
-    number: int
-    sent_at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goodbye:
-    """Orderly end by either side; jobs run on."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteFigures:
-    """Figures of the site now. They include all asks up to number `through`; `trouble` is why the
-    site accepts no new claims, or none of some users, for its administrator; empty when nothing is
-    wrong."""
-
-    idle: int
-    through: int
-    processors: int
-    local_processors: int
-    queued_jobs: int
-    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,11 +27,12 @@ import structlog
 
 from koala.errors import ConfigError, SpecError, UnreachableError
 from koala.identity.tls import IdentityFile
+from koala.protocol.messages import SiteFigures, Watermark, Welcome
+from koala.protocol.versions import PROTOCOL
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused
 from koala_agent.link.session import (
-    PROTOCOL,
     Apply,
     Closed,
     Cut,
@@ -49,14 +50,11 @@ from koala_agent.link.session import (
     Send,
     Session,
     SiteChanged,
-    SiteFigures,
     StopOthers,
     StoreEpoch,
     TakeInventory,
     TakeWelcome,
     Told,
-    Watermark,
-    Welcome,
     Woken,
 )
 

@@ -28,7 +28,8 @@ from koala.errors import LocalManagerError
 from koala.files.confined_folder import Descriptor, is_passing
 from koala.files.incoming import Summing
 from koala.files.threads import in_steps, in_thread
-from koala_agent.claims.messages import ClaimId, Hold, Program
+from koala.protocol.messages import Hold, Program
+from koala.protocol.names import ClaimId
 from koala_agent.claims.states import BOUND, Claim, Stopping
 from koala_agent.lrm.port import OUTPUT_FILE
 from koala_agent.placeholders.result_files import log_paths, output_paths

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from koala.errors import LocalManagerError, SpecError
 from koala.files.confined_folder import UnusableFileError
-from koala_agent.claims.messages import ClaimId, Hold
+from koala.protocol.messages import Hold
+from koala.protocol.names import ClaimId
 from koala_agent.lrm.port import Idle, Listed, LocalManager, Placeholder
 
 BLOCK_BYTES = 8 * 1024 * 1024

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from koala_agent.claims.messages import ClaimId, Hold
+from koala.protocol.messages import Hold
+from koala.protocol.names import ClaimId
 from koala_agent.claims.states import Claim, Gone
 
 

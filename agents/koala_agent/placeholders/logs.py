@@ -15,32 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from koala.protocol.messages import LogChunk, LogRequest
+
 CHUNK_MAX_BYTES = 256 * 1024
 
 STREAMS = ("stdout", "stderr", "starter")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRequest:
-    """Request for up to `size_max` bytes from `offset` on; size 0 means as many as allowed."""
-
-    request: int
-    claim: str
-    stream: str
-    process: int
-    offset: int
-    size_max: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogChunk:
-    """Answer; `is_over` when this is the end and nothing more will be written."""
-
-    request: int
-    offset: int
-    data: bytes = b""
-    is_over: bool = False
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

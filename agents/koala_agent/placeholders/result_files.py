@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from koala.files.orders import Uploaded, UploadOrder
-from koala_agent.claims.messages import Program
+from koala.protocol.messages import Program
 from koala_agent.claims.states import Claim
 
 

@@ -7,7 +7,11 @@ daemon, which ends the session of a whole site over one invalid message.
 
 from __future__ import annotations
 
-from koala_agent.claims import messages as values
+from koala.protocol import messages
+from koala.protocol.limits import AMOUNT_MAX, HOSTS_MAX, INSTANT_MAX, STATUSES_MAX, WORK_MAX
+from koala.protocol.messages import ArmNumber, End, EndKind
+from koala.protocol.names import ClaimId, is_claim_id
+from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.events import (
     Adopted,
     CheckedIn,
@@ -24,19 +28,11 @@ from koala_agent.claims.events import (
     StarterTried,
     ToStarter,
 )
-from koala_agent.claims.messages import ArmNumber, ClaimId, End, EndKind, StarterRecord
+from koala_agent.claims.folder import StarterRecord
 
 Message = dict[str, object]
 
-HOSTS_MAX = 4096
 NONCE_BYTES_MAX = 64
-STATUSES_MAX = 65_536
-AMOUNT_MAX = 2.0**53
-"""Largest instant, duration or count; larger values are invalid."""
-INSTANT_MAX = 2.5e11
-"""Largest instant of the daemon's time; later ones have no date."""
-WORK_MAX = 1e30
-"""Largest progress, whose unit is the program's own."""
 
 
 def encode(message: ToStarter) -> Message:  # noqa: C901 - a line a kind
@@ -53,7 +49,7 @@ def encode(message: ToStarter) -> Message:  # noqa: C901 - a line a kind
             return {"kind": "dismissed", "reason": reason}
         case EndNoted():
             return {"kind": "noted"}
-        case values.TryPaths(label=label, address=address, listens=listens, limit_s=limit_s):
+        case messages.TryPaths(label=label, address=address, listens=listens, limit_s=limit_s):
             targets = [[t.label, t.address, t.port, t.claim] for t in message.targets]
             return {
                 "kind": "paths",
@@ -63,24 +59,24 @@ def encode(message: ToStarter) -> Message:  # noqa: C901 - a line a kind
                 "targets": targets,
                 "limit_s": limit_s,
             }
-        case values.Arm(claim=claim, number=number, peers=peers):
+        case messages.Arm(claim=claim, number=number, peers=peers):
             return {
                 "kind": "arm",
                 "number": [number.epoch, number.counter],
                 "release_at": message.release_at,
                 "late_s": message.late_s,
-                "bundle": values.bundle(claim, peers),
+                "bundle": build_bundle(claim, peers),
             }
-        case values.Release(number=number, release_at=release_at):
+        case messages.Release(number=number, release_at=release_at):
             number_said = [number.epoch, number.counter]
             return {"kind": "release", "number": number_said, "release_at": release_at}
-        case values.Pace(share=share):
+        case messages.Pace(share=share):
             return {"kind": "pace", "share": share}
-        case values.Stop():
+        case messages.Stop():
             return {"kind": "stop"}
-        case values.Pong(sent_at=sent_at, now=now):
+        case messages.Pong(sent_at=sent_at, now=now):
             return {"kind": "pong", "sent_at": sent_at, "now": now}
-        case values.KvAnswer(request=request, ok=ok, value=value, error=error):
+        case messages.KvAnswer(request=request, ok=ok, value=value, error=error):
             return {"kind": "answer", "request": request, "ok": ok, "value": value, "error": error}
 
 
@@ -136,7 +132,7 @@ def checked_in(message: Message) -> CheckedIn:
     if message.get("kind") != "hello":
         raise ValueError(f"{str(message.get('kind'))[:40]!r} instead of a hello")
     claim = text(message, "claim", most=256)
-    if not values.is_claim_id(claim):
+    if not is_claim_id(claim):
         raise ValueError(f"{claim!r} is no claim")
     armed, passed_at, end = (message.get(name) for name in ("armed", "passed_at", "end"))
     return CheckedIn(
@@ -220,7 +216,7 @@ def _arm_number(value: object) -> ArmNumber:
     raise ValueError(f"number = {str(value)[:80]}: allowed is [epoch, counter]")
 
 
-def _hosts(value: object) -> values.Hosts:
+def _hosts(value: object) -> messages.Hosts:
     """Decode the machines of an allocation: pairs of name and processors."""
     if not isinstance(value, list) or len(value) > HOSTS_MAX:
         raise ValueError(f"hosts = {str(value)[:80]!r}: allowed are up to {HOSTS_MAX} pairs")

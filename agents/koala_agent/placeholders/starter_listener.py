@@ -23,10 +23,10 @@ from typing import Protocol
 import structlog
 
 from koala.files.rate_limits import TokenBucket
+from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.wire.listen_ports import cannot_listen
 from koala_agent.claims.events import Dismissed, Event, StarterLost, ToStarter
-from koala_agent.claims.messages import ClaimId
 from koala_agent.placeholders.starter_codec import (
     NONCE_BYTES_MAX,
     Message,

@@ -23,9 +23,13 @@ from importlib import resources
 from pathlib import Path
 
 from koala.files.confined_folder import Folder, UnusableFileError, is_passing
+from koala.protocol import messages
+from koala.protocol.messages import Program
+from koala.protocol.names import ClaimId
 from koala.runtime.disk_formats import STARTER
-from koala_agent.claims import messages as values
-from koala_agent.claims.messages import ClaimId, Leases, Program, StarterRecord, folder_name
+from koala_agent.claims.bundle import build_bundle
+from koala_agent.claims.folder import StarterRecord, folder_name
+from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Placeholder
 from koala_agent.placeholders.allowed_programs import NotAllowedError, permitted
@@ -234,7 +238,7 @@ def specification(
     """Return everything that a starter must know, as the content of spec.json."""
     hold = claim.hold
     _job, _attempt, component, _number = claim.id.rsplit("/", 3)
-    itself = values.Peer(
+    itself = messages.Peer(
         component=int(component),
         label=program.label or component,
         site=place.site,
@@ -271,7 +275,7 @@ def specification(
         "no_barrier": hold.no_barrier,
         "progress_s": hold.progress_s,
         "input": input_path,
-        "bundle": values.bundle(claim.id, (itself,)),
+        "bundle": build_bundle(claim.id, (itself,)),
         "shared": place.shared,
         "fetches": bool(input_path) and not place.shared,
         "outputs": program.output_files,

@@ -5,14 +5,10 @@ A job declares paths itself. An MPI world over several components adds the path 
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 
 from koala.core.model.job import JobSpec, JobType, StartType
-from koala.core.model.values import ALL, JobId
-
-WORLD_PORTS = (20_000, 32_768)
-"""Below the ephemeral port range of Linux."""
+from koala.core.model.values import ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +65,6 @@ def is_one_world(spec: JobSpec) -> bool:
         )
         > 1
     )
-
-
-def world_port(job: JobId, attempt: int) -> int:
-    """Port of the launcher of an attempt's MPI world. Agents compute `MASTER_PORT` in the same
-    way."""
-    low, high = WORLD_PORTS
-    return low + zlib.crc32(f"{job}/{attempt}".encode()) % (high - low)
 
 
 def names_of(spec: JobSpec) -> dict[str, int]:

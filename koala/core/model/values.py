@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
+from koala.protocol import names
+
 JobId = NewType("JobId", str)
 SiteName = NewType("SiteName", str)
-ClaimId = NewType("ClaimId", str)
+ClaimId = names.ClaimId
 TransferId = NewType("TransferId", str)
 FileName = NewType("FileName", str)
 UserName = NewType("UserName", str)

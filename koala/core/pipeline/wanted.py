@@ -14,11 +14,12 @@ from koala.core.model.actions import (
 )
 from koala.core.model.job import ArmNumber, Claim, ClaimPhase, InputMode, Job, JobType, StartType
 from koala.core.model.replicas import Transfer
-from koala.core.model.tcp_paths import paths_of, world_port
+from koala.core.model.tcp_paths import paths_of
 from koala.core.model.values import Instant, SiteName
 from koala.core.pipeline.progress_control import paces
 from koala.core.queries import address_of, barrier_members, part_of_file
 from koala.core.state import State
+from koala.protocol.world_port import world_port
 
 
 def wanted(state: State, site: SiteName) -> Wanted:

@@ -41,7 +41,7 @@ from koala.protocol.from_agent import (
     SiteWatermark,
     TransferNews,
 )
-from koala.wire import PROTOCOL, PROTOCOL_MIN
+from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 from koala.wire.v1 import link_pb2 as pb
 
 INVENTORY_MAX = 100_000

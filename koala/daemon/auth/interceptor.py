@@ -29,7 +29,7 @@ from koala.errors import (
     UnauthenticatedError,
 )
 from koala.identity.tls import Kind, parse_uri
-from koala.wire import PROTOCOL, PROTOCOL_MIN
+from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.interceptors import Context, Handler, behaviour_of, handler_of
 from koala.wire.status import (

@@ -24,8 +24,8 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError, first_error
 from koala.protocol import to_agent
-from koala.protocol.checks import BYTES_MAX
 from koala.protocol.from_agent import LogPart
+from koala.protocol.limits import BYTES_MAX
 from koala.wire.v1 import koala_pb2
 from koala.wire.v1 import link_pb2 as pb
 

@@ -52,10 +52,10 @@ from koala.errors import (
     UnknownJobError,
     UnknownSiteError,
 )
+from koala.protocol.versions import PROTOCOL
 from koala.views.accounting import By, Period, Report
 from koala.views.documents import files_picture, whole_picture
 from koala.views.explain import why
-from koala.wire import PROTOCOL
 from koala.wire.status import from_submitted
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer

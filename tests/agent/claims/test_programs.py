@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koala_agent.claims.messages import Program
+from koala.protocol.messages import Program
 from koala_agent.placeholders.allowed_programs import NotAllowedError, permitted
 
 

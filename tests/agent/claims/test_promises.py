@@ -9,6 +9,19 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koala.protocol.messages import (
+    Acknowledge,
+    ArmNumber,
+    End,
+    EndKind,
+    Hold,
+    Program,
+    Release,
+    Report,
+    ReportState,
+    Stop,
+)
+from koala.protocol.names import ClaimId
 from koala_agent.claims.events import (
     Adopted,
     BatchEnded,
@@ -34,22 +47,8 @@ from koala_agent.claims.events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claims.messages import (
-    Acknowledge,
-    ArmNumber,
-    ClaimId,
-    End,
-    EndKind,
-    Hold,
-    Leases,
-    Limits,
-    Program,
-    Release,
-    Report,
-    ReportState,
-    StarterRecord,
-    Stop,
-)
+from koala_agent.claims.folder import StarterRecord
+from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim, Gone, Withdrawing
 from koala_agent.claims.table import ClaimTable
 from koala_agent.lrm.port import EndCause

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError, DiskError, JournalError
+from koala.protocol.messages import ArmNumber, Hold, Program, Release, Watermark
+from koala.protocol.names import ClaimId
 from koala_agent.claims.events import Forget, StoreClaim
-from koala_agent.claims.messages import ArmNumber, ClaimId, Hold, Leases, Program, Release
+from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Asked, Claim, Passed
 from koala_agent.claims.store import Store
-from koala_agent.link.session import Watermark
 from tests.harness.failing_disk import failing_commits
 
 

@@ -8,6 +8,30 @@ from typing import Any
 import msgspec
 import pytest
 
+from koala.protocol.messages import (
+    Acknowledge,
+    Arm,
+    ArmNumber,
+    End,
+    EndKind,
+    Hold,
+    KvAnswer,
+    KvGet,
+    KvPut,
+    Pace,
+    PathsReport,
+    Peer,
+    Ping,
+    Pong,
+    Program,
+    Progress,
+    Release,
+    Report,
+    ReportState,
+    Stop,
+    TryPaths,
+)
+from koala.protocol.names import ClaimId
 from koala_agent.claims.events import (
     Adopted,
     BatchEnded,
@@ -41,34 +65,9 @@ from koala_agent.claims.events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claims.messages import (
-    Acknowledge,
-    Arm,
-    ArmNumber,
-    ClaimId,
-    End,
-    EndKind,
-    Hold,
-    KvAnswer,
-    KvGet,
-    KvPut,
-    Leases,
-    Limits,
-    Pace,
-    PathsReport,
-    Peer,
-    Ping,
-    Pong,
-    Program,
-    Progress,
-    Release,
-    Report,
-    ReportState,
-    StarterRecord,
-    Stop,
-    TryPaths,
-)
+from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.pending_requests import QUESTIONS_MAX
+from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import PAUSE_MAX_S, ClaimTable
 from koala_agent.lrm.port import EndCause

@@ -13,15 +13,14 @@ from koala.core.model.actions import PaceClaim, PathTarget, StartTransfer, TryPa
 from koala.core.model.values import ClaimId as CoreClaimId
 from koala.core.model.values import FileName, SiteName, TransferId
 from koala.errors import SpecError
-from koala.files import orders
-from koala.protocol import from_agent, to_agent
+from koala.protocol import from_agent, messages, to_agent
 from koala.protocol.from_agent import CopyNews
+from koala.protocol.messages import LogChunk, LogRequest
+from koala.protocol.names import ClaimId
 from koala.wire.v1 import link_pb2
-from koala_agent.claims import messages as values
 from koala_agent.link import codec, session
-from koala_agent.placeholders.logs import LogChunk, LogRequest
 
-FACTS = codec.Facts(
+FACTS = messages.Facts(
     version="1.2",
     site="delft",
     processors=8,
@@ -33,7 +32,7 @@ FACTS = codec.Facts(
     honours=("queue",),
     may_kill_local=True,
 )
-CLAIM = values.ClaimId("j1/2/0/1")
+CLAIM = ClaimId("j1/2/0/1")
 
 
 def order_in(**kind: object) -> session.Order:
@@ -68,11 +67,11 @@ def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
     )
     order = order_in(hold=hold)
     assert order.claim == CLAIM
-    assert order.body == values.Hold(
+    assert order.body == messages.Hold(
         claim=CLAIM,
         processors=4,
         hold_s=900.0,
-        program=values.Program(
+        program=messages.Program(
             executable="/bin/true",
             label="left",
             arguments=("a", ""),
@@ -100,29 +99,29 @@ def test_arm_and_release_arrive_with_their_number() -> None:
     number = link_pb2.ArmNumber(epoch=2, counter=7)
     arm = link_pb2.Arm(claim=CLAIM, number=number, release_at=10.0, late_s=2.5, peers=[peer])
     body = order_in(arm=arm).body
-    assert isinstance(body, values.Arm)
-    assert body.number == values.ArmNumber(epoch=2, counter=7)
+    assert isinstance(body, messages.Arm)
+    assert body.number == messages.ArmNumber(epoch=2, counter=7)
     assert body.peers[0].claim == CLAIM
     assert (body.peers[0].hosts, body.peers[0].job_type) == ((("n7", 4),), "mpi")
     release = order_in(release=link_pb2.Release(claim=CLAIM, number=number, release_at=10.0))
-    assert release.body == values.Release(claim=CLAIM, number=body.number, release_at=10.0)
+    assert release.body == messages.Release(claim=CLAIM, number=body.number, release_at=10.0)
 
 
 def test_transfers_are_named_by_fetch_and_serve_and_not_by_a_cancel() -> None:
     fetch = order_in(fetch=link_pb2.Fetch(transfer="j1/1/t1", file="f", size_bytes=5))
     assert fetch.transfer == "j1/1/t1"
-    assert isinstance(fetch.body, orders.FetchOrder)
+    assert isinstance(fetch.body, messages.FetchOrder)
     serve = order_in(serve=link_pb2.Serve(transfer="j1/1/t2", file="f", relay="h:1"))
     assert serve.transfer == "j1/1/t2"
-    assert isinstance(serve.body, orders.ServeOrder)
+    assert isinstance(serve.body, messages.ServeOrder)
     cancel = order_in(cancel_transfer=link_pb2.CancelTransfer(transfer="j1/1/t1"))
-    assert cancel == session.Order(body=codec.CancelTransfer(transfer="j1/1/t1"))
+    assert cancel == session.Order(body=messages.CancelTransfer(transfer="j1/1/t1"))
 
 
 def test_answers_to_a_starter_name_no_claim_as_wanted() -> None:
     """A pong in the pipe must not keep a claim alive that the daemon no longer wants."""
     pong = order_in(pong=link_pb2.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0))
-    assert pong == session.Order(body=values.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0))
+    assert pong == session.Order(body=messages.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0))
     answer = order_in(kv_answer=link_pb2.KvAnswer(claim=CLAIM, request=4, ok=True, value="v"))
     assert answer.claim is None
     request = order_in(log_request=link_pb2.LogRequest(request=1, claim=CLAIM, stream="stdout"))
@@ -133,7 +132,7 @@ def test_the_session_s_own_messages_arrive() -> None:
     welcome = link_pb2.Welcome(
         epoch=3, protocol=1, hold_lease_s=60, run_lease_s=math.inf, kill_s=0, now=5.5, relay="h:1"
     )
-    assert codec.decode(link_pb2.ToAgent(welcome=welcome)) == session.Welcome(
+    assert codec.decode(link_pb2.ToAgent(welcome=welcome)) == messages.Welcome(
         epoch=3,
         protocol=1,
         hold_lease_s=60,
@@ -144,11 +143,11 @@ def test_the_session_s_own_messages_arrive() -> None:
     )
     assert codec.decode(
         link_pb2.ToAgent(reject=link_pb2.Reject(reason="r", is_final=True))
-    ) == session.Reject(reason="r", is_final=True)
+    ) == messages.Reject(reason="r", is_final=True)
     ended = link_pb2.ToAgent(wanted_end=link_pb2.WantedEnd())
-    assert codec.decode(ended) == session.WantedEnd()
+    assert codec.decode(ended) == messages.WantedEnd()
     goodbye = link_pb2.ToAgent(goodbye=link_pb2.Goodbye(reason="r"))
-    assert codec.decode(goodbye) == session.Goodbye(reason="r")
+    assert codec.decode(goodbye) == messages.Goodbye(reason="r")
     assert codec.decode(link_pb2.ToAgent()) is None, "a kind of a later protocol is ignored"
 
 
@@ -239,7 +238,7 @@ def test_whatever_a_known_kind_holds_decoding_gives_a_value_or_our_error(
 
 
 def test_a_registration_has_the_facts_of_the_site() -> None:
-    register = session.Register(session="s", epoch_seen=4, idle=7)
+    register = messages.Register(session="s", epoch_seen=4, idle=7)
     sent = codec.encode(register, FACTS).register
     assert (sent.protocol, sent.version, sent.site, sent.session) == (1, "1.2", "delft", "s")
     assert (sent.epoch_seen, sent.idle) == (4, 7)
@@ -256,42 +255,42 @@ def test_a_registration_has_the_facts_of_the_site() -> None:
 
 
 def test_a_claim_s_report_goes_out_with_all_that_is_known() -> None:
-    end = values.End(
-        kind=values.EndKind.EXITED, reason="", statuses=(0, -9), ended_at=12.0, cpu_s=1.5
+    end = messages.End(
+        kind=messages.EndKind.EXITED, reason="", statuses=(0, -9), ended_at=12.0, cpu_s=1.5
     )
-    report = values.Report(
-        claim=CLAIM, state=values.ReportState.GONE, nonce="n", passed_at=3.0, end=end
+    report = messages.Report(
+        claim=CLAIM, state=messages.ReportState.GONE, nonce="n", passed_at=3.0, end=end
     )
     sent = codec.encode(report, FACTS).claim
     assert (sent.claim, sent.state) == (CLAIM, link_pb2.CLAIM_STATE_GONE)
     assert (sent.nonce, sent.passed_at, list(sent.end.statuses)) == ("n", 3.0, [0, -9])
     assert sent.end.kind == "exited"
     assert not sent.HasField("armed")
-    asked = values.Report(claim=CLAIM, state=values.ReportState.ASKED)
+    asked = messages.Report(claim=CLAIM, state=messages.ReportState.ASKED)
     assert not codec.encode(asked, FACTS).claim.HasField("end")
 
 
-@pytest.mark.parametrize("state", list(values.ReportState))
-def test_every_state_of_a_claim_has_its_word_on_the_wire(state: values.ReportState) -> None:
-    sent = codec.encode(values.Report(claim=CLAIM, state=state), FACTS).claim
+@pytest.mark.parametrize("state", list(messages.ReportState))
+def test_every_state_of_a_claim_has_its_word_on_the_wire(state: messages.ReportState) -> None:
+    sent = codec.encode(messages.Report(claim=CLAIM, state=state), FACTS).claim
     assert link_pb2.ClaimState.Name(sent.state) == f"CLAIM_STATE_{state.name}"
 
 
 @pytest.mark.parametrize(
     ("report", "kind"),
     [
-        (session.InventoryEnd(), "inventory_end"),
-        (session.Beat(number=1, sent_at=2.0), "beat"),
-        (session.Goodbye(reason="r"), "goodbye"),
-        (values.Ping(claim=CLAIM, nonce="n", sent_at=1.0), "ping"),
-        (values.KvPut(claim=CLAIM, request=0, name="a", value="b"), "kv_put"),
-        (values.KvGet(claim=CLAIM, request=1, name="a", wait_s=3.0), "kv_get"),
+        (messages.InventoryEnd(), "inventory_end"),
+        (messages.Beat(number=1, sent_at=2.0), "beat"),
+        (messages.Goodbye(reason="r"), "goodbye"),
+        (messages.Ping(claim=CLAIM, nonce="n", sent_at=1.0), "ping"),
+        (messages.KvPut(claim=CLAIM, request=0, name="a", value="b"), "kv_put"),
+        (messages.KvGet(claim=CLAIM, request=1, name="a", wait_s=3.0), "kv_get"),
         (LogChunk(request=1, offset=0, data=b"x"), "log"),
-        (orders.TransferProgress(transfer="t", size_bytes=1, took_s=2.0), "transfer"),
-        (orders.TransferFinished(transfer="t", size_bytes=1, took_s=2.0), "transfer"),
-        (orders.TransferFailed(transfer="t", reason="r", at="delft"), "transfer"),
-        (orders.FileFound(file="f", size_bytes=1, checksum="c"), "file"),
-        (orders.FileRemoved(file="f"), "file"),
+        (messages.TransferProgress(transfer="t", size_bytes=1, took_s=2.0), "transfer"),
+        (messages.TransferFinished(transfer="t", size_bytes=1, took_s=2.0), "transfer"),
+        (messages.TransferFailed(transfer="t", reason="r", at="delft"), "transfer"),
+        (messages.FileFound(file="f", size_bytes=1, checksum="c"), "file"),
+        (messages.FileRemoved(file="f"), "file"),
     ],
 )
 def test_every_report_has_its_message(report: object, kind: str) -> None:
@@ -300,7 +299,7 @@ def test_every_report_has_its_message(report: object, kind: str) -> None:
 
 def test_how_far_a_copy_is_crosses_the_link_whole_and_so_does_how_often_to_tell() -> None:
     told = codec.encode(
-        orders.TransferProgress(transfer="j1/1/t1", size_bytes=7, took_s=2.5), FACTS
+        messages.TransferProgress(transfer="j1/1/t1", size_bytes=7, took_s=2.5), FACTS
     )
     assert from_agent.read(told) == CopyNews(
         transfer=TransferId("j1/1/t1"), size_bytes=7, took_s=2.5
@@ -317,7 +316,7 @@ def test_how_far_a_copy_is_crosses_the_link_whole_and_so_does_how_often_to_tell(
     )
     order = codec.decode(to_agent.fetch(action, address="a:1", token="t"))
     assert isinstance(order, session.Order)
-    assert isinstance(order.body, orders.FetchOrder)
+    assert isinstance(order.body, messages.FetchOrder)
     assert order.body.report_s == 1.5
 
 
@@ -325,10 +324,8 @@ def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
     pace = PaceClaim(claim=CoreClaimId(CLAIM), site=SiteName("a"), share=0.25)
     order = codec.decode(to_agent.pace(pace))
     assert isinstance(order, session.Order)
-    assert order.body == values.Pace(claim=values.ClaimId(CLAIM), share=0.25)
-    report = values.Progress(
-        claim=values.ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
-    )
+    assert order.body == messages.Pace(claim=ClaimId(CLAIM), share=0.25)
+    report = messages.Progress(claim=ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True)
     news = from_agent.read(codec.encode(report, FACTS))
     assert news == from_agent.ProgressNews(
         claim=CoreClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
@@ -350,13 +347,11 @@ def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
     order = codec.decode(to_agent.try_paths(action))
     assert isinstance(order, session.Order)
     body = order.body
-    assert isinstance(body, values.TryPaths)
+    assert isinstance(body, messages.TryPaths)
     assert (order.claim, body.listens, body.limit_s) == (CLAIM, (80, 29500), 5.0)
     assert body.targets == (
-        values.PathTarget(
-            label="b1", address="there", port=29500, claim=values.ClaimId("j1/1/1/1")
-        ),
+        messages.PathTarget(label="b1", address="there", port=29500, claim=ClaimId("j1/1/1/1")),
     )
-    report = values.PathsReport(claim=values.ClaimId(CLAIM), problem="a1 -> b1:29500 refused")
+    report = messages.PathsReport(claim=ClaimId(CLAIM), problem="a1 -> b1:29500 refused")
     news = from_agent.read(codec.encode(report, FACTS))
     assert news == from_agent.PathsNews(claim=CoreClaimId(CLAIM), problem=report.problem)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError, SpecError
-from koala_agent.claims.messages import ClaimId, Hold, Program
+from koala.protocol.messages import Hold, Program
+from koala.protocol.names import ClaimId
 from koala_agent.lrm.port import Idle, Listed, Placeholder
 from koala_agent.placeholders.input_files import InputManager, InputPaths
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.placeholders.logs import CHUNK_MAX_BYTES, LogRequest, LogSource, read_log
+from koala.protocol.messages import LogRequest
+from koala_agent.placeholders.logs import CHUNK_MAX_BYTES, LogSource, read_log
 
 
 def ask(stream: str = "stdout", *, process: int = 0, offset: int = 0, size: int = 0) -> LogRequest:

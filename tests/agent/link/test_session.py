@@ -10,9 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koala.protocol.messages import (
+    Beat,
+    Goodbye,
+    InventoryEnd,
+    Register,
+    Reject,
+    SiteFigures,
+    WantedEnd,
+    Watermark,
+    Welcome,
+)
 from koala_agent.link.session import (
     Apply,
-    Beat,
     Closed,
     Cut,
     Dial,
@@ -20,29 +30,21 @@ from koala_agent.link.session import (
     Event,
     Finish,
     FromDaemon,
-    Goodbye,
     HangUp,
-    InventoryEnd,
     InventoryTaken,
     KeepMark,
     Order,
     Output,
     Received,
-    Register,
-    Reject,
     Send,
     Session,
     SiteChanged,
-    SiteFigures,
     StopOthers,
     StoreEpoch,
     TakeInventory,
     TakeWelcome,
     Timing,
     Told,
-    WantedEnd,
-    Watermark,
-    Welcome,
     Woken,
 )
 

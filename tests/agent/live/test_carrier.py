@@ -9,21 +9,22 @@ from random import Random
 
 import pytest
 
+from koala.protocol import messages
+from koala.protocol.messages import LogChunk, SiteFigures, Watermark, Welcome
+from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.wire.v1 import link_pb2
-from koala_agent.claims import messages as values
 from koala_agent.link import codec
-from koala_agent.link.session import Order, Session, SiteFigures, Timing, Watermark, Welcome
+from koala_agent.link.session import Order, Session, Timing
 from koala_agent.link.stream import Link, Wire
-from koala_agent.placeholders.logs import LogChunk
 from tests.agent.live.fake_daemon import GRANTED, FakeDaemon, fake_daemon, hold, patiently
 
 pytestmark = pytest.mark.live
 
-FACTS = codec.Facts(
+FACTS = messages.Facts(
     version="0", site="delft", processors=8, grace_s=5.0, starts_after_stop=True, address="here"
 )
-CLAIM = values.ClaimId("j1/1/0/1")
+CLAIM = ClaimId("j1/1/0/1")
 
 
 class NotedAgent:
@@ -96,7 +97,7 @@ async def linked(
 
 async def test_a_session_over_sockets_tells_the_inventory_and_takes_what_is_wanted() -> None:
     agent = NotedAgent()
-    agent.reports = (values.Report(claim=CLAIM, state=values.ReportState.GRANTED, nonce="n"),)
+    agent.reports = (messages.Report(claim=CLAIM, state=messages.ReportState.GRANTED, nonce="n"),)
     async with fake_daemon() as daemon, linked(daemon, agent) as link:
         session = await daemon.session()
         assert daemon.metadata["koala-protocol"] == "1"
@@ -110,7 +111,9 @@ async def test_a_session_over_sockets_tells_the_inventory_and_takes_what_is_want
         session.want(hold(CLAIM, "-c", "true"))
         await agent.until(lambda: len(agent.named) == 1)
         assert agent.named == [frozenset({CLAIM})]
-        assert [order.claim for order in agent.orders if isinstance(order, values.Hold)] == [CLAIM]
+        assert [order.claim for order in agent.orders if isinstance(order, messages.Hold)] == [
+            CLAIM
+        ]
         assert link.is_live
         figures = SiteFigures(idle=3, through=1, processors=8, local_processors=2, queued_jobs=4)
         link.tell_site(figures)
@@ -247,9 +250,9 @@ async def test_a_daemon_that_does_not_read_is_left_before_memory_is() -> None:
 
 async def test_an_inventory_longer_than_the_queue_is_told() -> None:
     agent = NotedAgent()
-    held = values.ReportState.GRANTED
+    held = messages.ReportState.GRANTED
     agent.reports = tuple(
-        values.Report(claim=values.ClaimId(f"j{number}/1/0/1"), state=held, nonce="n")
+        messages.Report(claim=ClaimId(f"j{number}/1/0/1"), state=held, nonce="n")
         for number in range(300)
     )
     async with fake_daemon() as daemon, linked(daemon, agent, queue_max=100):

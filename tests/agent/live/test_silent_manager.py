@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError
+from koala.protocol.names import ClaimId
 from koala_agent import claim_driver as carrier
 from koala_agent.claim_driver import ClaimDriver, Ports, no_input
 from koala_agent.claims.events import StoreClaim, Withdraw
-from koala_agent.claims.messages import ClaimId, Limits
+from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.claims.store import Store
 from koala_agent.lrm.port import Idle, Listed, Placeholder, Queued

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from koala_agent.claims import messages as values
-from koala_agent.claims.messages import ClaimId, Peer
+from koala.protocol.messages import Peer
+from koala.protocol.names import ClaimId
+from koala_agent.claims.bundle import build_bundle
 from koala_agent.starter import program
 
 
@@ -97,7 +98,7 @@ def whole_spec(folder: Path, executable: str) -> dict[str, Any]:
         "environment": [],
         "cpu_time_s": 0,
         "memory_max_mb": 0,
-        "bundle": values.bundle(itself.claim, (itself,)),
+        "bundle": build_bundle(itself.claim, (itself,)),
     }
 
 
@@ -143,7 +144,7 @@ def peer(component: int, processes: int, *hosts: tuple[str, int], processors: in
 
 
 def told(process: int, component: int, *peers: Peer) -> list[int]:
-    bundle: dict[str, Any] = values.bundle(ClaimId(f"j1/1/{component}/1"), peers)
+    bundle: dict[str, Any] = build_bundle(ClaimId(f"j1/1/{component}/1"), peers)
     variables = program.rendezvous(bundle, process)
     names = ("RANK", "WORLD_SIZE", "NODE_RANK", "NNODES", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     return [int(variables[name]) for name in names]
@@ -165,7 +166,7 @@ def test_a_single_process_is_on_one_machine_whatever_the_allocation() -> None:
 
 
 def test_the_bundle_has_the_machines_of_all_members() -> None:
-    bundle: Any = values.bundle(ClaimId("j1/1/1/1"), (peer(0, 3, ("a1", 2), ("a2", 1)), peer(1, 2)))
+    bundle: Any = build_bundle(ClaimId("j1/1/1/1"), (peer(0, 3, ("a1", 2), ("a2", 1)), peer(1, 2)))
     assert [(m["hosts"], m["slots"]) for m in bundle["members"]] == [
         (["a1", "a2"], [2, 1]),
         (["10.0.0.1"], [2]),

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from koala.protocol.names import ClaimId
 from koala_agent.claims.events import CheckedIn, Event
-from koala_agent.claims.messages import ClaimId
 from koala_agent.placeholders.starter_codec import Message
 from koala_agent.placeholders.starter_listener import StarterListener
 from koala_agent.starter.challenge_response import (

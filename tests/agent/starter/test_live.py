@@ -16,20 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from koala.protocol.messages import End, EndKind, LogRequest, ReportState, Stop
+from koala.protocol.names import ClaimId
 from koala_agent import claim_driver as carrier
-from koala_agent.claims.messages import (
-    ClaimId,
-    End,
-    EndKind,
-    Leases,
-    Limits,
-    ReportState,
-    StarterRecord,
-    Stop,
-)
+from koala_agent.claims.folder import StarterRecord
+from koala_agent.claims.settings import Leases, Limits
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.cleanup import remove_all
-from koala_agent.placeholders.logs import LogRequest, LogSource, read_log
+from koala_agent.placeholders.logs import LogSource, read_log
 from koala_agent.placeholders.submission import STARTERS, LaunchSettings
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.claims import messages as values
-from koala_agent.claims.messages import ClaimId, Peer
+from koala.protocol.messages import Peer
+from koala.protocol.names import ClaimId
+from koala_agent.claims.bundle import build_bundle
 from koala_agent.lrm.processes import SCOPE_VARIABLE
 from koala_agent.placeholders.submission import LaunchSettings, install_starter
 from koala_agent.starter import mpi_launchers as runners
@@ -68,7 +69,7 @@ def state(tmp_path: Path) -> Path:
     }
     for name, content in (
         ("spec", spec),
-        ("bundle", values.bundle(OWN, peers)),
+        ("bundle", build_bundle(OWN, peers)),
         ("launch", launch),
     ):
         (folder / f"{name}.json").write_text(json.dumps(content))

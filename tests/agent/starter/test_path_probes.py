@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.claims.messages import ClaimId, PathTarget, ReportState, TryPaths
+from koala.protocol.messages import PathTarget, ReportState, TryPaths
+from koala.protocol.names import ClaimId
 from tests.agent.site import LIMIT_S, Site, a_shell_hold, a_site, an_arm
 from tests.harness.ports import free_port
 

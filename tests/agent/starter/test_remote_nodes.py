@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from koala_agent.claims import messages as values
+from koala_agent.claims.bundle import build_bundle
 from koala_agent.starter import connection as lines
 from koala_agent.starter.challenge_response import helper_name
 from koala_agent.starter.connection import Connection, Watch
@@ -84,7 +84,7 @@ def opened(folder: Path) -> Iterator[tuple[Nodes, Watch]]:
         "cpu_time_s": 0,
         "memory_max_mb": 0,
         "kill_s": 5.0,
-        "bundle": values.bundle(itself.claim, (itself,)),
+        "bundle": build_bundle(itself.claim, (itself,)),
     }
     watch = Watch()
     nodes = Nodes(given, Program(given), watch, nonce="n1")

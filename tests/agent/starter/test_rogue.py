@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from koala.protocol.messages import KvAnswer
+from koala.protocol.names import ClaimId
 from koala_agent.claims.events import (
     CheckedIn,
     Event,
@@ -21,7 +23,6 @@ from koala_agent.claims.events import (
     StarterPut,
     TellStarter,
 )
-from koala_agent.claims.messages import ClaimId, KvAnswer
 from koala_agent.claims.pending_requests import SITE_QUESTIONS_MAX, PendingRequests
 from koala_agent.placeholders import starter_codec
 from koala_agent.placeholders.starter_codec import Message, record_of

@@ -15,8 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koala_agent.claims.messages import ClaimId, EndKind, Hold, Leases, Stop
-from koala_agent.placeholders.logs import LogRequest, read_log
+from koala.protocol.messages import EndKind, Hold, LogRequest, Stop
+from koala.protocol.names import ClaimId
+from koala_agent.claims.settings import Leases
+from koala_agent.placeholders.logs import read_log
 from koala_agent.starter.file_sync import ANSWER_S, SyncRequest, _Worker
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_shell_hold, a_site

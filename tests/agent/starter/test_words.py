@@ -15,9 +15,9 @@ from koala.core.model.actions import ClaimProcessors
 from koala.core.model.job import ComponentSpec, JobSpec, StartType
 from koala.core.model.values import ClaimId, SiteName, UserName
 from koala.protocol import to_agent
+from koala.protocol.messages import Hold
 from koala.rsl import read_job, write_job
 from koala.wire.v1 import link_pb2
-from koala_agent.claims.messages import Hold
 from koala_agent.link import codec
 from koala_agent.link.session import Order
 from tests.agent.site import a_site

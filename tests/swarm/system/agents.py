@@ -15,10 +15,11 @@ from typing import Any
 from koala.core.model.grid import SiteFacts
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.errors import JournalError, LocalManagerError, SpecError
-from koala.files.orders import FetchOrder, FileFound, ServeOrder
+from koala.protocol import messages
+from koala.protocol.messages import FetchOrder, FileFound, ServeOrder
+from koala.protocol.names import ClaimId
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent.claim_driver import MARK_S
-from koala_agent.claims import messages as values
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
     Adopted,
@@ -41,7 +42,7 @@ from koala_agent.claims.events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claims.messages import ClaimId
+from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.store import Store
 from koala_agent.claims.table import ClaimTable
@@ -110,7 +111,7 @@ class Agent(Process):
         *,
         site: SiteName,
         facts: SiteFacts,
-        limits: values.Limits,
+        limits: Limits,
         timing: session.Timing,
         sources: Sources,
         begin: Callable[[str, dict[str, Any], Job], Runs],
@@ -132,7 +133,7 @@ class Agent(Process):
             errs=lambda: self.plan.strikes("disk_error", self.engine.now),
         )
         self.disk.now = lambda: self.engine.now
-        self._facts = codec.Facts(
+        self._facts = messages.Facts(
             version="simulated",
             site=site,
             processors=facts.processors,
@@ -297,7 +298,7 @@ class Agent(Process):
             case Forget():
                 self._book.wrote(output)
             case TellDaemon(message=message):
-                if isinstance(message, values.Report):
+                if isinstance(message, messages.Report):
                     require_stored(self._book.stored.get(message.claim), message)
                     message = self._book.told(message)
                     self._require_gone(message)
@@ -321,10 +322,10 @@ class Agent(Process):
         if end is not None and end.is_well:
             self.well.setdefault(written.id, self.engine.now)
 
-    def _require_gone(self, report: values.Report) -> None:
+    def _require_gone(self, report: messages.Report) -> None:
         """Promise 5: what is told gone is gone."""
         end = report.end
-        is_ours = end is not None and end.kind is not values.EndKind.UNKNOWN
+        is_ours = end is not None and end.kind is not messages.EndKind.UNKNOWN
         if is_ours and report.claim not in self.gone:
             # Only when it is told first, and only what was there when the agent looked: what an
             # earlier life submitted may be on its way; its starter is dismissed when it comes.
@@ -597,9 +598,9 @@ class Agent(Process):
 
     # --- orders (koala_agent.site.Site) ---
 
-    def _take_welcome(self, welcome: session.Welcome) -> None:
+    def _take_welcome(self, welcome: messages.Welcome) -> None:
         self._readers.begin_session()
-        leases = values.Leases(
+        leases = Leases(
             hold_lease_s=welcome.hold_lease_s,
             run_lease_s=welcome.run_lease_s,
             kill_s=welcome.kill_s,
@@ -610,7 +611,7 @@ class Agent(Process):
 
     def _apply(self, body: object) -> None:
         match body:
-            case values.Hold() as hold:
+            case messages.Hold() as hold:
                 self._readers.told(hold)
                 self._is_asked = True
                 self._book.asked(hold, is_known=hold.claim in self._table.claims)
@@ -618,25 +619,25 @@ class Agent(Process):
                 secret = f"{self.site}.{self.life}.{self._secrets}"
                 self.tell(HoldOrdered(hold=hold, secret=secret))
                 self._figures_due()
-            case values.Acknowledge() as acknowledge:
+            case messages.Acknowledge() as acknowledge:
                 for transfer in self._readers.drop(acknowledge.claim):
                     self._copies.remove(transfer)
                 self.tell(acknowledge)
             case (
-                values.TryPaths()
-                | values.Arm()
-                | values.Release()
-                | values.Pace()
-                | values.Stop()
-                | values.Pong()
-                | values.KvAnswer() as order
+                messages.TryPaths()
+                | messages.Arm()
+                | messages.Release()
+                | messages.Pace()
+                | messages.Stop()
+                | messages.Pong()
+                | messages.KvAnswer() as order
             ):
                 self.tell(order)
             case FetchOrder() as fetch:
                 self._copies.fetch(fetch)
             case ServeOrder() as serve:
                 self._copies.serve(serve)
-            case codec.CancelTransfer(transfer=transfer):
+            case messages.CancelTransfer(transfer=transfer):
                 self._copies.cancel(transfer)
             case _:
                 raise AssertionError(f"an order nobody takes: {body!r}")
@@ -668,7 +669,7 @@ class Agent(Process):
         is_asked, self._is_asked = self._is_asked, False
         through = self._book.asked_through
         figures = self._batch.figures
-        told = session.SiteFigures(
+        told = messages.SiteFigures(
             idle=figures.startable,
             through=through,
             processors=figures.processors,
@@ -689,6 +690,6 @@ def _found(file: str, size_bytes: int) -> FileFound:
     return FileFound(file=file, size_bytes=size_bytes, checksum=RIGHT)
 
 
-def limits_of(facts: SiteFacts, *, again_s: Seconds, linger_s: Seconds) -> values.Limits:
+def limits_of(facts: SiteFacts, *, again_s: Seconds, linger_s: Seconds) -> Limits:
     """What a site allows."""
-    return values.Limits(grace_s=facts.grace_s, again_s=again_s, linger_s=linger_s)
+    return Limits(grace_s=facts.grace_s, again_s=again_s, linger_s=linger_s)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from koala.core.model.values import Instant, SiteName
-from koala.files.orders import FetchOrder, Report, ServeOrder, TransferFinished, TransferReport
+from koala.files.orders import Report, TransferReport
 from koala.files.transfer import (
     Action,
     Admitted,
@@ -40,6 +40,7 @@ from koala.files.transfer import (
     Transfer,
     TransferLimits,
 )
+from koala.protocol.messages import FetchOrder, ServeOrder, TransferFinished
 from tests.swarm.system.machines import Process, Timer
 from tests.swarm.system.network import Network
 

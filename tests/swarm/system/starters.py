@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 from koala.sim.engine import Engine, Entry
-from koala_agent.claims.messages import StarterRecord
+from koala_agent.claims.folder import StarterRecord
 from koala_agent.placeholders import starter_codec
 from koala_agent.starter.events import (
     ClosePaths,

@@ -6,7 +6,7 @@ It sees what is stored and what is told, and knows nothing of how the table deci
 
 from __future__ import annotations
 
-from koala_agent.claims.messages import Report, ReportState
+from koala.protocol.messages import Report, ReportState
 from koala_agent.claims.states import (
     Armed,
     Asked,

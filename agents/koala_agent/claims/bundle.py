@@ -1,0 +1,41 @@
+"""Rendezvous bundle of a component: the members of its attempt, and its own index."""
+
+from __future__ import annotations
+
+from koala.protocol.messages import Peer
+from koala.protocol.names import ClaimId
+from koala.protocol.world_port import world_port
+
+
+def build_bundle(claim: ClaimId, peers: tuple[Peer, ...]) -> dict[str, object]:
+    """Build the rendezvous bundle that a component reads.
+
+    The daemon tries the master's port for an MPI world (koala.core.model.tcp_paths).
+    """
+    job, attempt, _component, _number = claim.rsplit("/", 3)
+    index = next(i for i, peer in enumerate(peers) if peer.claim == claim)
+    members = [
+        {
+            "index": i,
+            "component": peer.component,
+            "label": peer.label,
+            "site": peer.site,
+            "processors": peer.processors,
+            "processes": peer.processes,
+            "job_type": peer.job_type,
+            "hosts": [name for name, _count in peer.hosts] or [peer.address],
+            "slots": [count for _name, count in peer.hosts] or [peer.processors],
+            "address": peer.address,
+        }
+        for i, peer in enumerate(peers)
+    ]
+    return {
+        "version": 1,
+        "job": job,
+        "attempt": int(attempt),
+        "index": index,
+        "label": peers[index].label,
+        "members": members,
+        "master": {"address": peers[0].address, "port": world_port(job, int(attempt))},
+        "world_size": sum(peer.processes for peer in peers),
+    }

@@ -1,0 +1,23 @@
+"""Folder of a claim: its name, and the starter's record in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from koala.protocol.messages import End
+from koala.protocol.names import ClaimId, is_claim_id
+
+
+def folder_name(claim: ClaimId) -> str:
+    """Name the claim's folder: unique, because the last three parts are always numbers."""
+    assert is_claim_id(claim), claim
+    return claim.replace("/", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterRecord:
+    """Record that a starter keeps in its folder. It outlives starter and agent."""
+
+    nonce: str
+    passed_at: float | None = None
+    end: End | None = None

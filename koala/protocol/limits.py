@@ -1,0 +1,31 @@
+"""Limits of values on the link, applied at both ends.
+
+The starter is copied to nodes without this package, so it repeats no limit: its agent checks.
+"""
+
+from __future__ import annotations
+
+NAME_MAX = 256
+"""Characters of a name."""
+REASON_MAX = 2_000
+"""Characters of a reason; the rest is cut off."""
+INSTANT_MAX = 2.5e11
+"""Seconds; later instants have no date."""
+AMOUNT_MAX = 2.0**53
+"""Largest amount: a float still counts integers exactly up to here."""
+WORK_MAX = 1e30
+"""Largest progress, whose unit is the program's own."""
+RATE_MIN = 1e-3
+"""Bytes a second. A lower rate would mean a pause that no clock can count."""
+PORT_MAX = 65_535
+BYTES_MAX = 2**62
+"""Largest size or offset: SQLite and the journal's JSON have signed 64-bit integers."""
+PROCESSORS_MAX = 10_000_000
+HOSTS_MAX = 4096
+"""Hosts of one allocation."""
+STATUSES_MAX = 65_536
+"""Exit statuses of one claim."""
+HONOURS_MAX = 100
+USERS_MAX = 10_000
+WATERMARK_BYTES_MAX = 64
+"""Bytes of a watermark's chain, and of its seal."""

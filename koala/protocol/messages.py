@@ -1,0 +1,538 @@
+"""Messages of the link between daemon, agent and starter, as plain values.
+
+Field names are those of `link.proto`. Instants are seconds of the daemon's clock unless a field
+says otherwise; durations are seconds, sizes bytes. Checksums are sha256 in hexadecimal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from koala.protocol.names import ClaimId
+
+# Parts of several messages -----------------------------------------------------------------------
+
+
+class EndKind(StrEnum):
+    """Cause of a claim's end, in the words of koala.core.model.job.EndKind."""
+
+    EXITED = "exited"
+    UNEXECUTABLE = "unexecutable"
+    WALL_TIME = "wall-time"
+    OUTPUT = "output"
+    REFUSED = "refused"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    HOLD = "hold"
+    LEASE = "lease"
+    LATE = "late"
+    SITE = "site"
+    VANISHED = "vanished"
+    UNKNOWN = "unknown"
+
+
+PROGRAM_ENDS = (EndKind.EXITED, EndKind.UNEXECUTABLE, EndKind.WALL_TIME)
+"""The program's own ends, reported by its starter."""
+
+
+class ReportState(StrEnum):
+    """State of a claim as the agent reports it."""
+
+    ASKED = "asked"
+    GRANTED = "granted"
+    ARMED = "armed"
+    PASSED = "passed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ArmNumber:
+    """Number of an arming: daemon epoch and counter. Later ones are greater."""
+
+    epoch: int
+    counter: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """End of a claim.
+
+    `statuses` per process: exit status, or minus the signal. `ended_at` is None when unknown.
+    """
+
+    kind: EndKind
+    reason: str = ""
+    statuses: tuple[int, ...] = ()
+    ended_at: float | None = None
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+
+    @property
+    def is_well(self) -> bool:
+        """The program ran and every process exited with status 0."""
+        return self.kind is EndKind.EXITED and all(status == 0 for status in self.statuses)
+
+
+Hosts: TypeAlias = tuple[tuple[str, int], ...]
+"""Hosts of an allocation, the starter's own first: names, and processors on each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Program of a claim. A `wall_time_s` or `cpu_time_s` of 0 and a memory of 0 mean no limit."""
+
+    executable: str
+    label: str = ""
+    arguments: tuple[str, ...] = ()
+    directory: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    stdin: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    processes: int = 1
+    hosts: int = 0
+    wall_time_s: float = 0.0
+    cpu_time_s: float = 0.0
+    memory_min_mb: int = 0
+    memory_max_mb: int = 0
+    queue: str = ""
+    project: str = ""
+    output_files: tuple[str, ...] = ()
+    job_type: str = "multiple"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Member of an attempt, as seen from one site.
+
+    `hosts` are those of its allocation, with the processors on each. They are empty where the site
+    reports none.
+    """
+
+    component: int
+    label: str
+    site: str
+    processors: int
+    processes: int
+    address: str
+    claim: ClaimId
+    hosts: Hosts = ()
+    job_type: str = "multiple"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathTarget:
+    """Starter to be reached; it answers with its claim."""
+
+    label: str
+    address: str
+    port: int
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """Row of the daemon's journal, sealed by the daemon of `epoch`. An agent only stores it."""
+
+    epoch: int
+    seq: int
+    chain: bytes
+    seal: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Facts of a site, sent with each registration.
+
+    They are constant for the life of the agent's process, except `starts_after_stop`.
+    """
+
+    version: str
+    site: str
+    processors: int
+    grace_s: float
+    starts_after_stop: bool
+    address: str
+    serves: str = ""
+    owner: str = ""
+    honours: tuple[str, ...] = ()
+    may_kill_local: bool = False
+    users: tuple[str, ...] = ()
+    mips: float = 0.0
+    slots: int = 0
+
+
+# The session -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Register:
+    """Opening of a session by an agent. The carrier adds the site's `Facts`."""
+
+    session: str
+    epoch_seen: int
+    idle: int
+    mark: Watermark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryEnd:
+    """End of the agent's inventory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """Acceptance of a session. `now` is the daemon's time; leases and `kill_s` are for starters."""
+
+    epoch: int
+    protocol: int
+    hold_lease_s: float
+    run_lease_s: float
+    kill_s: float
+    now: float
+    relay: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """Refusal of a session; `is_final` when a retry does not help."""
+
+    reason: str
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WantedEnd:
+    """End of the claims and transfers that the daemon wants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """Heartbeat of the daemon, echoed by the agent; `sent_at` is the daemon's time."""
+
+    number: int
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodbye:
+    """Orderly end of either side; jobs run on."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteFigures:
+    """Current figures of a site.
+
+    They include all asks up to number `through`. `trouble` is the reason why the site takes no new
+    claims, or none of some users; empty when nothing is wrong.
+    """
+
+    idle: int
+    through: int
+    processors: int
+    local_processors: int
+    queued_jobs: int
+    trouble: str = ""
+
+
+# Orders about claims -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Order to hold a claim: asked for, or known to be granted."""
+
+    claim: ClaimId
+    processors: int
+    hold_s: float
+    program: Program
+    ask_number: int = 0
+    is_granted: bool = False
+    owner: str = ""
+    no_barrier: bool = False
+    inputs: tuple[str, ...] = ()
+    local_input: str = ""
+    chunk_offset: int = 0
+    chunk_bytes: int = 0
+    store_token: str = ""
+    is_preempting: bool = False
+    may_kill: bool = False
+    progress_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryPaths:
+    """Order to listen on these ports until armed, and to reach each target within `limit_s`."""
+
+    claim: ClaimId
+    label: str
+    address: str
+    listens: tuple[int, ...]
+    targets: tuple[PathTarget, ...]
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """Order not to abort for `late_s` (D) from receipt; T is `release_at`."""
+
+    claim: ClaimId
+    number: ArmNumber
+    release_at: float
+    late_s: float
+    peers: tuple[Peer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Opening of the barrier at `release_at`, for claims armed under this number."""
+
+    claim: ClaimId
+    number: ArmNumber
+    release_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Share of the time that a claim's program may run."""
+
+    claim: ClaimId
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Order not to pass the barrier, or to end after it."""
+
+    claim: ClaimId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledge:
+    """Acknowledgement that the daemon has durably recorded a claim's end."""
+
+    claim: ClaimId
+
+
+# Reports about claims ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Newest state of a claim.
+
+    `passed_at` is None before the barrier. `batch_job` is the local manager's number of its job;
+    the claim table does not know it.
+    """
+
+    claim: ClaimId
+    state: ReportState
+    nonce: str = ""
+    armed: ArmNumber | None = None
+    passed_at: float | None = None
+    end: End | None = None
+    batch_job: str = ""
+    address: str = ""
+    hosts: Hosts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathsReport:
+    """Result of a starter's TCP paths; `problem` is empty when all are open."""
+
+    claim: ClaimId
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Progress of a claim's program at the end of a cycle since its pass.
+
+    `work` is in processor-seconds, or in the program's own unit when it `is_told` by the program.
+    `can_pace`: its starter can slow the program down.
+    """
+
+    claim: ClaimId
+    cycle: int
+    work: float
+    is_told: bool
+    can_pace: bool
+
+
+# Questions of starters and programs, and their answers -------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """Request of a starter to renew its lease; `sent_at` is the starter's own clock."""
+
+    claim: ClaimId
+    nonce: str
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pong:
+    """Answer to a ping: `sent_at` is returned unchanged, `now` is the daemon's time."""
+
+    claim: ClaimId
+    nonce: str
+    sent_at: float
+    now: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvPut:
+    """Value for all members; request 0 is part of an inventory and wants no answer."""
+
+    claim: ClaimId
+    request: int
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvGet:
+    """Request for a value, which may take up to `wait_s` to appear."""
+
+    claim: ClaimId
+    request: int
+    name: str
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvAnswer:
+    """Answer to a put or get."""
+
+    claim: ClaimId
+    request: int
+    ok: bool
+    value: str = ""
+    error: str = ""
+
+
+ToDaemon: TypeAlias = Report | PathsReport | Progress | Ping | KvPut | KvGet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRequest:
+    """Request for up to `size_max` bytes of a log from `offset` on.
+
+    A `size_max` of 0 means as many as allowed.
+    """
+
+    request: int
+    claim: str
+    stream: str
+    process: int
+    offset: int
+    size_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """Answer to a log request; `is_over` at the end of a log that is no longer written."""
+
+    request: int
+    offset: int
+    data: bytes = b""
+    is_over: bool = False
+    error: str = ""
+
+
+# Copies of files ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOrder:
+    """Order to the target: read `size_bytes` of a file from `offset` on, at `address`.
+
+    - `checksum` is that of the whole file; empty when unknown or when a part of it is ordered.
+    - `booked_bps` bytes a second of the link are reserved for this copy, which takes no more. 0: it
+      shares the link.
+    - `report_s` is the least time between two progress reports. 0: none are wanted.
+    """
+
+    transfer: str
+    file: str
+    source: str
+    address: str
+    token: str
+    offset: int = 0
+    size_bytes: int
+    checksum: str = ""
+    booked_bps: float = 0.0
+    report_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOrder:
+    """Order to the source: serve this part of a file to the bearer of the token.
+
+    With `relay` (host:port) the part is offered there; otherwise the own server has it.
+    `booked_bps` as of a FetchOrder.
+    """
+
+    transfer: str
+    file: str
+    target: str
+    token: str
+    offset: int = 0
+    size_bytes: int
+    relay: str = ""
+    booked_bps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTransfer:
+    """Order to give up a copy."""
+
+    transfer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferProgress:
+    """Progress of a copy: bytes received so far; `took_s` since the first were requested."""
+
+    transfer: str
+    size_bytes: int
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferFinished:
+    """Completion of a copy, checked at the target; `took_s` since the order."""
+
+    transfer: str
+    size_bytes: int
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferFailed:
+    """Failure of a copy. `at` is the site at fault; empty when there is none."""
+
+    transfer: str
+    reason: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFound:
+    """Replica that the site holds, with this content."""
+
+    file: str
+    size_bytes: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRemoved:
+    """Replica that the site no longer holds."""
+
+    file: str
