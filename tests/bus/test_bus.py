@@ -19,10 +19,10 @@ from tests.files.stage import comes_true
 
 PUBLISHER = """
 import asyncio, sys
-from koala.daemon.mqtt import Broker, Bus
+from koala.daemon.mqtt import MqttBroker, MqttPublisher
 
 async def main():
-    bus = Bus(Broker.parse(sys.argv[1]))
+    bus = MqttPublisher(MqttBroker.parse(sys.argv[1]))
     bus.publish_job("j1", {"phase": "Placing"})
     await bus.run()
 
