@@ -1,9 +1,13 @@
 """The daemon: one asyncio process around the core.
 
-The pump alone owns the scheduler; the roster holds the agents' links, the service answers clients,
-the journal makes events durable before anything of them leaves. Nothing here decides about jobs.
-Absent on purpose: file bytes (they go from site to site, or through the relay, a process of its
-own) and any state that replaying the journal would not give, but for what agents tell anew.
+- The event loop alone owns the scheduler.
+- The registry holds the agents' links.
+- The service answers clients.
+- The journal makes events durable before anything that follows from them leaves.
+
+Nothing here decides about jobs. Absent on purpose: file bytes (they go from site to site, or
+through the relay, a process of its own), and any state that a replay of the journal would not give,
+except what agents report again.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Actions as messages: what leaves the daemon once an event is durable.
+"""Dispatch actions as messages once their event is durable.
 
-An action towards a site is only `Scheduler.wanted(site)` told early: while the site has no live
-session it is dropped, and the next registration says it. Actions that concern nobody's agent go to
-the spool. Tokens of transfers are derived from the daemon's secret, so that a repeated order is the
-same order.
+An action for a site is only a part of `Scheduler.wanted(site)`, sent early. While the site has no
+live session it is dropped, and the next registration sends it again. Actions that concern no agent
+go to the spool. Transfer tokens are derived from the daemon's secret, so that a repeated order is
+idempotent.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from koala.wire.v1 import link_pb2 as pb
 
 
 class ActionDispatcher:
-    """Carries actions out: `send` puts a message into a site's live session, if there is one.
+    """Carry out actions; `send` puts a message into a site's live session, if there is one.
 
-    `relay` is the relay's address as agents reach it; it is known once the relay runs.
+    `relay` is the relay's address as agents reach it; it is set once the relay runs.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ActionDispatcher:
         self._secret = secret
 
     def carry_out(self, action: Action) -> None:  # noqa: C901 - one line a kind of action
-        """Begin to do this; what a site does not hear now, it hears when it registers."""
+        """Start an action. A site without a session receives it when it registers."""
         match action:
             case ClaimProcessors():
                 self._send(action.site, self.hold(action))
@@ -82,7 +82,7 @@ class ActionDispatcher:
                 pass  # the pump publishes it as a notice
 
     def messages(self, wanted: Wanted) -> Iterable[pb.ToAgent]:
-        """All that is wanted of a site."""
+        """Return the messages for the whole wanted state of a site."""
         yield from map(self.hold, wanted.holds)
         yield from map(to_agent.try_paths, wanted.paths)
         yield from map(to_agent.release, wanted.releases)
@@ -92,17 +92,17 @@ class ActionDispatcher:
         yield from map(self.serve, wanted.serves)
 
     def hold(self, action: ClaimProcessors) -> pb.ToAgent:
-        """A claim to be held, with what lets it store its outputs and logs."""
+        """Return the message to hold a claim, with the token to store its outputs and logs."""
         return to_agent.hold(action, store_token=token(self._secret, Purpose.STORE, action.claim))
 
     def fetch(self, action: StartTransfer) -> pb.ToAgent:
-        """To the target: read from the source's own file server, or from the relay."""
+        """Return the order to the target: read from the source's file server, or from the relay."""
         address = self._file_server(action.source) or self.relay
         shown = token(self._secret, Purpose.READ, action.transfer)
         return to_agent.fetch(action, address=address, token=shown)
 
     def serve(self, action: StartTransfer) -> pb.ToAgent:
-        """To the source: serve it, or offer it to the relay."""
+        """Return the order to the source: serve the file, or offer it to the relay."""
         if self._file_server(action.source):
             shown = token(self._secret, Purpose.READ, action.transfer)
             return to_agent.serve(action, relay="", token=shown)

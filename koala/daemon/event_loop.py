@@ -1,10 +1,11 @@
-"""The pump: one task that owns the scheduler.
+"""The event loop: one task that owns the scheduler.
 
-It drives the turns (`turns`): what waits in the inbox is one batch, which is committed in one
-transaction and only then answered and handed on. While a commit is under way the next batch
-gathers, so many small events share one commit. Nothing else reads or changes the scheduler between
-two batches but by `ask`: what a client sees is durable too. A failed commit, like a tripped
-assertion, ends the pump before anything of its batch has left.
+It drives the group commit (`group_commit`). The items in the inbox form one batch, which is
+committed in one transaction; only then are its answers and actions released. While a commit is
+under way the next batch gathers, so many small events share one commit.
+
+- Between two batches only `ask` reads or changes the scheduler, so clients see durable state only.
+- A failed commit or a failed assertion ends the loop before anything of its batch has left.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ OVER = "the daemon ends"
 
 
 class EventLoop(GroupCommit):
-    """See the module. `run` until cancelled; the others put something into its inbox."""
+    """The task that handles batches: `run` until cancelled; the other methods add to its inbox."""
 
     def __init__(
         self,
@@ -49,9 +50,10 @@ class EventLoop(GroupCommit):
     # --- the inbox --------------------------------------------------------------------------------
 
     async def ask(self, decide: Callable[[BatchContext], T]) -> T:
-        """Have `decide` called in the pump's batch; its result, once all it told is durable.
+        """Call `decide` within a batch and return its result once all events it emitted are
+        durable.
 
-        Waits while the inbox is full. Who asked may be cancelled: what was told stays told.
+        Waits while the inbox is full. The caller may be cancelled; its events stay emitted.
         """
         if self._is_over:
             raise UnreachableError(OVER)
@@ -72,27 +74,27 @@ class EventLoop(GroupCommit):
         return await answer
 
     async def emit(self, event: Event) -> None:
-        """Put an event into the inbox; waits while that is full."""
+        """Put an event into the inbox; wait while that is full."""
         await self.wait_for_room()
         self.post(lambda batch: batch.emit(event))
 
     async def wait_for_room(self) -> None:
-        """Wait until the inbox has room for another."""
+        """Wait until the inbox has room for another item."""
         while len(self._inbox) >= self.inbox_max:
             self._room.clear()
             await self._room.wait()
 
     def on_arrival(self) -> None:
-        """See Turns."""
+        """Wake the loop."""
         self._arrived.set()
 
     @property
     def has_failed(self) -> bool:
-        """Nothing that is asked now will be answered."""
+        """True when no further question will be answered."""
         return self._has_failed
 
     def fail(self, error: KoalaError) -> None:
-        """Make `run` raise this before it commits anything more."""
+        """Make `run` raise this error before it commits anything more."""
         self._failure = error
         self._has_failed = True
         self._arrived.set()
@@ -105,8 +107,11 @@ class EventLoop(GroupCommit):
     # --- the one task -----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Handle batches until closed, and leave a snapshot for the next start. Raises JournalError
-        when a commit fails: who waits for an answer is then told that there will be none."""
+        """Handle batches until closed, and leave a snapshot for the next start.
+
+        Raises JournalError when a commit fails; pending callers of `ask` then get an
+        UnreachableError.
+        """
         try:
             await self._run()
         finally:
@@ -130,7 +135,7 @@ class EventLoop(GroupCommit):
             await self._journal.commit(Batch(records=(), snapshot=snapshot))
 
     async def _wait(self) -> None:
-        """Until something is in the inbox, or the scheduler wants to be woken."""
+        """Wait until the inbox has an item or a timer of the scheduler is due."""
         if self._inbox or self._is_closing or self._failure is not None:
             return
         self._arrived.clear()
@@ -144,7 +149,7 @@ class EventLoop(GroupCommit):
             pass
 
     async def _commit(self) -> Sequence[Notice]:
-        """Make the batch durable; the notices that may be published now."""
+        """Make the batch durable and return the notices that may be published now."""
         batch = self.prepare_commit()
         if batch is None:
             await asyncio.sleep(0)  # only questions: let others run between two batches of them

@@ -1,11 +1,15 @@
-"""The pump's turns: what waits is handled as one batch, committed by whoever drives this, and only
-then answered and handed on. No I/O, no loop and no clock but the one it is given.
+"""Group commit: all items that wait in the inbox become one batch and one journal transaction.
 
-`take` handles a batch, `seal` says what of it must be made durable, and after that `deliver` lets
-it out: actions first, then the answers, then the notices. Nothing else changes the scheduler. A
-commit that failed, like a tripped assertion, ends the daemon before anything of its batch has left;
-the journal brings back what was durable before. The pump (`pump`) drives it on an event loop, the
-tests in simulated time.
+The driver calls these in order; nothing else changes the scheduler:
+
+- `handle_batch` handles the waiting items.
+- `prepare_commit` returns what must be made durable.
+- `on_committed` records that it is.
+- `deliver` releases actions, then answers, then notices.
+
+A failed commit or a failed assertion ends the daemon before anything of its batch has left; the
+journal restores what was durable before. No I/O, no loop and no clock other than the one passed in:
+`event_loop` drives it in a daemon, tests drive it in simulated time.
 """
 
 from __future__ import annotations
@@ -47,18 +51,18 @@ log = structlog.get_logger()
 
 
 class Receiver(Protocol):
-    """Who gets what a durable batch brought, in this order."""
+    """The consumer of a durable batch; the methods are called in this order."""
 
     def carry_out(self, actions: Sequence[Action]) -> None:
-        """Begin to do this; must not wait."""
+        """Start these actions; must not block."""
 
     def publish(self, notices: Sequence[Notice]) -> None:
-        """Tell people; must not wait."""
+        """Publish these notices; must not block."""
 
 
 @dataclass(slots=True)
 class BatchContext:
-    """What an ask sees and may do: the scheduler to read, and events to tell it."""
+    """Access of one inbox item to the batch: the scheduler to read, and `emit` for events."""
 
     scheduler: Scheduler
     now: Instant
@@ -66,16 +70,16 @@ class BatchContext:
     _job_number: Callable[[], int]
 
     def emit(self, event: Event) -> None:
-        """Have an event handled now, as part of this batch."""
+        """Handle an event now, as part of this batch."""
         self._handle_event(event, self.now)
 
     def new_job(self) -> JobId:
-        """An id that no job had before."""
+        """Return a job id that was never used before."""
         return JobId(f"j{self._job_number()}")
 
 
 def read_only_batch(scheduler: Scheduler, now: Instant) -> BatchContext:
-    """A batch in which nothing is told: for questions about what is over."""
+    """Return a context that accepts no events, for questions about jobs that have ended."""
 
     def no_event(event: Event, _: Instant) -> None:
         raise AssertionError(f"what is over does not change: {event}")
@@ -88,7 +92,7 @@ def read_only_batch(scheduler: Scheduler, now: Instant) -> BatchContext:
 
 @dataclass(slots=True)
 class Counters:
-    """What the pump counted since the daemon's start."""
+    """Counters of the event loop since the daemon's start."""
 
     events: int = 0
     commits: int = 0
@@ -99,8 +103,7 @@ class Counters:
 
 
 class InboxItem:
-    """One thing in the inbox since `came_at`: asked for in `decide`, answered after the commit by
-    `settle`."""
+    """One inbox item: `decide` runs in the batch, `settle` after the commit."""
 
     __slots__ = ("came_at", "decide", "error", "result", "settle")
 
@@ -118,22 +121,26 @@ class InboxItem:
 
 
 class LastNumbers(Protocol):
-    """What is read of a journal: the numbers of its last event and notice."""
+    """The numbers of a journal's last event and last notice."""
 
     @property
     def seq(self) -> int:
-        """Of the last event."""
+        """Number of the last event."""
 
     @property
     def notice_number(self) -> int:
-        """Of the last notice."""
+        """Number of the last notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """What keeps state and journal from growing: how many jobs that are over stay in the state, and
-    for how long, and how many leave it together; after how many events a snapshot is due; and what
-    goes with it."""
+    """Retention settings of the state and the journal.
+
+    - `keep_jobs`, `keep_jobs_s`: how many ended jobs stay in the state, and for how long.
+    - `lot`: how many of them leave it together.
+    - `snapshot_events`: events after which a snapshot is due.
+    - `settings`: the settings that the snapshot records.
+    """
 
     keep_jobs: int
     keep_jobs_s: Seconds
@@ -144,7 +151,7 @@ class Upkeep:
 
 
 class GroupCommit:
-    """See the module."""
+    """The inbox and the current batch."""
 
     def __init__(
         self,
@@ -183,7 +190,7 @@ class GroupCommit:
         self._has_failed = False
 
     def set_receiver(self, receiver: Receiver) -> None:
-        """From now on, actions and notices go there."""
+        """Set the receiver of actions and notices."""
         self._receiver = receiver
 
     # --- the inbox --------------------------------------------------------------------------------
@@ -193,49 +200,55 @@ class GroupCommit:
         decide: Callable[[BatchContext], T],
         settle: Callable[[T, KoalaError | None], None] = lambda _result, _error: None,
     ) -> None:
-        """Put something into the inbox at once, full or not; for what comes at most once a session.
+        """Put an item into the inbox at once, even if it is full; for what comes at most once a
+        session.
 
-        `settle` is called right after the commit and before the next batch is begun: what it reads
-        of the scheduler is durable. It must not wait.
+        `settle` is called right after the commit and before the next batch begins, so the scheduler
+        that it reads is durable. It must not block.
         """
         self._inbox.append(InboxItem(decide, settle, self._clock.now()))
         self.on_arrival()
 
     def on_arrival(self) -> None:
-        """Something was put into the inbox: whoever drives the turns wants to know."""
+        """Handle the arrival of an inbox item; drivers override this to wake up."""
 
     @property
     def inbox_size(self) -> int:
-        """How many stand in the inbox."""
+        """Number of items in the inbox."""
         return len(self._inbox)
 
     @property
     def jobs(self) -> int:
-        """How many numbers were given to jobs."""
+        """Number of job ids given so far."""
         return self._jobs
 
     def job(self, job: JobId) -> Job | None:
-        """A job of the state, or on its way from there to the archive: one that is neither is in
-        the archive by now, or nowhere."""
+        """Return a job of the state, or one that is moving to the archive.
+
+        None: the job is in the archive by now, or does not exist.
+        """
         return self._scheduler.jobs.get(job) or self._leaving.get(job)
 
     @property
     def wake_at(self) -> Instant | None:
-        """When a batch is due though nothing may come."""
+        """The instant when a batch is due even if nothing arrives."""
         wake_at = self._scheduler.wake_at
         return None if wake_at is None else max(wake_at, self._wake_not_before)
 
     def can_renew_leases(self, now: Instant) -> bool:
-        """Commits work: leases may be renewed. A pump that cannot commit must let them run out."""
+        """True while commits work. A daemon that cannot commit must let leases expire."""
         since = self._committing_since
         return not self._has_failed and (since is None or now - since < COMMIT_S_MAX)
 
     # --- a batch ----------------------------------------------------------------------------------
 
     def handle_batch(self) -> list[InboxItem]:
-        """Handle what waits; what has come goes before Woken at the same instant. Where more waits
-        than one batch can handle, a timer rings when all that came before it was due is handled: an
-        answer that was in time is not too late because we are."""
+        """Handle the waiting items, then the timers that are due.
+
+        An item goes before a timer of the same instant. If more waits than one batch can handle, a
+        timer fires only when all items that arrived before it was due are handled: an answer that
+        came in time is not late because the daemon is slow.
+        """
         begun_at = now = self._begun_at = self._clock.now()
         items: list[InboxItem] = []
         while self._inbox and now - begun_at < BATCH_S_MAX:
@@ -252,7 +265,7 @@ class GroupCommit:
         return items
 
     def prepare_commit(self) -> Batch | None:
-        """What of the batch must be durable before it is delivered; None when nothing must."""
+        """Return what must be durable before the batch is delivered; None if nothing must."""
         if not self._records:
             return None
         begun_at = self._committing_since = self._clock.now()
@@ -269,7 +282,7 @@ class GroupCommit:
         return batch
 
     def snapshot(self) -> Snapshot | None:
-        """The state as it is now, to begin at another time."""
+        """Return a snapshot of the current state."""
         if self._upkeep is None:
             return None
         with gc_paused():
@@ -281,11 +294,11 @@ class GroupCommit:
             )
 
     def on_commit_failed(self) -> None:
-        """The batch could not be made durable: there are no more turns."""
+        """Stop: the batch could not be made durable, and no batch follows."""
         self._has_failed = True
 
     def on_committed(self, batch: Batch) -> None:
-        """The batch is durable."""
+        """Account for a batch that is now durable."""
         since, self._committing_since = self._committing_since, None
         assert since is not None
         self._leaving = {}
@@ -296,7 +309,8 @@ class GroupCommit:
         self.counters.commit_s = max(self.counters.commit_s, self._clock.now() - since)
 
     def deliver(self, items: Sequence[InboxItem], notices: Sequence[Notice]) -> None:
-        """Actions first, for a release is among them; then the answers, then the notices."""
+        """Release actions first (a release of the barrier is among them), then answers, then
+        notices."""
         actions, self._actions = self._actions, []
         if self._receiver is not None and actions:
             self._receiver.carry_out(actions)
@@ -306,7 +320,7 @@ class GroupCommit:
             self._receiver.publish(notices)
 
     def _wake(self, now: Instant, *, before: Instant) -> None:
-        """Ring what is due, and was so before then."""
+        """Fire the timers that are due and were so before the given instant."""
         if now < self._wake_not_before:
             return
         for _ in range(WOKEN_MAX):
@@ -350,7 +364,7 @@ class GroupCommit:
         return self._jobs
 
     def _forget(self) -> Sequence[Forgotten]:
-        """Of what was over before this batch: the actions of the others have not left yet."""
+        """Evict jobs that ended before this batch; the actions of later ones have not left yet."""
         upkeep = self._upkeep
         if upkeep is None:
             return ()

@@ -1,9 +1,10 @@
-"""The ways into a daemon: its ports, what is spoken on them, and who is let in; made at the start.
+"""Listening ports of the daemon, with their TLS and authentication.
 
-Two ports, one server. gRPC for Python can ask every client of a port for a certificate or none, so
-there is one port where callers show a certificate (`daemon.agents`: agents, and users who have one)
-and one where they do not (`daemon.listen`: users with a token, sites that join). Both are TLS; what
-may be called on them is one table (`access`). In plain text there is one port, and no secrets.
+There are two ports and one server. gRPC for Python requests a client certificate from every client
+of a port or from none. So callers with a certificate (agents, and users who have one) use
+`daemon.agents`; callers without one (users with a token, sites that join) use `daemon.listen`. Both
+use TLS, and one table (`access_rules`) says which calls are allowed on them. In plain text there is
+one port, and no secrets.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ log = structlog.get_logger()
 
 
 class Listeners:
-    """Opened once, before anything is served. Raises ConfigError."""
+    """The ports and their credentials, created before anything is served. Raises ConfigError."""
 
     def __init__(
         self,
@@ -70,21 +71,21 @@ class Listeners:
 
     @property
     def enrolled(self) -> Mapping[str, SiteRecord]:
-        """The sites that are enrolled; none in plain text."""
+        """The enrolled sites; none in plain text."""
         return {} if self.enrolments is None else self.enrolments.sites
 
     @property
     def ports(self) -> int:
-        """How many ports there are: agents have their own, unless all is plain text."""
+        """Number of ports: agents have their own, unless all is plain text."""
         return 1 if self._identity is None else 2
 
     @property
     def identity_path(self) -> str:
-        """The file of the daemon's own identity, which the relay shows, too; empty: plain text."""
+        """Path of the daemon's own identity, which the relay uses, too; empty in plain text."""
         return "" if self._identity is None else str(self._identity.path)
 
     def open(self, server: grpc.aio.Server) -> int:
-        """Open the ports; the number of that for clients. Raises ConfigError."""
+        """Open the ports and return the number of the one for clients. Raises ConfigError."""
         if self._identity is None or self._enrolling is None:
             return self._open("daemon.listen", self._config.listen, server.add_insecure_port)
         read = self._identity.read
@@ -103,17 +104,17 @@ class Listeners:
         )
 
     def interceptor(self) -> AuthInterceptor:
-        """What every call passes."""
+        """Create the interceptor that every call passes."""
         return AuthInterceptor(self.enrolments, self.audit, self.call_queue, self.flood_guard)
 
     def announce(self, address: str) -> None:
-        """The daemon serves here: the first administrator's credentials say so, and our own
-        clients on this machine find them."""
+        """Announce the address to clients on this machine, in the first administrator's
+        credentials."""
         path = None if self.authority is None else self._write_administrator(address)
         self._announced = announce(address, credentials=path)
 
     async def run(self) -> None:
-        """Keep the daemon's own certificate young, until cancelled."""
+        """Renew the daemon's own certificate in time, until cancelled."""
         while self.authority is not None:
             await asyncio.sleep(RENEWAL_POLL_S)
             try:
@@ -122,7 +123,7 @@ class Listeners:
                 log.error("certificate.not_renewed", reason=str(error))  # noqa: TRY400 - says it all
 
     def close(self) -> None:
-        """Nobody is let in any more."""
+        """Withdraw the announcement and close the audit log."""
         if self._announced is not None:
             self._announced.unlink(missing_ok=True)
         self.audit.close()
@@ -133,8 +134,11 @@ class Listeners:
         return port
 
     def _write_administrator(self, address: str) -> Path:
-        """Credentials of the account that runs the daemon. Without the file they are made anew, and
-        where nobody is left whom the daemon would let in as an administrator."""
+        """Write the credentials of the account that runs the daemon.
+
+        They are created if the file is missing, or if no administrator is left whom the daemon
+        would authenticate.
+        """
         assert self.authority is not None
         assert self.enrolments is not None
         path = self.authority.folder / ADMINISTRATOR_FILE
@@ -156,7 +160,7 @@ class Listeners:
 
 
 def check_state(state_dir: Path) -> None:
-    """Whether what is in a state directory is ours alone. Raises ConfigError."""
+    """Check that only this account can access a state directory. Raises ConfigError."""
     if not state_dir.exists():
         return
     check_private(state_dir)

@@ -1,11 +1,11 @@
-"""The daemon's process: the one place where its parts are put together.
+"""Start, assemble and stop the daemon process.
 
     koala daemon CONFIG.toml        or        python -m koala.daemon.main CONFIG.toml
 
-It serves when `state_dir/endpoint` has its address. TERM and INT end it in order: agents hear
-Goodbye, watchers are told where to resume, what waits is committed. A failed commit or a bug ends
-it at once; the next start replays. Exit status: 0 ended in order, 1 failed, 2 wrong configuration,
-74 the journal could not be written.
+The daemon serves once `state_dir/endpoint` has its address. TERM and INT end it in order: agents
+receive Goodbye, watchers learn where to resume, and pending events are committed. A failed commit
+or a bug ends it at once; the next start replays. Exit status: 0 ended in order, 1 failed, 2 wrong
+configuration, 74 the journal could not be written.
 """
 
 from __future__ import annotations
@@ -109,8 +109,10 @@ log = structlog.get_logger()
 
 
 def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False) -> int:
-    """Run a daemon until TERM or INT; the exit status. It begins a new state directory where
-    nothing speaks against it, or where it is told that it may. Raises KoalaError."""
+    """Run a daemon until TERM or INT and return the exit status.
+
+    It initializes a new state directory if that is safe or `may_begin` is set. Raises KoalaError.
+    """
     config = read_config(config_path)
     os.umask(0o077)  # all that it makes is for its account alone, whatever it was started with
     require_initialized(config.state_dir, may_begin=may_begin)
@@ -134,7 +136,7 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
 
 
 def configure_logging(level: str) -> None:
-    """Lines on standard error: for people on a terminal, JSON for anything else."""
+    """Log to standard error: readable lines on a terminal, JSON otherwise."""
     is_terminal = sys.stderr.isatty()
     renderer: Any = (
         structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
@@ -154,7 +156,7 @@ def configure_logging(level: str) -> None:
 
 
 class Daemon:
-    """One life of a daemon. `serve` returns after an ordered end and raises what ended it else."""
+    """One life of a daemon. `serve` returns after an ordered end and raises the error otherwise."""
 
     def __init__(self, config: Config, *, accept_loss: bool = False) -> None:
         self.address = ""  # where clients and agents reach it, once it serves
@@ -462,7 +464,7 @@ class _Receiver:
 
 
 class MetricsView:
-    """What `koala metrics` shows."""
+    """The counters and gauges of `koala metrics`."""
 
     def __init__(
         self,
@@ -482,7 +484,7 @@ class MetricsView:
         self._process = psutil.Process()
 
     def picture(self, scheduler: Scheduler) -> dict[str, Any]:
-        """Counters and gauges by name."""
+        """Return the counters and gauges by name."""
         phases = Counter(scheduler.forgotten)
         kinds = Counter(type(job.phase) for job in scheduler.jobs.values())
         phases.update({kind.__name__: count for kind, count in kinds.items()})
@@ -528,7 +530,7 @@ class MetricsView:
 
 
 def software_version() -> str:
-    """The version of this software; a source tree that is not installed has none."""
+    """Return the version of this software; "0" for a source tree that is not installed."""
     try:
         return version_of("koala-scheduler")
     except PackageNotFoundError:
@@ -548,7 +550,7 @@ def _server(
 
 
 def _reachable(listen: str) -> str:
-    """The host part of an address, as others reach it."""
+    """Return the host part of an address as other machines reach it."""
     host = listen.rpartition(":")[0]
     return socket.gethostname() if host in ("0.0.0.0", "[::]") else host
 
@@ -562,7 +564,7 @@ def _log_notices(notices: Sequence[Notice]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The process's own command line."""
+    """Parse the process's own command line and run the daemon."""
     open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     paths = [word for word in words if word not in (ACCEPT_LOSS, INIT)]

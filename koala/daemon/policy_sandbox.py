@@ -1,9 +1,10 @@
-"""Policies of other packages are contained: one that errs, takes too long, or answers what cannot
-be, is replaced by the default for the rest of this daemon's life, and that is reported.
+"""Sandbox for policies of other packages: validated answers and a time limit.
 
-Only who decides *now* is guarded. What was answered before is in the journal, and a replay asks
-nobody. The time limit is an alarm of the operating system, which interrupts Python code that never
-ends; it works in the main thread, where the pump runs.
+A policy that raises, takes too long or returns an invalid answer is replaced by the default for the
+rest of this daemon's life, and the replacement is reported. Only live decisions are sandboxed:
+earlier answers are in the journal, and a replay calls no policy. The time limit is an alarm of the
+operating system, which interrupts even endless Python code; it works in the main thread, where the
+event loop runs.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from koala.core.policy_api import PlacementPolicy, Policies, ProgressPolicy
 from koala.policies import BUILT_IN, DEFAULT_PLACEMENT
 
 LIMIT_S = 0.5
-"""For one answer; the daemon does nothing else meanwhile."""
+"""Time limit of one answer; the daemon is blocked meanwhile."""
 REPEAT_S = 0.1
-"""A policy that lets no exception out is interrupted again after this."""
+"""Interval between interrupts of a policy that catches the first one."""
 ROUNDING = 1e-6
 T = TypeVar("T")
 
 
 class PolicyTimeoutError(BaseException):
-    """Not an Exception, so that no `except Exception` of a policy keeps it."""
+    """Time limit exceeded. Not an Exception, so that a policy's `except Exception` lets it pass."""
 
 
 def sandboxed(policies: Policies, names: Mapping[str, str]) -> Policies:
-    """The same policies, with placement and progress policies of other packages in guards."""
+    """Wrap the placement and progress policies of other packages in sandboxes."""
     name = names.get("placement", DEFAULT_PLACEMENT)
     place = policies.place
     if name not in BUILT_IN["placement"]:
@@ -55,7 +56,7 @@ def sandboxed(policies: Policies, names: Mapping[str, str]) -> Policies:
 
 
 def replaced_policies(policies: Policies) -> dict[str, str]:
-    """Policies that were replaced, by slot and name, and why."""
+    """Return the replaced policies by slot and name, with the reason."""
     asked: tuple[object, ...] = (policies.place, *policies.progress.values())
     return {
         f"{sandbox.slot}.{sandbox.name}": sandbox.trouble
@@ -65,7 +66,7 @@ def replaced_policies(policies: Policies) -> dict[str, str]:
 
 
 class _Sandbox:
-    """A policy of another package as long as it behaves; `trouble` says why it no longer is."""
+    """A policy of another package until it misbehaves; `trouble` is the reason once it has."""
 
     slot = ""
     default = ""
@@ -76,7 +77,7 @@ class _Sandbox:
         self._limit_s = limit_s
 
     def _ask(self, ask: Callable[[], T], error_of: Callable[[T], str]) -> T | None:
-        """The policy's answer, unless it is replaced for what it did."""
+        """Call the policy and return its answer; None if it was replaced for that."""
         answer: T | None = None
         try:
             with _time_limit(self._limit_s):
@@ -105,7 +106,7 @@ class _Sandbox:
 
 
 class PolicySandbox(_Sandbox):
-    """A placement policy, with Close-to-Files in its place when it misbehaves."""
+    """Sandbox of a placement policy, with Close-to-Files as the fallback."""
 
     slot = "placement"
     default = DEFAULT_PLACEMENT
@@ -116,7 +117,7 @@ class PolicySandbox(_Sandbox):
         self._default: PlacementPolicy = BUILT_IN[self.slot][self.default]
 
     def __call__(self, request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-        """The policy's answer, or that of the default in its place."""
+        """Return the policy's answer, or that of the default once it is replaced."""
         if not self.trouble:
             answer = self._ask(
                 lambda: self._policy(request, view.copy()),
@@ -128,7 +129,7 @@ class PolicySandbox(_Sandbox):
 
 
 class ProgressSandbox(_Sandbox):
-    """A progress policy; when it misbehaves, all components run freely."""
+    """Sandbox of a progress policy; the fallback lets all components run freely."""
 
     slot = "progress"
     default = "free"
@@ -138,7 +139,7 @@ class ProgressSandbox(_Sandbox):
         self._policy = policy
 
     def __call__(self, question: ProgressQuestion) -> tuple[Correction, ...]:
-        """The policy's corrections; all that was held back is given back when it is replaced."""
+        """Return the policy's corrections; once it is replaced, restore all weight it held back."""
         if not self.trouble:
             answer = self._ask(
                 lambda: self._policy(question), lambda answer: correction_error(answer, question)
@@ -153,7 +154,7 @@ class ProgressSandbox(_Sandbox):
 
 
 def correction_error(answer: object, question: ProgressQuestion) -> str:
-    """What is wrong with the corrections, or nothing."""
+    """Return the problem with the corrections; empty if they are valid."""
     if not isinstance(answer, tuple):
         return f"answered {type(answer).__name__}: allowed is a tuple of Correction"
     left = {member.component: member for member in question.members}
@@ -170,7 +171,7 @@ def correction_error(answer: object, question: ProgressQuestion) -> str:
 
 
 def placement_error(answer: object, request: PlacementRequest, view: GridView) -> str:
-    """What is wrong with an answer, or nothing: the core takes what policies say for granted."""
+    """Return the problem with an answer; empty if it is valid. The core trusts valid answers."""
     parts = {part.component: part for part in request.parts}
     match answer:
         case Unplaceable():
@@ -193,7 +194,7 @@ def placement_error(answer: object, request: PlacementRequest, view: GridView) -
 def _capacity_error(
     answer: Placement, parts: Mapping[int, Part], request: PlacementRequest, view: GridView
 ) -> str:
-    """Of all components together: processors, job slots, and what is booked of links."""
+    """Check all components together: processors, job slots and bookings of links."""
     idle, slots, free = view.idle(request.user), view.slots(), view.free()
     for assignment in answer.assignments:
         site, link, booked_bps = assignment.site, assignment.link, assignment.booked_bps
@@ -211,7 +212,7 @@ def _capacity_error(
 def _assignment_error(
     assignment: Assignment, part: Part, request: PlacementRequest, view: GridView
 ) -> str:
-    """Of one component: its site, and how its file comes there."""
+    """Check one component: its site, and the source of its file."""
     site, source = assignment.site, assignment.source
     text = f"component {part.component} at {site}: "
     if part.site not in (None, site):
@@ -227,7 +228,7 @@ def _assignment_error(
 
 @contextmanager
 def _time_limit(limit_s: float) -> Iterator[None]:
-    """Interrupt what takes longer; elsewhere than in the main thread nothing can."""
+    """Interrupt the block when the limit is exceeded; possible in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

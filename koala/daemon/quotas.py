@@ -1,11 +1,12 @@
-"""How much there may be of everything: memory is bounded, and nobody takes all of the daemon.
+"""Quotas, rate limits and fair queueing between users.
 
-What finds no room is refused with an ExhaustedError that names the limit, its value and what is
-there, and says when to try again; nothing is dropped in silence. Between users there are *turns*: a
-few calls of each are answered at once, the others of the same user wait for these, so one user's
-flood makes that user's calls slow and hardly anybody else's.
+- Memory is bounded, and no user can exhaust the daemon.
+- A request over a limit is rejected with an ExhaustedError that names the limit, its value, the
+  current usage and when to retry. Nothing is dropped silently.
+- Only a few calls of each user are answered at once; further calls of the same user wait for these.
+  A flood slows the calls of its own user and hardly any others.
 
-No I/O, no loop but for waiting; instants are the caller's.
+No I/O, and no loop except for waiting; instants are the caller's.
 """
 
 from __future__ import annotations
@@ -26,20 +27,22 @@ from koala.errors import ExhaustedError
 Key = TypeVar("Key")
 ENDS = frozenset(phase.__name__ for phase in TERMINAL)
 QUEUE_RETRY_S = 10.0
-"""Advice when queues are full: jobs end in minutes, and a slot is taken as soon as it is free."""
+"""Advice when queues are full: jobs end in minutes, and a free slot is soon used again."""
 SLOT_RETRY_S = 5.0
 CALL_RETRY_S = 1.0
 CALLS_AT_ONCE = 16
-"""Calls of one user that are answered at a time: enough to share commits."""
+"""Calls of one user that are answered concurrently: enough to share commits."""
 CALLS_BYTES_MAX = 64 * MB
-"""What calls of one user that are not answered yet say together: they wait in memory."""
+"""Total size of the requests of one user that are not answered yet: they wait in memory."""
 SUBMISSION_BURST_S = 10.0
-"""After a rest a user may submit what this time allows at once."""
+"""A user may submit the jobs of this time at once after a rest."""
 
 
 class RateLimit:
-    """So many a second in the long run, and `burst` at once after a rest. It may be overdrawn: what
-    is taken in one piece is not divided."""
+    """Token bucket: a long-term rate, and `burst` at once after a rest.
+
+    The bucket may be overdrawn: a request that is one unit is not divided.
+    """
 
     __slots__ = ("_at", "_burst", "_level", "_per_s")
 
@@ -50,24 +53,23 @@ class RateLimit:
         self._at = now
 
     def wait_s(self, now: Instant) -> Seconds:
-        """How long until something may be taken; 0: now."""
+        """Return the time until something may be consumed; 0 means now."""
         self._level = min(self._burst, self._level + self._per_s * (now - self._at))
         self._at = now
         return max(0.0, (1.0 - self._level) / self._per_s)
 
     def consume(self, count: int) -> None:
-        """So many were taken."""
+        """Consume this many tokens."""
         self._level -= count
 
     def remaining(self, now: Instant) -> float:
-        """How much of the burst is left; 1 after a rest, below 0 when overdrawn."""
+        """Return the remaining share of the burst: 1 after a rest, below 0 when overdrawn."""
         self.wait_s(now)
         return self._level / self._burst
 
 
 class RateLimits(Generic[Key]):
-    """A bucket for each of many, all of one rate. Those of who has rested say nothing any more, and
-    are forgotten: so ask anew each time."""
+    """Token buckets by key, all of one rate. Full buckets are evicted: do not keep references."""
 
     def __init__(self, per_s: float, *, burst: float) -> None:
         self._per_s = per_s
@@ -75,7 +77,7 @@ class RateLimits(Generic[Key]):
         self._buckets: dict[Key, RateLimit] = {}
 
     def of(self, key: Key, now: Instant) -> RateLimit:
-        """Everything under this key shares it."""
+        """Return the bucket of a key."""
         found = self._buckets.get(key)
         if found is None:
             self._buckets = {k: one for k, one in self._buckets.items() if one.remaining(now) < 1.0}
@@ -84,10 +86,10 @@ class RateLimits(Generic[Key]):
 
 
 class ConcurrencyQuota:
-    """Places for what stays, as a watch: in all, and for each user."""
+    """Limit of long-running requests, such as watches: in total and for each user."""
 
     def __init__(self, what: str, *, most: int, most_of_user: int, keys: tuple[str, str]) -> None:
-        """`keys` name the two limits."""
+        """Set the limits; `keys` name the two in the configuration."""
         self.taken = 0
         self._what = what
         self._most = most
@@ -97,7 +99,7 @@ class ConcurrencyQuota:
 
     @contextmanager
     def slot(self, user: str) -> Iterator[None]:
-        """One for this user. Raises ExhaustedError."""
+        """Hold a slot for this user. Raises ExhaustedError."""
         own = self._of_user.get(user, 0)
         if self.taken >= self._most:
             what = f"{self.taken} {self._what} are here already"
@@ -117,8 +119,10 @@ class ConcurrencyQuota:
 
 
 class FairQueue:
-    """Lets `at_once` calls of each user through, the others of that user in their order; more than
-    `most` of one are refused, and more than all together may say."""
+    """Admit `at_once` calls of each user concurrently and the others of that user in order.
+
+    Reject a call if `most` calls of its user wait, or if their total size exceeds the limit.
+    """
 
     def __init__(self, *, most: int, at_once: int = CALLS_AT_ONCE) -> None:
         self._most = most
@@ -127,7 +131,10 @@ class FairQueue:
 
     @asynccontextmanager
     async def slot(self, user: str, size_bytes: int = 0) -> AsyncIterator[None]:
-        """While a call of this user is answered, which says so much. Raises ExhaustedError."""
+        """Hold a slot while a call of this user, with a request of this size, is answered.
+
+        Raises ExhaustedError.
+        """
         calls = self._users_calls.get(user)
         if calls is None:
             calls = self._users_calls[user] = _UserCalls(self._at_once)
@@ -153,23 +160,25 @@ class FairQueue:
 
 
 class SlowCallQueue:
-    """For what takes long: one call of each user at a time, and few in all, in the order in which
-    they came; so neither memory nor others have to wait for who asks for much."""
+    """Admit long calls: one of each user at a time and few in total, in order of arrival.
+
+    A user with many long calls thus neither fills the memory nor delays other users.
+    """
 
     def __init__(self, *, most: int, at_once: int) -> None:
-        """`most` calls of a user may wait, `at_once` of different users go on."""
+        """Let at most `most` calls of a user wait, and `at_once` of different users run."""
         self._users = FairQueue(most=most, at_once=1)
         self._all = asyncio.Semaphore(at_once)
 
     @asynccontextmanager
     async def slot(self, user: str) -> AsyncIterator[None]:
-        """While a long call of this user goes on. Raises ExhaustedError."""
+        """Hold a slot while a long call of this user runs. Raises ExhaustedError."""
         async with self._users.slot(user), self._all:
             yield
 
 
 class _UserCalls:
-    """One user's calls."""
+    """Pending calls of one user."""
 
     __slots__ = ("calls", "semaphore", "size_bytes")
 
@@ -180,9 +189,11 @@ class _UserCalls:
 
 
 class Quotas:
-    """How many jobs that are not over there are, how large their descriptions are, in all and of
-    each user, and how quickly a user submits. It is told of jobs as they are accepted and as their
-    ends are published."""
+    """Quotas of unfinished jobs and the size of their descriptions, in total and for each user, and
+    the rate of submissions.
+
+    Usage is updated as jobs are accepted and as their ends are published.
+    """
 
     def __init__(self, limits: LimitsTable, jobs: Iterable[Job]) -> None:
         self._limits = limits
@@ -196,7 +207,7 @@ class Quotas:
                 self.accepted(job.id, job.spec)
 
     def require_job_quota(self, spec: JobSpec) -> None:
-        """Room for another job like this. Raises ExhaustedError."""
+        """Check that another job like this fits the quotas. Raises ExhaustedError."""
         limits, size = self._limits, description_bytes(spec)
         of_user = self._of_user.get(spec.owner, _Load())
         for load, whose, jobs_max, mb_max, suffix in (
@@ -224,7 +235,7 @@ class Quotas:
                 )
 
     def accepted(self, job: JobId, spec: JobSpec) -> None:
-        """This job is there from now on."""
+        """Add an accepted job to the usage."""
         size = description_bytes(spec)
         self._live[job] = (spec.owner, size)
         for load in (self._all, self._of_user.setdefault(spec.owner, _Load())):
@@ -232,7 +243,7 @@ class Quotas:
             load.size += size
 
     def publish(self, notices: Sequence[Notice]) -> None:
-        """Jobs that ended make room."""
+        """Remove jobs that ended from the usage."""
         for notice in notices:
             if notice.phase in ENDS and notice.job in self._live:  # an end may be told twice
                 owner, size = self._live.pop(JobId(notice.job))
@@ -243,7 +254,7 @@ class Quotas:
                     del self._of_user[owner]
 
     def require_rate(self, user: str, submissions: int, now: Instant) -> None:
-        """So many more from this user now. Raises ExhaustedError."""
+        """Consume this many submissions of the user's rate. Raises ExhaustedError."""
         per_s = self._limits.submissions_per_s
         if not per_s:
             return
@@ -256,7 +267,7 @@ class Quotas:
 
 
 class _Load:
-    """Jobs, and the bytes of their descriptions."""
+    """Usage: number of jobs, and the bytes of their descriptions."""
 
     __slots__ = ("jobs", "size")
 
@@ -266,13 +277,13 @@ class _Load:
 
 
 def queues_full(queued: int, most: int) -> ExhaustedError:
-    """The refusal of a job that does not want to wait outside the placement queues."""
+    """Return the error for a job that must not wait outside the full placement queues."""
     what = f"the placement queues are full: they hold {queued} jobs"
     return _exhausted(what, f"{most} (parameters.queue_jobs_max)", QUEUE_RETRY_S)
 
 
 def description_bytes(spec: JobSpec) -> int:
-    """About what a description takes: the length of its JSON."""
+    """Estimate the size of a description: the length of its JSON."""
     return len(msgspec.json.encode(spec))
 
 
