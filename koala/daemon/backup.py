@@ -1,13 +1,18 @@
-"""Backups of a daemon's state directory, made while it runs, and put back.
+"""Back up a daemon's state directory while it runs, and restore it.
 
-A backup is a folder (or a tar file of one) with the journal's database as of one commit, its mark,
-every other file of the state directory but what a start makes anew (keys and users among them: a
-backup is as secret as the directory), a list of the spool's files, and `backup.json`, which says
-what it is and has the SHA-256 of every other file. It is read back from its first to its last event
-before it counts as made; what is put back is first held against all of this.
+A backup is a folder, or a tar file of one, with:
 
-What was put back lacks what came later, and sites may know of that: the daemon's next start goes
-on as after a loss (`--accept-loss`), because `restored` lies in the directory.
+- the journal's database as of one commit, and its mark;
+- every other file of the state directory that a start does not create (keys and users among them: a
+  backup is as secret as the directory);
+- a list of the spool's files;
+- `backup.json`, which describes the backup and has the SHA-256 of every other file.
+
+A backup counts as made only after it was read back from its first to its last event. A restore
+first verifies the backup against all of this.
+
+A restored state lacks later events, and sites may know of them. So the file `restored` makes the
+daemon's next start recover as after a loss (`--accept-loss`).
 """
 
 from __future__ import annotations
@@ -59,8 +64,11 @@ NAMED_MAX = 10  # damaged files in an error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """What a backup holds: events up to number `events`, the last of them at `last_at`. One of an
-    earlier release `has_sums` of no file, so that only its journal could be checked."""
+    """Contents of a backup: events up to number `events`, the last of them at `last_at`.
+
+    A backup of an earlier release may have no checksums (`has_sums`); then only its journal was
+    verified.
+    """
 
     path: Path
     events: int
@@ -71,7 +79,7 @@ class Backup:
     has_sums: bool = True
 
     def document(self) -> dict[str, Any]:
-        """As `--json` shows it."""
+        """Return the backup as `--json` prints it."""
         return {
             "backup": str(self.path),
             "events": self.events,
@@ -88,8 +96,11 @@ class _Version(msgspec.Struct):
 
 
 class _Manifest(_Version):
-    """What `backup.json` says: `chain` in hexadecimal, `spool` names with sizes, `sha256` of each
-    other file in the backup by its name."""
+    """Contents of `backup.json`.
+
+    `chain` is hexadecimal, `spool` has names with sizes, `sha256` the checksum of each other file
+    by name.
+    """
 
     events: int
     chain: str
@@ -129,7 +140,7 @@ def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
 
 
 def restore(backup: Path, state_dir: Path) -> Backup:
-    """Put a backup back; nothing may be at `state_dir`. Raises ConfigError, JournalError."""
+    """Restore a backup; nothing may be at `state_dir`. Raises ConfigError, JournalError."""
     try:
         if not _is_free(state_dir):
             raise ConfigError(
@@ -161,7 +172,7 @@ def restore(backup: Path, state_dir: Path) -> Backup:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether it is a backup in one file, and not the file of a journal."""
+    """True if the path is a backup in one file, and not the file of a journal."""
     with suppress(OSError, *_NO_TAR):
         return path.is_file() and (path.name.endswith(TAR) or tarfile.is_tarfile(path))
     return False
@@ -169,15 +180,17 @@ def is_packed(path: Path) -> bool:
 
 @contextmanager
 def open_packed(backup: Path) -> Iterator[JournalReader]:
-    """The journal of a backup in one file; of the rest nothing is unpacked. Raises ConfigError,
-    JournalError."""
+    """Open the journal of a backup in one file; nothing else is unpacked.
+
+    Raises ConfigError, JournalError.
+    """
     with TemporaryDirectory(prefix="koala-") as scratch:
         folder = _unpacked(backup, Path(scratch), only=(FILE, MARK))
         yield open_journal(folder, source=backup / FILE)
 
 
 def _is_free(path: Path) -> bool:
-    """Whether an empty directory or nothing is there."""
+    """True if the path is an empty directory or does not exist."""
     if path.is_dir():
         return not any(path.iterdir())
     return not os.path.lexists(path)
@@ -219,16 +232,21 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
 
 
 def _require_end(state_dir: Path) -> None:
-    """A journal that lost its end, or the mark that would tell, gets no backup in which nothing of
-    that can be seen. Raises JournalError."""
+    """Reject a journal whose end is lost, or whose mark is: a backup would hide that.
+
+    Raises JournalError.
+    """
     past = open_journal(state_dir)
     if past.mark is None and past.events:
         raise unmarked(past.path, state_dir / MARK, past.events)
 
 
 def _read_back(past: JournalReader) -> None:
-    """Read the journal from its first to its last event, of which only some is remembered at a
-    time, and all jobs that have left the state: a start would. Raises JournalError."""
+    """Replay the journal from its first to its last event and read all archived jobs, as a start
+    would.
+
+    Memory is bounded: ended jobs are evicted on the way. Raises JournalError.
+    """
     with closing(connect(past.path)) as connection:
         check_whole(connection, past.source)
     for step in replay(past):
@@ -236,7 +254,7 @@ def _read_back(past: JournalReader) -> None:
 
 
 def _copy_database(source: Path, target: Path) -> JournalPosition:
-    """The database as of one commit, in one file; the last event in it."""
+    """Copy the database as of one commit into one file; return its last event."""
     target.touch(mode=0o600)
     with closing(connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
         check_format(reader, source)
@@ -269,7 +287,7 @@ def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    """Folders and files; not links. What goes away meanwhile is not there: the daemon cleans up."""
+    """Copy folders and files, but no links. Files that the daemon removes meanwhile are skipped."""
     for path in _below(source):
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -278,7 +296,7 @@ def _copy_tree(source: Path, target: Path) -> None:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Its files, links left aside; of folders that go away meanwhile there are none."""
+    """Yield the files below a folder without links; a folder removed meanwhile has none."""
     for parent, _, names in os.walk(folder):
         for path in (Path(parent, name) for name in sorted(names)):
             if path.is_file() and not path.is_symlink():
@@ -296,7 +314,7 @@ def _spooled(spool: Path) -> Iterator[tuple[str, int]]:
 
 
 def _sums(folder: Path) -> Iterator[tuple[str, str]]:
-    """The names of its files and their checksums; of all but the manifest."""
+    """Yield name and checksum of every file but the manifest."""
     for path in sorted(_below(folder)):
         name = str(path.relative_to(folder))
         if name != MANIFEST:
@@ -315,7 +333,8 @@ def _pack(folder: Path, packed: Path, *, is_compressed: bool) -> None:
 
 
 def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
-    """The folder of a tar file, with `only` these files or all. Raises ConfigError."""
+    """Unpack a tar file, all of it or `only` these files, and return its folder. Raises
+    ConfigError."""
     target = scratch / "backup"
     target.mkdir()
     try:
@@ -331,8 +350,10 @@ def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
 
 
 def _require_whole(backup: Path) -> None:
-    """Read a compressed file to its end, where its checksum is: a tar file ends before, and what
-    reads that alone never sees it. Raises OSError, EOFError, zlib.error."""
+    """Read a compressed file to its end to verify its checksum; `tarfile` stops before it.
+
+    Raises OSError, EOFError, zlib.error.
+    """
     with backup.open("rb") as file:
         if file.read(len(_GZIP)) != _GZIP:
             return
@@ -342,8 +363,10 @@ def _require_whole(backup: Path) -> None:
 
 
 def _extract(archive: tarfile.TarFile, target: Path, only: Sequence[str]) -> None:
-    """Everything, or what has these names in its folder; nothing outside. Raises
-    tarfile.TarError, OSError."""
+    """Extract everything, or only the files with these names; nothing outside the target.
+
+    Raises tarfile.TarError, OSError.
+    """
     members = [one for one in archive if not only or one.name.split("/")[-1] in only]
     if hasattr(tarfile, "data_filter"):
         archive.extractall(target, members, filter="data")
@@ -356,8 +379,7 @@ def _extract(archive: tarfile.TarFile, target: Path, only: Sequence[str]) -> Non
 
 
 def _read(folder: Path, backup: Path) -> Backup:
-    """What the backup is, read from its first to its last event. Raises ConfigError,
-    JournalError."""
+    """Read and verify a backup to its last event. Raises ConfigError, JournalError."""
     try:
         text = (folder / MANIFEST).read_bytes()
         version = msgspec.json.decode(text, type=_Version).version
@@ -389,7 +411,7 @@ def _read(folder: Path, backup: Path) -> Backup:
 
 
 def _check_files(folder: Path, backup: Path, expected: dict[str, str]) -> None:
-    """Each is there as it was written, and no other. Raises JournalError."""
+    """Check that each file is unchanged and that there is no other. Raises JournalError."""
     found = dict(_sums(folder))
     for names, what in (
         (expected.keys() - found.keys(), "missing"),
@@ -402,7 +424,7 @@ def _check_files(folder: Path, backup: Path, expected: dict[str, str]) -> None:
 
 
 def _close(folder: Path) -> None:
-    """For this user alone, whatever the modes were of what was copied; and durable."""
+    """Make everything durable and private to this user, whatever modes the originals had."""
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink():  # that would be done to what it names, wherever that is
             path.chmod(0o700 if path.is_dir() else 0o600)
@@ -410,7 +432,7 @@ def _close(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make a file, or which names are in a folder, durable. Raises OSError."""
+    """Make a file, or the names in a folder, durable. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -420,8 +442,11 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
-    """A hidden folder for what is being made, on the disk where it will be; those of commands that
-    were killed, which nobody holds any more, go first. Raises OSError."""
+    """Create a hidden scratch folder on the target's disk, and remove those of killed commands
+    first.
+
+    Raises OSError.
+    """
     for path in sorted(parent.glob(f"{_HIDDEN}*")):
         with suppress(OSError), _held(path):
             shutil.rmtree(path)
@@ -431,7 +456,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Hold a folder as long as this process lives, at most. Raises OSError when another does."""
+    """Lock a folder, at most for the life of this process. Raises OSError if it is locked."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -442,7 +467,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _private() -> Iterator[None]:
-    """What is made meanwhile is for this user alone."""
+    """Create files for this user alone within the block."""
     before = os.umask(0o077)
     try:
         yield

@@ -1,8 +1,8 @@
-"""The daemon's clock: seconds that look like the epoch's and never run back.
+"""The daemon's clock: epoch seconds that never run backwards.
 
-The wall clock is read once, at the start; from there on CLOCK_BOOTTIME counts, which nobody sets
-and which goes on through a suspend. A start after the wall clock was set back begins at the last
-journaled instant. This is the one module of the daemon that reads a clock.
+The wall clock is read once, at the start. From then on CLOCK_BOOTTIME counts, which cannot be set
+and includes suspends. If the wall clock was set back, the next start begins at the last journaled
+instant. This is the only module of the daemon that reads a clock.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from koala.core.model.values import Instant
 
 
 def boot_s() -> float:
-    """Seconds since this machine started, suspends included."""
+    """Return the seconds since this machine booted, suspends included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def wall_s() -> float:
-    """The wall clock, epoch seconds: what certificates and tokens expire by, and nothing else."""
+    """Return the wall clock in epoch seconds; only for the expiry of certificates and tokens."""
     return time.time()
 
 
 class Clock:
-    """`now()` is not before `not_before`, the last instant that an earlier life journaled. The
-    machine's two clocks are arguments for those that have none: machines in simulated time."""
+    """Monotonic clock that starts no earlier than `not_before`, the last journaled instant.
+
+    The machine's two clocks are arguments so that tests can simulate time.
+    """
 
     __slots__ = ("_base", "_boot")
 
@@ -40,5 +42,5 @@ class Clock:
         self._boot = boot
 
     def now(self) -> Instant:
-        """The daemon's time."""
+        """Return the daemon's time."""
         return self._base + self._boot()

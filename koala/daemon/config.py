@@ -1,4 +1,4 @@
-"""The daemon's configuration: TOML into frozen structs, checked once, read nowhere else.
+"""The daemon's configuration: parse TOML into frozen structs and validate it once.
 
 Every error is a ConfigError that names the file, the key, the value and what is allowed. Relative
 paths are relative to the file's folder. `docs/operating.md` and the examples in `deploy/` show it
@@ -13,9 +13,9 @@ in use:
     [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed;
                     bookable.FROM.TO: what of them placement policies may book
     [relay]         listen, address (as agents reach it), bytes_per_s
-    [journal]       keep_days and keep_past_jobs_days (0: for ever), keep_jobs, keep_jobs_hours,
-                    snapshot_events
-    [limits]        how much there may be of everything: see LimitsTable
+    [journal]       keep_days and keep_past_jobs_days (0: without limit), keep_jobs,
+                    keep_jobs_hours, snapshot_events
+    [limits]        quotas: see LimitsTable
     [bus]           url
 """
 
@@ -42,8 +42,9 @@ from koala.runtime.paths import written_path, written_text
 MB = 1_000_000
 DEFAULT_LISTEN = "127.0.0.1:7740"
 CERTIFICATE_DAYS_MIN = 0.05
-"""72 minutes: agents renew in the last third, 24 of them. Clocks may differ by 5 (`SKEW_S`); an
-agent pauses for 10 after a renewal, and a tenth of what is left between tries that fail."""
+"""72 minutes. Agents renew in the last third, which is 24 minutes. Clocks may differ by 5
+(`SKEW_S`). An agent pauses for 10 after a renewal, and between failed tries for a tenth of the
+remaining time."""
 
 SiteText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
@@ -53,14 +54,14 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of the file; a key that it does not know is an error."""
+    """A table of the file; an unknown key is an error."""
 
 
 class DaemonTable(Table, frozen=True):
-    """Where the daemon listens (port 0: any) and keeps its state; how it watches its links.
+    """Addresses of the daemon (port 0: any), its state folder, and the supervision of its links.
 
-    `agents` is where callers with a certificate dial, agents above all; a site's certificate is
-    good for `certificate_days`. `plain`: no encryption, and everybody is believed.
+    `agents` is the address for callers with a certificate, agents above all. A site's certificate
+    is valid for `certificate_days`. `plain` disables encryption and authentication.
     """
 
     state_dir: str
@@ -78,7 +79,7 @@ class DaemonTable(Table, frozen=True):
 
 
 class PoliciesTable(Table, frozen=True):
-    """The policy of each slot, by name."""
+    """Name of the policy in each slot."""
 
     placement: str = "CF"
     claiming: str = "ICP"
@@ -88,14 +89,15 @@ class PoliciesTable(Table, frozen=True):
 
 
 class SiteTable(Table, frozen=True):
-    """A site that may register; only jobs of `owner` see it, when one is named."""
+    """A site that may register; with an `owner`, only jobs of that user see it."""
 
     owner: str = ""
 
 
 class LinksTable(Table, frozen=True):
-    """Bytes a second from a site to a site (to itself: from its storage to its processors): what is
-    known of them, and what of them jobs may book.
+    """Known and bookable bandwidth between sites, in bytes a second.
+
+    A link from a site to itself leads from its storage to its processors.
     """
 
     bandwidth: dict[SiteText, dict[SiteText, Positive]] = {}
@@ -111,9 +113,13 @@ class RelayTable(Table, frozen=True):
 
 
 class JournalTable(Table, frozen=True):
-    """How long events are kept that no start needs, and jobs that have left the memory (0: for
-    ever); how many jobs that are over stay in memory, and for how long; after how many events the
-    state is saved."""
+    """Retention of events, jobs and snapshots.
+
+    - `keep_days`: for events that no start needs (0: without limit).
+    - `keep_past_jobs_days`: for jobs in the archive (0: without limit).
+    - `keep_jobs`, `keep_jobs_hours`: for ended jobs in memory.
+    - `snapshot_events`: number of events between snapshots.
+    """
 
     keep_days: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
     keep_past_jobs_days: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
@@ -127,13 +133,14 @@ Rate = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class LimitsTable(Table, frozen=True):
-    """How much there may be of everything; what is more is refused, with the limit's name and when
-    to try again.
+    """Quotas. A request over a quota is rejected with its name and the time to retry.
 
-    `jobs` are those that are not over, and `descriptions_mb` the size of what they ask for.
-    `calls_per_user` are under way at a time, those that wait among them; `watchers` are all who
-    follow events or logs. A user may submit `submissions_per_s` in the long run (0: no limit), an
-    agent send `reports_per_s`: it is read no faster, and cut when it goes on.
+    - `jobs`: unfinished jobs; `descriptions_mb`: the total size of their descriptions.
+    - `calls_per_user`: concurrent calls, those that wait included.
+    - `watchers`: all clients that follow events or logs.
+    - `submissions_per_s`: long-term rate of a user's submissions (0: no limit).
+    - `reports_per_s`: rate at which an agent's reports are read; an agent that keeps exceeding it
+      is disconnected.
     """
 
     jobs: Count = 200_000
@@ -149,7 +156,7 @@ class LimitsTable(Table, frozen=True):
 
 
 class BusTable(Table, frozen=True):
-    """An MQTT broker that gets every event."""
+    """An MQTT broker that receives every event."""
 
     url: str
 
@@ -169,7 +176,7 @@ class File(Table, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon is made of; paths are absolute."""
+    """The validated configuration of a daemon; paths are absolute."""
 
     listen: str
     agents: str
@@ -198,13 +205,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_config(path: Path) -> Config:
-    """The configuration in a file. Raises ConfigError."""
+    """Read the configuration from a file. Raises ConfigError."""
     text = written_text(path)
     return parse_config(text, source=str(path), folder=path.resolve().parent)
 
 
 def parse_config(text: str, *, source: str, folder: Path) -> Config:
-    """The configuration in a text. Raises ConfigError."""
+    """Parse the configuration from a text. Raises ConfigError."""
     try:
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
@@ -230,7 +237,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
 
 
 def _check_plain(file: File, source: str) -> None:
-    """Plain text stays on this machine: whoever reaches the port may do everything."""
+    """Reject plain text on any but a loopback address: a plain port has no access control."""
     if not file.daemon.plain:
         return
     for key, endpoint in (("daemon", file.daemon.listen), ("relay", file.relay.listen)):
@@ -333,7 +340,8 @@ _KNOWN: dict[str, type[Table]] = {
 
 
 def _explain(error: str, tree: dict[str, Any]) -> str:
-    """msgspec says what it expected and where; a person wants the value and the known keys, too."""
+    """Complete a msgspec error, which has the expected type and place, with the value and known
+    keys."""
     found = _PLACED.match(error)
     assert found is not None, error
     what, place = found["what"], (found["path"] or "$").removeprefix("$").removeprefix(".")
@@ -355,7 +363,7 @@ def _explain(error: str, tree: dict[str, Any]) -> str:
 
 
 def _holder(tables: object, key: str) -> str:
-    """The first of these tables that has the key."""
+    """Return the first of these tables that has the key."""
     named = tables.items() if isinstance(tables, dict) else ()
     return next((str(name) for name, table in named if key in table), "NAME")
 

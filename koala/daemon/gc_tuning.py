@@ -1,9 +1,9 @@
-"""Python's search for cyclic garbage, kept away from what stays.
+"""Keep Python's cyclic garbage collector away from long-lived objects.
 
-Now and then it looks at all objects that there are: with a hundred thousand queued jobs that is a
-second in which nobody is served, and while a state is read or saved it happens again and again.
-Jobs are no cycles and go when nobody knows them any more; so what has lived for a while is set
-aside, and not looked at again.
+A full collection visits all objects: with a hundred thousand queued jobs it blocks the daemon for a
+second, and it repeats while a state is read or saved. Jobs form no cycles and are freed by
+reference counting. So objects that have lived for a while are frozen, and later collections skip
+them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from contextlib import contextmanager
 
 POLL_S = 1.0
 JOBS = 2_000
-"""After so many new jobs what is there is set aside."""
+"""New jobs after which the existing objects are frozen."""
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Within, objects are made that stay, and nothing is looked for."""
+    """Pause the collector while long-lived objects are created."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -31,13 +31,13 @@ def gc_paused() -> Iterator[None]:
 
 
 def freeze_survivors() -> None:
-    """What is there stays."""
+    """Exclude all current objects from later collections."""
     gc.collect(1)
     gc.freeze()
 
 
 async def freeze_periodically(accepted: Callable[[], int]) -> None:
-    """Set aside what has come, for as long as jobs are accepted; until cancelled."""
+    """Freeze new objects as jobs are accepted; until cancelled."""
     before = accepted()
     while True:
         await asyncio.sleep(POLL_S)

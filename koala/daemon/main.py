@@ -236,7 +236,7 @@ class Daemon:
             epoch=scheduler.epoch,
             sites=Owners(config.sites, listeners.enrolled),
             is_open=config.is_open,
-            verdict=watermarks.verdict,
+            verdict=watermarks.verify,
         )
         timing = Timing(beat_s=config.beat_s, silence_s=config.silence_s)
         registry = AgentRegistry(
@@ -294,7 +294,7 @@ class Daemon:
                 answer=requests.answer,
                 lose=logs.lose,
                 mark=lambda: journal.mark,
-                sealed=watermarks.sealed,
+                sealed=watermarks.sign,
                 forked=lambda site, mark: event_loop.fail(
                     overtaken(journal.path, journal.seq, mark.seq, site)
                 ),

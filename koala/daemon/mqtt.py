@@ -1,17 +1,21 @@
-"""Job and site events on an MQTT broker: for dashboards, home-grown monitors and shell scripts.
+"""Publish job and site events to an MQTT broker, for dashboards, monitors and shell scripts.
 
 Only with `[bus] url` in the daemon's configuration; without it this module is not even imported.
-The bus publishes and never listens. Everything is retained, so that whoever subscribes later sees
-the newest state at once:
+The publisher never subscribes. Every message is retained, so that a later subscriber sees the
+newest state at once:
 
     PREFIX/daemon           online | offline (the last will of the connection)
     PREFIX/jobs/JOB         JSON object: the newest event of the job
     PREFIX/sites/SITE       JSON object: the newest event of the site
 
-Invariants: `publish_job` and `publish_site` neither wait nor raise, whatever the broker does; what
-waits for the broker is bounded, and the oldest message is dropped and counted when it is full. An
-outage of the broker costs messages, never the daemon. Absent on purpose: a history (that is
-`koala watch`), and removing the topics of old jobs (a broker's own expiry does that).
+Invariants:
+
+- `publish_job` and `publish_site` neither block nor raise, whatever the broker does.
+- The queue is bounded. When it is full the oldest message is dropped and counted.
+- An outage of the broker costs messages, never the daemon.
+
+Absent on purpose: a history (that is `koala watch`), and removing the topics of old jobs (a
+broker's own expiry does that).
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from koala.errors import ConfigError, first_error
 
 QUEUE_MAX = 10_000
 CALL_S = 10.0
-"""How long the broker may take to confirm one message before the connection is made anew."""
+"""Time for the broker to confirm one message before the publisher reconnects."""
 RETRY_MIN_S = 0.2
 RETRY_MAX_S = 15.0
 GOODBYE_S = 1.0
@@ -46,7 +50,7 @@ _NOT_IN_TOPICS = re.compile(r"[#+/\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MqttBroker:
-    """Where a bus url leads: `mqtt://[user:password@]host[:port][/prefix]`, `mqtts` for TLS."""
+    """Broker of a url: `mqtt://[user:password@]host[:port][/prefix]`, `mqtts` for TLS."""
 
     host: str
     port: int
@@ -57,7 +61,7 @@ class MqttBroker:
 
     @classmethod
     def parse(cls, url: str) -> MqttBroker:
-        """The broker that a url names. Raises ConfigError, in which no password appears."""
+        """Parse a url. Raises ConfigError, whose text never has the password."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -83,7 +87,7 @@ _FORM = "mqtt://[user:password@]host[:port][/prefix], or mqtts:// for TLS"
 
 
 class MqttPublisher:
-    """Publishes to one broker. `run` belongs into a task of the daemon and ends when cancelled."""
+    """Publisher to one broker. `run` belongs into a task of the daemon and ends when cancelled."""
 
     def __init__(self, broker: MqttBroker, *, queue_max: int = QUEUE_MAX) -> None:
         self._broker = broker
@@ -93,24 +97,24 @@ class MqttPublisher:
         self._is_stopping = False
         self._drops_logged = 0
         self.dropped = 0
-        """Messages lost since the start because too many waited for the broker."""
+        """Messages dropped since the start because the queue was full."""
         self.published = 0
         """Messages that the broker has confirmed."""
 
     def publish_job(self, job: str, event: Mapping[str, object]) -> None:
-        """Make `event` the newest of this job; it is sent when the broker can take it."""
+        """Enqueue the newest event of this job."""
         self._put(f"jobs/{_NOT_IN_TOPICS.sub('_', job)}", event)
 
     def publish_site(self, site: str, event: Mapping[str, object]) -> None:
-        """The same for a site."""
+        """Enqueue the newest event of this site."""
         self._put(f"sites/{_NOT_IN_TOPICS.sub('_', site)}", event)
 
     async def run(self) -> None:
-        """Connect, publish, connect again; until cancelled, and only then it says offline.
+        """Connect, publish and reconnect until cancelled; publish "offline" only then.
 
-        The task in which that is done may not hear of its end: `wait_for` of Python 3.11, in which
-        aiomqtt waits for the broker, drops a cancellation that comes together with the answer, and
-        a TaskGroup one that comes together with the loss of the connection. So it is also said.
+        The inner task may miss its cancellation: `wait_for` of Python 3.11, with which aiomqtt
+        waits for the broker, drops one that arrives together with the answer, and a TaskGroup one
+        that arrives together with the loss of the connection. So a flag ends it, too.
         """
         async with asyncio.TaskGroup() as group:
             sessions = group.create_task(self._sessions())
@@ -144,7 +148,7 @@ class MqttPublisher:
         self._wakeup.set()
 
     async def _session(self) -> None:
-        """One connection, until it breaks (MqttError) or the task is cancelled."""
+        """Run one connection until it breaks (MqttError) or the task is cancelled."""
         broker, presence = self._broker, f"{self._broker.prefix}/daemon"
         client = aiomqtt.Client(
             broker.host,
@@ -174,7 +178,7 @@ class MqttPublisher:
                 await _publish_offline(client, presence)
 
     async def _drain(self, client: aiomqtt.Client) -> None:
-        """Send what waits, in order; what was not confirmed waits again unless too many do."""
+        """Send the queue in order; requeue an unconfirmed message unless the queue is full."""
         while True:
             while self._waiting:
                 topic, body = self._waiting.popleft()
@@ -191,7 +195,7 @@ class MqttPublisher:
             await self._wakeup.wait()
 
     def _end_if_stopping(self) -> None:
-        """Raises CancelledError when it is; see `run`."""
+        """Raise CancelledError once the publisher stops; see `run`."""
         if self._is_stopping:
             raise asyncio.CancelledError
 
@@ -203,14 +207,14 @@ class MqttPublisher:
 
 
 async def _until_lost(client: aiomqtt.Client) -> None:
-    """Ends with MqttError when the connection does: without it an idle bus would not notice."""
+    """Raise MqttError when the connection ends: an idle publisher would not notice otherwise."""
     async for _ in client.messages:
         pass  # nothing was subscribed to
     raise aiomqtt.MqttError("the broker closed the connection")
 
 
 async def _publish_offline(client: aiomqtt.Client, presence: str) -> None:
-    """An orderly end does not trigger the last will, so it is said; best effort."""
+    """Publish "offline": an orderly end does not trigger the last will. Best effort."""
     try:
         async with asyncio.timeout(GOODBYE_S):
             await client.publish(presence, b"offline", qos=1, retain=True, timeout=math.inf)

@@ -1,9 +1,9 @@
-"""The beginning of a daemon's life: load a snapshot, replay what follows, begin a new epoch.
+"""Recover the daemon's state at start: load a snapshot, replay the later events, begin a new epoch.
 
-The core is made with the default parameters, and the first event of the first life sets the
-configured ones, so that no replay depends on what a later version's defaults are. Actions of a
-replay are dropped: agents register anew and are told all that is wanted. Only the files of jobs
-that are over are seen to again, which changes nothing where it was done.
+- The core starts with the default parameters, and the first event of the first life sets the
+  configured ones. So no replay depends on the defaults of a later version.
+- Actions of a replay are dropped: agents register again and receive their whole wanted state.
+- Only the files of ended jobs are processed again, which is idempotent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,12 @@ from koala.daemon.storage.records import (
     encode_event,
 )
 from koala.daemon.storage.salvage import finish, salvage
-from koala.daemon.storage.upgrade import Comparison, later, refused, require_sound
+from koala.daemon.storage.upgrade import (
+    ReplayComparison,
+    differs_error,
+    newer_release_error,
+    require_sound,
+)
 from koala.errors import DamagedError, JournalError
 from koala.identity.private_files import private_folder, read_private, write_private
 from koala.runtime.disk_formats import CORE
@@ -60,34 +65,38 @@ log = structlog.get_logger()
 
 
 class Settings(Protocol):
-    """What of the configuration is part of the state."""
+    """The part of the configuration that belongs to the state."""
 
     @property
     def parameters(self) -> Parameters:
-        """Those of the core."""
+        """Parameters of the core."""
 
     @property
     def policies(self) -> Policies:
-        """Those that are asked from now on."""
+        """Policies for live decisions."""
 
     @property
     def policy_names(self) -> tuple[tuple[str, str], ...]:
-        """(slot, name) of each."""
+        """(slot, name) of each policy."""
 
     @property
     def links(self) -> tuple[tuple[SiteName, SiteName, float], ...]:
-        """(from, to, bytes a second)."""
+        """(from, to, bytes a second) of each link."""
 
     @property
     def bookable(self) -> tuple[tuple[SiteName, SiteName, float], ...]:
-        """The same, of what jobs may book."""
+        """(from, to, bytes a second) that jobs may book of each link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a life begins with; `jobs` are the ids given so far, `replayed` the events since the
-    snapshot, `over` the newest jobs that are, whose files may not have been seen to in time,
-    `settings` those in force, as the JSON of their event."""
+    """The state with which a life begins.
+
+    - `jobs`: number of job ids given so far.
+    - `over`: the newest ended jobs, whose files may not have been processed in time.
+    - `replayed`: events since the snapshot.
+    - `settings`: those in force, as the JSON of their event.
+    """
 
     scheduler: Scheduler
     clock: Clock
@@ -98,7 +107,7 @@ class Recovered:
 
 
 class _Past:
-    """What a replay gathers beside the state."""
+    """Facts that a replay collects beside the state."""
 
     def __init__(self, jobs: int = 0, settings: Event | None = None) -> None:
         self.jobs = jobs
@@ -116,12 +125,13 @@ class _Past:
 def begin_life(
     config: Config, *, make_room: Callable[[], bool] = lambda: False, accept_loss: bool = False
 ) -> tuple[Journal, Recovered]:
-    """Open the journal and recover. Raises JournalError. `make_room` is asked when a commit, now or
-    later, finds no room.
+    """Open the journal and recover. Raises JournalError.
 
-    After a restore events may be missing, as with `accept_loss`; with that, damaged history is
-    dropped, which alone is no loss, and a journal that cannot be used at all is replaced by what
-    can be read of it.
+    `make_room` is called when a commit, now or later, finds the disk full.
+
+    After a restore events may be missing, as with `accept_loss`. With `accept_loss`, damaged
+    history is dropped, which alone is no loss; a journal that cannot be used at all is replaced by
+    its readable part.
     """
     restored = config.state_dir / RESTORED
     finish(config.state_dir)
@@ -137,7 +147,7 @@ def begin_life(
 def _begin_after_loss(
     state_dir: Path, begin: Callable[..., tuple[Journal, Recovered]]
 ) -> tuple[Journal, Recovered]:
-    """Give up as little as can be. Raises JournalError."""
+    """Recover with as little loss as possible. Raises JournalError."""
     restored = state_dir / RESTORED
     try:
         if _drop_history(state_dir):
@@ -151,7 +161,7 @@ def _begin_after_loss(
 
 
 def _drop_history(state_dir: Path) -> bool:
-    """Whether something of it had to be dropped. Raises JournalError."""
+    """Drop damaged history; True if there was any. Raises JournalError."""
     with closing(Journal.open(state_dir)) as journal:
         last = journal.drop_history()
     if last:
@@ -178,11 +188,10 @@ def recover(
     *,
     accept_loss: bool = False,
 ) -> Recovered:
-    """Go on from the newest snapshot that can be used, and begin a new epoch; durable when this
-    returns. Raises JournalError.
+    """Recover from the newest usable snapshot and begin a new epoch, durable on return.
 
-    With `accept_loss` events may be missing: epoch and numbers of jobs go on beyond all that the
-    lost part can have given.
+    Raises JournalError. With `accept_loss` events may be missing: epoch and job numbers continue
+    beyond any that the lost part can have used.
     """
     begun_s = boot_s()
     start, scheduler = _start(journal, config)
@@ -244,14 +253,17 @@ def recover(
 
 
 def _start(journal: Journal, config: Settings) -> tuple[KeptSnapshot | None, Scheduler]:
-    """The snapshot to begin at, and its state; None: the first event. Raises JournalError."""
+    """Return the snapshot to start from and its state; None means the first event.
+
+    Raises JournalError.
+    """
     problems = []
     for kept in journal.snapshots():
         if isinstance(kept, JournalError):
             problems.append(kept)
             continue
         if kept.core > CORE:
-            raise later(journal.path, kept.core)
+            raise newer_release_error(journal.path, kept.core)
         try:
             scheduler = load(kept.snapshot.plain, config.policies)
             if kept.core == CORE:
@@ -281,18 +293,22 @@ def _replay_of_other(
     *,
     accept_loss: bool,
 ) -> None:
-    """Replay what another core wrote after its last saved state (see `takeover`). Raises
-    JournalError."""
+    """Replay the events that another core wrote after its last snapshot (see `upgrade`).
+
+    Raises JournalError.
+    """
     wrote, last = journal.core(), journal.last_event()
     if wrote > CORE:
-        raise later(journal.path, wrote)
-    comparison = Comparison.begin(scheduler, begun_at)
+        raise newer_release_error(journal.path, wrote)
+    comparison = ReplayComparison.begin(scheduler, begun_at)
     why = ""
     for record in journal.records(begun, last_at=begun_at, accept_loss=accept_loss):
         try:
             actions = repeat(journal.path, scheduler, record)
         except JournalError as error:
-            raise refused(journal.path, wrote, last - begun.seq, str(error.__cause__)) from error
+            raise differs_error(
+                journal.path, wrote, last - begun.seq, str(error.__cause__)
+            ) from error
         comparison.note(record.at, actions)
         past.note(record.event)
     if journal.seq > begun.seq:
@@ -302,7 +318,7 @@ def _replay_of_other(
         except AssertionError as error:
             why = why or str(error)
     if why:
-        raise refused(journal.path, wrote, last - begun.seq, why)
+        raise differs_error(journal.path, wrote, last - begun.seq, why)
 
 
 def _snapshot(scheduler: Scheduler, found: str, *, jobs: int, settings: str) -> Snapshot:
@@ -314,8 +330,11 @@ def _settings(text: str) -> Event | None:
 
 
 def read_secret(state_dir: Path) -> bytes:
-    """The key of this daemon's tokens, made once; earlier versions kept it elsewhere. Raises
-    JournalError, and ConfigError when others may read it."""
+    """Return the key of this daemon's tokens; create it at the first start.
+
+    Earlier versions stored it elsewhere. Raises JournalError, and ConfigError if other accounts can
+    read it.
+    """
     path = private_folder(state_dir / FOLDER) / SECRET
     try:
         if not path.exists() and (earlier := state_dir / SECRET).exists():
@@ -343,8 +362,10 @@ def _begin(
     now: Instant,
     saved: Callable[[Scheduler, str], Snapshot] | None = None,
 ) -> None:
-    """Write the first events of this life and a digest of the state that it begins with, which is
-    `saved` where another core wrote until now."""
+    """Write the first events of this life and a digest of the initial state.
+
+    If another core wrote until now, also write the snapshot from `saved`.
+    """
     records: list[Record] = []
     notices: list[Notice] = []
     for number, event in enumerate(events, journal.seq + 1):

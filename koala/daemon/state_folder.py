@@ -1,6 +1,7 @@
-"""A daemon's state directory as its journal needs it: one owner at a time, and files for the owner
-alone. What a journal needs is said by `JournalLocation`, so that it may lie on a simulated disk,
-too.
+"""A daemon's state directory: its lock, and the files beside the journal's database.
+
+It has one owner at a time, and its files are private to that account. `JournalLocation` is the
+interface that a journal needs, so that it may also lie on a simulated disk.
 """
 
 from __future__ import annotations
@@ -18,35 +19,35 @@ FILE = "journal.db"
 MARK = "journal.mark"
 LOCK = "lock"
 SALVAGED = f"{FILE}.salvaged"
-"""A new journal that is whole and takes the damaged one's place before anything else is done."""
+"""A complete new journal, which replaces the damaged one before anything else is done."""
 DAMAGED = "damaged-"
-"""Begins the name of a folder with a journal that was replaced."""
+"""Prefix of the names of folders with a journal that was replaced."""
 RESTORED = "restored"
-"""A file that says that the journal may lack its end: it was restored, or salvaged."""
+"""Marker file: the journal may lack its end, because it was restored or salvaged."""
 
 
 class JournalLocation(Protocol):
-    """Where a journal lies: what it needs of files beside its database."""
+    """Location of a journal: its database and the mark file beside it."""
 
     @property
     def path(self) -> Path:
-        """The database's."""
+        """Path of the database."""
 
     @property
     def mark_path(self) -> Path:
-        """The mark's."""
+        """Path of the mark."""
 
     def check(self) -> None:
-        """Raise JournalError when another file has taken the database's place."""
+        """Raise JournalError if another file has replaced the database."""
 
     def read_mark(self) -> bytes:
-        """What was written last; nothing at first."""
+        """Return the last mark that was written; empty at first."""
 
     def write_mark(self, text: bytes) -> None:
-        """Put this in its place; what is put there first is durable. Raises OSError."""
+        """Replace the mark; the first one is durable on return. Raises OSError."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Release the location."""
 
 
 class StateFolder:
@@ -61,16 +62,17 @@ class StateFolder:
         self._is_durable = False
 
     def check(self) -> None:
-        """Commits into a deleted file succeed; nobody will ever read them again."""
+        """Check that the database was not replaced: commits into a deleted file succeed and are
+        lost."""
         if self.path.stat().st_ino != self._inode:
             raise DiskError(f"{self.path}: another file has taken its place")
 
     def read_mark(self) -> bytes:
-        """See Place."""
+        """Return the last mark that was written."""
         return os.pread(self._mark, 256, 0)
 
     def write_mark(self, text: bytes) -> None:
-        """See Place. Later ones take the room of the first."""
+        """Overwrite the mark in place; the first write is synced."""
         os.pwrite(self._mark, text, 0)
         if not self._is_durable:
             os.fsync(self._mark)
@@ -78,7 +80,7 @@ class StateFolder:
             self._is_durable = True
 
     def close(self) -> None:
-        """See Place."""
+        """Sync the mark and release the lock."""
         with suppress(OSError):
             os.fsync(self._mark)
         os.close(self._mark)
@@ -86,8 +88,11 @@ class StateFolder:
 
 
 def acquire_lock(state_dir: Path) -> int:
-    """The lock's descriptor, held for life; the file has the holder's pid for the next who asks.
-    The directory is made when it is missing. Raises JournalError."""
+    """Lock the state directory for the life of the process and return the lock's descriptor.
+
+    The file has the holder's pid, for error messages. The directory is created if it is missing.
+    Raises JournalError.
+    """
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         state_dir.chmod(0o700)

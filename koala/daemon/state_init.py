@@ -1,12 +1,15 @@
-"""Whether a state directory without a journal may be begun: one that is only away must not be.
+"""Initialize a new state directory, but never one whose disk is only unmounted.
 
 A daemon whose disk is not mounted finds an empty folder, or none, exactly as at its first start. If
-it began there it would have a new authority and no jobs, and every site and user would be shut out.
-So it begins by itself only where it can see that the place is new: the folder around the state
-directory is there, holds something (a configuration, logs, other folders: no empty mount point or
-volume), can be written, and has no *witness*, a small file beside the state directory that a daemon
-leaves there when it serves. Everywhere else somebody has to say so, once: `koala daemon CONFIG
---init`.
+it initialized that, it would have a new authority and no jobs, and every site and user would be
+locked out. So it does so only if all of this holds for the folder around the state directory:
+
+- It exists and holds something (a configuration, logs, other folders), so it is no empty mount
+  point or volume.
+- It can be written.
+- It has no *witness*, a small file beside the state directory that a daemon leaves once it serves.
+
+Otherwise the operator has to request it once: `koala daemon CONFIG --init`.
 """
 
 from __future__ import annotations
@@ -22,14 +25,16 @@ INIT = "--init"
 
 
 def witness_path(state_dir: Path) -> Path:
-    """The file beside a state directory that says that one was begun."""
+    """Return the path of the file that records that a state directory was initialized."""
     place = state_dir.absolute()
     return place.with_name(f".{place.name}.koala-begun")
 
 
 def require_initialized(state_dir: Path, *, may_begin: bool = False) -> None:
-    """Raise JournalError where a state directory without a journal may only be away. Nothing is
-    made."""
+    """Raise JournalError if a state directory without a journal may only be unmounted.
+
+    Nothing is created.
+    """
     if not (may_begin or _has_journal(state_dir)) and (why := _doubt(state_dir)):
         raise JournalError(
             f"{state_dir}: no journal is there, and {why}. If it is on a disk or volume of its own,"
@@ -39,19 +44,19 @@ def require_initialized(state_dir: Path, *, may_begin: bool = False) -> None:
 
 
 def leave_witness(state_dir: Path) -> None:
-    """Leave a witness of a state directory with which a daemon serves."""
+    """Record that a daemon serves with this state directory."""
     with suppress(OSError):  # nothing can be told there later: then only `--init` begins
         witness_path(state_dir).touch(mode=0o644)
 
 
 def _has_journal(state_dir: Path) -> bool:
-    """Whether it was begun; what is damaged or was moved aside is for others to judge."""
+    """True if a journal is there, also a damaged one or one that was moved aside."""
     names = (state_dir / FILE, state_dir / SALVAGED)
     return any(path.exists() for path in names) or any(state_dir.glob(f"{DAMAGED}*/{FILE}"))
 
 
 def _doubt(state_dir: Path) -> str:
-    """Say what speaks against a new state directory; empty when nothing does."""
+    """Return the reason against initializing the state directory; empty if there is none."""
     witness = witness_path(state_dir)
     around = witness.parent
     try:

@@ -1,10 +1,9 @@
-"""Durable state of the daemon: the journal, and what is derived from it.
+"""Durable state of the daemon: the journal and everything derived from it.
 
-journal              append-only, hash-chained events in SQLite, with their high-water mark
-records              rows of the journal and how they are chained, without the file
-archive, retention   snapshots and jobs that are over; which events no start needs any more
-watermark            journal positions that agents have seen: detect a rolled-back journal
-journal_reader       read a journal without owning it; `read_connections` for long reads
-upgrade              take over the journal of another release
-salvage              read what is left of a damaged journal
+journal              append-only, hash-chained events in SQLite, with a mark of the last commit
+records              encoding and chaining of the journal's rows, without the file archive,
+retention   snapshots and archived jobs; history: events that no start needs watermark
+journal positions that agents have seen: detect a rolled-back journal journal_reader       read a
+journal without owning it; `read_connections` for long reads upgrade              take over the
+journal of another release salvage              recover the readable part of a damaged journal
 """

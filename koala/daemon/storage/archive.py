@@ -1,8 +1,8 @@
-"""Snapshots of the state, and jobs that have left it, as rows of the journal's database.
+"""Snapshots and archived jobs as rows of the journal's database.
 
-Neither is part of the chain, so each row has a checksum of its own; what cannot be trusted is a
-JournalError, and never half read. A job is kept with all that `show` and `report` tell of it, and
-with the idempotency key of its submission.
+They are not part of the hash chain, so each row has its own checksum. An untrusted row raises
+JournalError and is never partly used. An archived job keeps everything that `show` and `report`
+print, and the idempotency key of its submission.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ CREATE INDEX job_ended_at ON job (ended_at);
 CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 INDEX = "CREATE INDEX IF NOT EXISTS job_owner ON job (owner, ended_at)"
-"""Made when a journal is opened, also one that was written without it. Nothing depends on it but
-how long the list of one user's jobs takes, so it is no part of the format."""
+"""Created when a journal is opened, also in an older one. Only the speed of listing one user's jobs
+depends on it, so it is no part of the format."""
 REMOVED_MAX = 50_000  # at each snapshot
 LOOKED_AT_MAX = 250
 """Jobs in one read: about a fortieth of a second."""
@@ -48,7 +48,7 @@ _LEVEL = 1  # of compression: the quickest is a fortieth of the text already
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSnapshot:
-    """A snapshot that was kept: after which row it was taken, by which core."""
+    """A stored snapshot, with the row after which it was taken and the core that took it."""
 
     mark: JournalPosition
     at: Instant
@@ -57,14 +57,16 @@ class KeptSnapshot:
 
 
 Place: TypeAlias = tuple[float, int]
-"""Of a job in the archive: when it ended, and its row."""
+"""Position of a job in the archive: when it ended, and its row."""
 END: Place = (inf, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveQuery:
-    """Jobs that lived in a period, of one owner or (None) of all, that stand before a place; only
-    the last `most` of those that ended after `since` are looked at."""
+    """Filter of archived jobs: lived in a period, of one owner or (None) of all, before a place.
+
+    Only the last `most` of the jobs that ended after `since` are read.
+    """
 
     since: Instant = -inf
     until: Instant = inf
@@ -75,8 +77,11 @@ class ArchiveQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePage:
-    """Some jobs, the last that ended first. What stands `before` was not looked at; None: that is
-    all. Of those that are `damaged` only their names are told, as far as these can be read."""
+    """One page of jobs, latest end first.
+
+    The jobs `before` a place were not read yet; None means that there are none. `damaged` names the
+    damaged jobs, as far as their names are readable.
+    """
 
     jobs: Sequence[Job]
     before: Place | None
@@ -89,7 +94,7 @@ class ArchivePage:
 def write_snapshot(
     connection: sqlite3.Connection, mark: JournalPosition, at: Instant, snapshot: Snapshot
 ) -> None:
-    """Add it, within the writer's transaction."""
+    """Insert a snapshot within the writer's transaction."""
     body = _packed([snapshot.plain, snapshot.jobs, snapshot.settings, snapshot.digest])
     checksum = _sum(mark.seq, float(at), mark.chain, CORE, body)
     connection.execute(
@@ -101,8 +106,7 @@ def write_snapshot(
 def read_snapshots(
     connection: sqlite3.Connection, path: Path
 ) -> Iterator[KeptSnapshot | JournalError]:
-    """The newest first; what cannot be trusted is answered as an error, since an older one may
-    do."""
+    """Yield the snapshots, newest first; an unusable one as an error, since an older one may do."""
     try:
         places = connection.execute("SELECT seq FROM snapshot ORDER BY seq DESC").fetchall()
     except (sqlite3.Error, UnicodeError) as error:
@@ -130,8 +134,7 @@ def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
 
 
 def drop_damaged_snapshots(connection: sqlite3.Connection) -> list[int]:
-    """Remove those that are not as they were written, so that none counts as the one to fall back
-    on; the events after which they were taken."""
+    """Delete damaged snapshots, so that none counts as a fallback; return their events."""
     rows = connection.execute("SELECT * FROM snapshot")
     spoilt = [row[0] for row in rows if not is_good(row)]
     for seq in spoilt:
@@ -143,7 +146,7 @@ def drop_damaged_snapshots(connection: sqlite3.Connection) -> list[int]:
 
 
 def write_jobs(connection: sqlite3.Connection, forgotten: Sequence[Forgotten]) -> None:
-    """Add them, within the writer's transaction; one that a replay forgets again is the same."""
+    """Insert archived jobs within the writer's transaction. Idempotent: a replay repeats it."""
     rows = []
     for one in forgotten:
         job = one.job
@@ -155,14 +158,17 @@ def write_jobs(connection: sqlite3.Connection, forgotten: Sequence[Forgotten]) -
 
 
 def remove_jobs(connection: sqlite3.Connection, *, before: Instant) -> None:
-    """Remove a lot of those that ended before, within the writer's transaction."""
+    """Delete a limited number of jobs that ended before, within the writer's transaction."""
     chosen = "SELECT id FROM job WHERE ended_at < ? ORDER BY ended_at LIMIT ?"
     connection.execute(f"DELETE FROM job WHERE id IN ({chosen})", (before, REMOVED_MAX))
 
 
 def check_jobs(connection: sqlite3.Connection, path: Path) -> None:
-    """Whether each is as it was archived. That none is missing, and that the indexes agree, is for
-    SQLite to say: each row stands in at least two of them. Raises JournalError."""
+    """Verify the checksum of each archived job.
+
+    SQLite's own check finds missing rows and bad indexes: each row stands in at least two of them.
+    Raises JournalError.
+    """
     with _trusted(path):
         for row in connection.execute("SELECT * FROM job"):
             if not is_good(row):
@@ -170,25 +176,25 @@ def check_jobs(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_good(row: Sequence[Any]) -> bool:
-    """Whether a row of the jobs or the snapshots is as it was written."""
+    """True if a job or snapshot row matches its checksum."""
     *facts, body, checksum = row
     return bool(_sum(*facts, body) == checksum)
 
 
 def not_as_archived(path: Path, job: str) -> JournalError:
-    """The error of a job whose row was changed."""
+    """Create the error for a job whose row was changed."""
     return damaged(path, f"job {job} is not as it was archived")
 
 
 def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None:
-    """An archived job. Raises JournalError."""
+    """Read an archived job. Raises JournalError."""
     with _trusted(path):
         row = connection.execute("SELECT * FROM job WHERE id = ?", (job,)).fetchone()
         return None if row is None else _job(path, row)
 
 
 def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) -> ArchivePage:
-    """Some archived jobs; a damaged one does not hide the others. Raises JournalError."""
+    """Read a page of archived jobs; a damaged one does not hide the others. Raises JournalError."""
     of_owner = "" if wanted.owner is None else "AND owner = ?"
     question = (
         "SELECT rowid, * FROM job WHERE (ended_at, rowid) < (?, ?) AND ended_at >= ?"
@@ -214,8 +220,10 @@ def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) 
 def read_keys(
     connection: sqlite3.Connection, path: Path, keys: Sequence[str]
 ) -> dict[str, tuple[JobId, str]]:
-    """Job and digest of the submissions under those of these keys that were used. Raises
-    JournalError."""
+    """Return job and digest of the submissions under those of these keys that were used.
+
+    Raises JournalError.
+    """
     found = {}
     with _trusted(path):
         for key in keys:
@@ -227,7 +235,7 @@ def read_keys(
 
 
 def read_owners(connection: sqlite3.Connection, path: Path, jobs: Sequence[str]) -> dict[str, str]:
-    """Whose those of these jobs are that are here. Raises JournalError."""
+    """Return the owners of those of these jobs that are archived. Raises JournalError."""
     found = {}
     with _trusted(path):
         for job in jobs:
@@ -252,7 +260,7 @@ def _job(path: Path, row: Sequence[Any]) -> Job:
 
 @contextmanager
 def _trusted(path: Path) -> Iterator[None]:
-    """What cannot be read is a JournalError."""
+    """Turn read errors into a JournalError."""
     try:
         yield
     except (sqlite3.Error, UnicodeError, zlib.error, NotSavedError, *UNREADABLE) as error:

@@ -1,17 +1,22 @@
-"""The journal: an append-only table of events in SQLite, and what it takes to trust it.
+"""The journal: an append-only, hash-chained table of events in SQLite.
 
 Each row has the event as JSON, the policies' answers while it was handled, and a chain value over
-the row and all rows before it. SQLite's write-ahead log is silently cut at its first bad frame, and
-its pages carry no checksums; so the chain finds a changed row, and the *mark*, a small file beside
-the database with the last committed number and chain value, finds rows that are missing at the
-end. The mark is written after the commit and never runs ahead of it, also when the power fails; one
-is there before the first event is, so that events without a mark have lost it.
+the row and all rows before it. SQLite silently truncates its write-ahead log at the first bad
+frame, and its pages have no checksums. Therefore:
 
-A *snapshot* has the whole state after an event, so that a start needs only what follows it; events
-before the last but one may be removed after a time. Notices (what watchers see) and jobs that left
-the state (`archive`) go into the same transaction. A daemon holds the lock of its state
-directory for life. Writes belong to one thread (`commit` hands over to it); files are 0600, the
-directory 0700. Anything that cannot be trusted or written raises JournalError, and the daemon ends.
+- The chain detects a changed row.
+- The *mark*, a small file beside the database with the last committed number and chain value,
+  detects rows missing at the end. It is written after the commit and is never ahead of it, even
+  after a power failure. It exists before the first event does, so events without a mark have lost
+  it.
+
+A *snapshot* has the whole state after an event, so that a start replays only later events. Events
+before the second newest snapshot may be removed after a time. Notices (what watchers see) and jobs
+that left the state (`archive`) go into the same transaction.
+
+A daemon holds the lock of its state directory for life. Only one thread writes (`commit` hands over
+to it); files are 0600, the directory 0700. Anything that cannot be trusted or written raises
+JournalError, and the daemon ends.
 """
 
 from __future__ import annotations
@@ -61,13 +66,13 @@ SNAPSHOTS_KEPT = 2  # the older one is for when the newer cannot be read
 REMOVED_MAX = 1_000  # rows a commit, so that none waits for it
 CORE_FACT = "core"
 SINCE_FACT = "core_since"
-"""After which event this core took over from another one; missing: it wrote all of them."""
+"""The event after which this core took over from another one; missing: it wrote all of them."""
 
 # --- the journal of a running daemon --------------------------------------------------------------
 
 
 class Journal:
-    """The open journal of one place; `open` locks a state directory, `close` gives it back."""
+    """The open journal of one location; `open` locks a state directory, `close` releases it."""
 
     def __init__(
         self,
@@ -75,7 +80,7 @@ class Journal:
         connection: sqlite3.Connection,
         look: Callable[[], sqlite3.Connection] | None = None,
     ) -> None:
-        """`look` opens a connection of the event loop's own; without it there is one thread."""
+        """Open the journal; `look` opens the event loop's own connection (default: share one)."""
         self.path = place.path
         self.mark = JournalPosition()  # the last row that was read or committed
         self.first_notice, self.notice_number = _notice_numbers(connection, place.path)
@@ -97,9 +102,11 @@ class Journal:
         self._look = look or (lambda: connection)
 
     def ready(self, *, accept_loss: bool) -> list[int]:
-        """From here on snapshots that are damaged are gone: after which events those were taken.
-        With `accept_loss` so are the digests that were recorded, which nothing vouches for. Raises
-        JournalError."""
+        """Prepare for commits: delete damaged snapshots and return the events before them.
+
+        With `accept_loss` also delete the recorded digests, which can no longer be trusted. Raises
+        JournalError.
+        """
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -111,12 +118,12 @@ class Journal:
 
     @property
     def seq(self) -> int:
-        """The number of the last row that was read or committed."""
+        """Number of the last row that was read or committed."""
         return self.mark.seq
 
     @classmethod
     def open(cls, state_dir: Path) -> Journal:
-        """Open or make the journal of a state directory. Raises JournalError."""
+        """Open or create the journal of a state directory. Raises JournalError."""
         lock = acquire_lock(state_dir)
         try:
             _require_journal(state_dir)
@@ -135,36 +142,36 @@ class Journal:
             raise
 
     def snapshots(self) -> Iterator[archive.KeptSnapshot | JournalError]:
-        """Those that are kept, the newest first; one that cannot be used is answered as an
-        error."""
+        """Yield the snapshots, newest first; an unusable one as an error."""
         return archive.read_snapshots(self._connection, self.path)
 
     def check_history(self, begin: JournalPosition, *, accept_loss: bool) -> None:
-        """All that is kept up to the snapshot to begin at; with `accept_loss` its own event may be
-        missing. Raises DamagedError."""
+        """Verify all events kept up to the snapshot to start from. Raises DamagedError.
+
+        With `accept_loss` the snapshot's own event may be missing.
+        """
         history.check_history(self._connection, self.path, begin)
         is_kept = self.first_event <= begin.seq
         if is_kept and not accept_loss and self.chain_at(begin.seq) != begin.chain:
             raise cut_short(self.path, "its newest snapshot", self.last_event(), begin.seq)
 
     def drop_history(self) -> int:
-        """Of what no start needs, drop what is damaged; the last event that is gone, or 0. Raises
-        JournalError."""
+        """Delete damaged history; return the last deleted event, or 0. Raises JournalError."""
         try:
             return history.drop_history(self._connection, self.path)
         except sqlite3.Error as error:
             raise damaged(self.path, f"its history cannot be dropped: {error}") from error
 
     def last_event(self) -> int:
-        """The number of the last event, not checked yet; 0 when there is none."""
+        """Return the number of the last event, not verified yet; 0 if there is none."""
         return self._connection.execute("SELECT max(seq) FROM event").fetchone()[0] or 0
 
     def core(self) -> int:
-        """The version of the core that wrote last. Raises JournalError."""
+        """Return the version of the core that wrote last. Raises JournalError."""
         return written_by(self._connection, self.path)[0]
 
     def notices_since(self, at: Instant) -> list[Notice]:
-        """All kept notices from an instant on. Raises JournalError."""
+        """Return all kept notices from an instant on. Raises JournalError."""
         try:
             rows = self._connection.execute(
                 "SELECT number, at, job, site, phase, text FROM notice WHERE at >= ?"
@@ -185,9 +192,10 @@ class Journal:
         last_at: Instant = 0.0,
         accept_loss: bool = False,
     ) -> Iterator[Record]:
-        """The events after a snapshot that was taken at `last_at`, in order, checked row by row;
-        then the journal is ready for commits. With `accept_loss` the first that cannot be trusted
-        is removed with all after it, by the first commit: until then the journal is refused.
+        """Yield the events after a snapshot taken at `last_at`, in order, each verified.
+
+        Afterwards the journal is ready for commits. With `accept_loss` the first untrusted event is
+        removed by the first commit, with all after it; until then the journal is rejected.
         """
         self.mark, self.last_at = after or JournalPosition(), last_at
         if not accept_loss:
@@ -212,8 +220,7 @@ class Journal:
             self._end_at_mark(is_marked=is_marked)
 
     def _end_at_mark(self, *, is_marked: bool) -> None:
-        """Nothing is missing that had been committed; from here on there is a mark. Raises
-        JournalError."""
+        """Check that no committed row is missing, and write the mark. Raises JournalError."""
         if self._marked is not None and self._marked.seq > 0:
             raise cut_short(self.path, self._place.mark_path, self.seq, self._marked.seq)
         if self.seq > 0 and not is_marked:
@@ -224,8 +231,10 @@ class Journal:
             raise DiskError(f"{self._place.mark_path}: cannot be written: {error}") from error
 
     def _cut(self) -> None:
-        """Remove what comes after the last row that was read. Raises DamagedError, and
-        sqlite3.OperationalError on a full disk."""
+        """Delete everything after the last row that was read.
+
+        Raises DamagedError, and sqlite3.OperationalError on a full disk.
+        """
         try:
             for table in ("event", "digest", "snapshot"):
                 self._connection.execute(f"DELETE FROM {table} WHERE seq > ?", (self.seq,))
@@ -235,7 +244,7 @@ class Journal:
             raise damaged(self.path, f"beyond repair: {error}") from error
 
     def chain_at(self, seq: int) -> bytes | None:
-        """The chain value of a committed row; None when it is not kept. Raises JournalError."""
+        """Return the chain value of a committed row; None if not kept. Raises JournalError."""
         try:
             if self._looking is None:
                 self._looking = self._look()
@@ -246,7 +255,7 @@ class Journal:
         return None if row is None else bytes(row[0])
 
     def last_digest(self) -> tuple[int, str] | None:
-        """The newest recorded digest of the state, and the event after which it was taken."""
+        """Return the newest recorded digest of the state, and the event before it."""
         try:
             row = self._connection.execute(
                 "SELECT seq, digest FROM digest ORDER BY seq DESC LIMIT 1"
@@ -256,12 +265,12 @@ class Journal:
         return None if row is None else (int(row[0]), str(row[1]))
 
     async def commit(self, batch: Batch) -> None:
-        """Make a batch durable. One at a time. Raises JournalError; then nothing may follow."""
+        """Make a batch durable, one at a time. After a JournalError no commit may follow."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._writer, self.append, batch)
 
     def append(self, batch: Batch) -> None:
-        """The same in the caller's thread, which must be the only one that writes."""
+        """Commit in the caller's thread, which must be the only one that writes."""
         rows, mark = rows_of(batch.records, self.mark)
         try:
             self._place.check()
@@ -313,8 +322,11 @@ class Journal:
             self.notice_number = batch.notices[-1].number
 
     def _adopt(self, core: int, since: int) -> None:
-        """From here on this version of the core writes, `since` an event if another one did before:
-        of digests that this recorded ours can say nothing. Part of a transaction."""
+        """Record that this core version writes from now on, within a transaction.
+
+        `since` is the event of the takeover if another core wrote before; its digests are deleted,
+        because this core cannot verify them.
+        """
         facts = [(CORE_FACT, str(core))]
         if since:
             facts.append((SINCE_FACT, str(since)))
@@ -322,7 +334,7 @@ class Journal:
         self._connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
 
     def _forget_snapshots(self, now: Instant) -> None:
-        """A new one is there: the oldest goes, and with it what only it could be followed by."""
+        """Delete the oldest snapshot after a new one; schedule the removal of earlier events."""
         kept = self._connection.execute(
             "SELECT seq FROM snapshot ORDER BY seq DESC LIMIT ?", (SNAPSHOTS_KEPT,)
         ).fetchall()
@@ -335,7 +347,7 @@ class Journal:
             self._remove_to = self._last_before(now - self.keep_s, oldest - 1)
 
     def _last_before(self, instant: Instant, last: int) -> int:
-        """The last event up to `last` that is older; instants grow with the numbers."""
+        """Return the last event up to `last` that is older; instants grow with the numbers."""
         low, high = self.first_event - 1, last
         while low < high:
             middle = (low + high + 1) // 2
@@ -349,7 +361,7 @@ class Journal:
         return low
 
     def _remove(self) -> int:
-        """Remove a lot of the events that are not kept any longer; the first that is there then."""
+        """Delete a limited number of expired events; return the first that remains."""
         if self.first_event > self._remove_to:
             return self.first_event
         last = min(self._remove_to, self.first_event + REMOVED_MAX - 1)
@@ -358,25 +370,24 @@ class Journal:
         return last + 1
 
     async def job(self, job: str) -> Job | None:
-        """A job that has left the state. Raises JournalError."""
+        """Read an archived job. Raises JournalError."""
         return await self._questions.ask(archive.read_job, job)
 
     async def jobs_of_keys(self, keys: Sequence[str]) -> dict[str, tuple[JobId, str]]:
-        """The jobs that left the state and were submitted under these keys, and their digests.
-        Raises JournalError."""
+        """Return the archived jobs submitted under these keys, and their digests. Raises
+        JournalError."""
         return await self._questions.ask(archive.read_keys, keys)
 
     async def jobs(self, wanted: archive.ArchiveQuery) -> archive.ArchivePage:
-        """Some of the jobs that have left the state; others' reads are between those of two parts.
-        Raises JournalError."""
+        """Read a page of archived jobs; other reads run between pages. Raises JournalError."""
         return await self._lists.ask(archive.read_jobs, wanted)
 
     async def owners(self, jobs: Sequence[str]) -> dict[str, str]:
-        """Whose those of these jobs are that have left the state. Raises JournalError."""
+        """Return the owners of those of these jobs that are archived. Raises JournalError."""
         return await self._lists.ask(archive.read_owners, jobs)
 
     async def notices(self, after: int, limit: int) -> list[Notice]:
-        """Kept notices with a greater number, the oldest first, at most `limit`."""
+        """Return kept notices with a greater number, the oldest first, at most `limit`."""
 
         def read(connection: sqlite3.Connection, _: Path, after: int) -> list[Notice]:
             rows = connection.execute(
@@ -392,7 +403,7 @@ class Journal:
         return await self._lists.ask(read, after)
 
     def close(self) -> None:
-        """Give the lock back. The write-ahead log goes into the database, or is replayed later."""
+        """Release the lock. The write-ahead log is folded into the database, or replayed later."""
         self._writer.shutdown()
         self._questions.close()
         self._lists.close()
@@ -405,7 +416,7 @@ class Journal:
         self._place.close()
 
     def _first_kept(self, notices: Sequence[Notice]) -> int:
-        """The first notice to be kept when these are there; old ones are removed in lots."""
+        """Return the first notice to keep after these; old ones are removed in bulk."""
         last = notices[-1].number if notices else self.notice_number
         keep_from = last - NOTICES_MAX + 1
         is_due = keep_from - self.first_notice >= _NOTICES_SPARE
@@ -421,7 +432,10 @@ class Journal:
 def read_events(
     connection: sqlite3.Connection, path: Path, after: JournalPosition
 ) -> Iterator[tuple[Record, JournalPosition]]:
-    """The events after a mark, each with its own, checked row by row. Raises JournalError."""
+    """Yield the events after a position, each with its own position, verified row by row.
+
+    Raises JournalError.
+    """
     last = after.seq
     try:
         rows = connection.execute(
@@ -436,8 +450,10 @@ def read_events(
 
 
 def _require_journal(state_dir: Path) -> None:
-    """A journal that was moved aside and has no successor must not become an empty one. Raises
-    JournalError."""
+    """Reject a state directory whose journal was moved aside without a successor.
+
+    A new empty journal must not replace it. Raises JournalError.
+    """
     if (state_dir / FILE).exists():
         return
     if aside := sorted(map(str, state_dir.glob(f"{DAMAGED}*/{FILE}"))):
@@ -449,7 +465,7 @@ def _require_journal(state_dir: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """The writer's connection; a new file gets its tables, another format is refused."""
+    """Open the writer's connection; create the tables of a new file, reject another format."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     path.chmod(0o600)
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5.0)
@@ -462,7 +478,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """A new database gets its tables; another format, or a damaged one, raises JournalError."""
+    """Create the tables of a new database, or check an existing one.
+
+    Another format, or a damaged database, raises JournalError.
+    """
     try:
         is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         found = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -484,8 +503,10 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def check_whole(connection: sqlite3.Connection, path: Path) -> None:
-    """All that no chain vouches for: the database as such, and each job of the archive. Raises
-    JournalError."""
+    """Verify what the chain does not cover: the database itself and each archived job.
+
+    Raises JournalError.
+    """
     try:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         has_archive = connection.execute("PRAGMA user_version").fetchone()[0] == JOURNAL.newest
@@ -498,7 +519,7 @@ def check_whole(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _add_index(connection: sqlite3.Connection) -> None:
-    """Of the archive, where it is missing; a disk without room for it is no reason not to start."""
+    """Create the archive's index if it is missing; a full disk must not prevent the start."""
     try:
         connection.execute(archive.INDEX)
     except sqlite3.OperationalError as error:
@@ -507,7 +528,7 @@ def _add_index(connection: sqlite3.Connection) -> None:
 
 
 def check_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise JournalError unless it is a journal of our format."""
+    """Raise JournalError unless the database is a journal of a supported format."""
     try:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
     except (sqlite3.Error, UnicodeError) as error:
@@ -517,8 +538,10 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def written_by(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
-    """The version of the core that wrote last, and after which event it began to (0: the first).
-    Raises JournalError."""
+    """Return the core version that wrote last, and the event after which it began (0: the first).
+
+    Raises JournalError.
+    """
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] < JOURNAL.newest:
             return 1, 0
@@ -530,7 +553,7 @@ def written_by(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
 
 
 def _first_event(connection: sqlite3.Connection, path: Path) -> int:
-    """The number of the first event that is kept; 1 when there is none."""
+    """Return the number of the first kept event; 1 if there is none."""
     try:
         return connection.execute("SELECT min(seq) FROM event").fetchone()[0] or 1
     except (sqlite3.Error, UnicodeError) as error:
@@ -538,7 +561,7 @@ def _first_event(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _notice_numbers(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
-    """The numbers of the first and the last notice that are kept; 1 and 0 when there is none."""
+    """Return the numbers of the first and the last kept notice; 1 and 0 if there is none."""
     try:
         first, last = connection.execute("SELECT min(number), max(number) FROM notice").fetchone()
     except (sqlite3.Error, UnicodeError) as error:
@@ -547,19 +570,19 @@ def _notice_numbers(connection: sqlite3.Connection, path: Path) -> tuple[int, in
 
 
 def cut_short(path: Path, witness: Path | str, last: int, committed: int) -> JournalError:
-    """The error of a journal whose last events are missing, or are not those that were written."""
+    """Create the error of a journal whose last events are missing or are not the original ones."""
     what = f"it ends with event {last}, but event {committed} had been committed, says {witness}"
     return damaged(path, what)
 
 
 def unmarked(path: Path, witness: Path, last: int) -> JournalError:
-    """The error of a journal whose mark is gone: nobody can tell whether its end is, too."""
+    """Create the error of a journal without its mark: its end may be missing, too."""
     what = f"it ends with event {last}, and {witness}, which says where it has to, is missing"
     return damaged(path, what)
 
 
 def overtaken(path: Path, last: int, committed: int, site: str) -> JournalError:
-    """The error of a journal that lacks what an agent acted on."""
+    """Create the error of a journal that lacks an event that an agent acted on."""
     return JournalError(
         f"{path}: it ends with event {last}, but the orders of site {site} rest on event"
         f" {committed} of another journal than this one: events were lost, or an older copy was put"

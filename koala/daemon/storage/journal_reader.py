@@ -1,11 +1,16 @@
-"""A journal that is only read: by `koala replay`, also while a daemon writes it, and from a copy.
+"""Read a journal without owning it: for `koala replay`, also beside a running daemon, and from a
+copy.
 
-Nothing is written and no lock is taken. The events are those that were committed when it was
-opened; each is checked against the chain, their number against the mark where that lies beside,
-and each recorded digest against the state that the replay has then. What differs is a JournalError,
-before anything was told: a journal is never half read. Of one whose first events are not kept any
-longer, or are of a release with another core (`takeover`), the reading begins at the oldest
-snapshot that ours can go on from, and says so.
+Nothing is written and no lock is taken. The events are those committed when it was opened. These
+are verified:
+
+- each event against the chain;
+- the number of events against the mark, if that lies beside;
+- each recorded digest against the state of the replay.
+
+A difference raises JournalError before anything is returned: a journal is never partly read. If the
+first events are no longer kept, or are of a release with another core (`upgrade`), the replay
+begins at the oldest snapshot that this core can use, and reports so.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from koala.daemon.state_folder import FILE, MARK
 from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
 from koala.daemon.storage.journal import check_format, cut_short, read_events, written_by
 from koala.daemon.storage.records import ADVICE, JournalPosition, Record, damaged, read_mark
-from koala.daemon.storage.upgrade import REMEDY, later
+from koala.daemon.storage.upgrade import REMEDY, newer_release_error
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE, JOURNAL
 from koala.views.documents import digest
@@ -36,9 +41,12 @@ ROWS = 4096  # read at once: a reader that is slow must not keep the writer's lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalReader:
-    """What an opened journal holds: events up to number `events`, those after the snapshot `begin`
-    if it has one. Without a `mark`, events lost at its end are not noticed. Of a copy made to be
-    read `source` is what it was copied from, for people."""
+    """Contents of an opened journal: events up to number `events`, after the snapshot `begin` if
+    any.
+
+    Without a `mark`, events lost at its end go unnoticed. If `path` is a temporary copy, `source`
+    is the original path, for messages.
+    """
 
     path: Path
     source: Path
@@ -52,7 +60,7 @@ class JournalReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One event of a replay, what came of it, and the state after it."""
+    """One event of a replay, its actions, and the state after it."""
 
     record: Record
     actions: list[Action]
@@ -60,8 +68,10 @@ class Step:
 
 
 def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
-    """The journal of a state directory, or that file itself; `source` is told in its place. Raises
-    JournalError."""
+    """Open the journal of a state directory, or the file itself, for reading.
+
+    Messages name `source` in its place. Raises JournalError.
+    """
     file = path / FILE if path.is_dir() else path
     told = file if source is None else source
     mark = _mark(file)  # before the rows: it never runs ahead of them
@@ -75,7 +85,7 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
             raise damaged(told, f"{error}") from error
         core, since = written_by(connection, told)
         if core > CORE:
-            raise later(told, core)
+            raise newer_release_error(told, core)
         begin = _begin(connection, told, first or 1, core=core, since=since)
         events = max(last or 0, 0 if begin is None else begin.mark.seq)
     if mark is not None and mark.seq > events:
@@ -93,7 +103,7 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
 
 
 def records(reader: JournalReader) -> Iterator[Record]:
-    """Its events in order, each checked. Raises JournalError."""
+    """Yield the events in order, each verified. Raises JournalError."""
     at, known = JournalPosition() if reader.begin is None else reader.begin.mark, reader.mark
     while at.seq < reader.events:
         with closing(connect(reader.path)) as connection:
@@ -111,9 +121,7 @@ def records(reader: JournalReader) -> Iterator[Record]:
 
 
 def replay(reader: JournalReader, *, until_at: Instant = FOREVER) -> Iterator[Step]:
-    """Each event up to an instant with what came of it, by the recorded answers. Raises
-    JournalError.
-    """
+    """Replay each event up to an instant with the recorded answers. Raises JournalError."""
     scheduler = _scheduler(reader)
     digests = _digests(reader)
     for record in records(reader):
@@ -126,7 +134,7 @@ def replay(reader: JournalReader, *, until_at: Instant = FOREVER) -> Iterator[St
 
 
 def _scheduler(reader: JournalReader) -> Scheduler:
-    """The state at the begin. Raises JournalError."""
+    """Create the scheduler in the initial state of the replay. Raises JournalError."""
     if reader.begin is None:
         return Scheduler(Parameters(), NO_POLICIES)
     try:
@@ -139,8 +147,11 @@ def _scheduler(reader: JournalReader) -> Scheduler:
 def _begin(
     connection: sqlite3.Connection, path: Path, first: int, *, core: int, since: int
 ) -> KeptSnapshot | None:
-    """The oldest snapshot from which our core can replay and whose following events are there: of
-    another core's the newest. None: the first event. Raises JournalError."""
+    """Return the oldest snapshot that this core can replay from; None means the first event.
+
+    The events after the snapshot must be there. If another core wrote it, it is the newest one.
+    Raises JournalError.
+    """
     if first == 1 and core == CORE and since == 0:
         return None
     found = None
@@ -159,7 +170,7 @@ def _begin(
 
 
 def repeat(path: Path, scheduler: Scheduler, record: Record) -> list[Action]:
-    """Replay one event; what came of it. Raises JournalError."""
+    """Replay one event and return its actions. Raises JournalError."""
     try:
         return scheduler.replay(record.event, record.at, record.answers)
     except (AssertionError, LookupError, ValueError, TypeError) as error:
@@ -183,7 +194,7 @@ def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) ->
 
 
 def _digests(reader: JournalReader) -> dict[int, str]:
-    """Those that our core recorded, by their events."""
+    """Return the digests recorded by this core, by event."""
     if reader.core != CORE:
         return {}
     with closing(connect(reader.path)) as connection:
@@ -194,8 +205,11 @@ def _digests(reader: JournalReader) -> dict[int, str]:
 
 
 def connect(file: Path) -> sqlite3.Connection:
-    """A reader. Without a write-ahead log nobody writes: then the file is all, and SQLite must not
-    make one, which it would leave behind under the reader's name. Raises JournalError."""
+    """Open a read-only connection. Raises JournalError.
+
+    Without a write-ahead log there is no writer. Then the file is complete, and SQLite must not
+    create a log, which would stay behind under the reader's account.
+    """
     if not file.is_file():
         raise JournalError(f"{file}: no journal here")
     is_quiet = not file.with_name(f"{file.name}-wal").exists()
@@ -207,7 +221,7 @@ def connect(file: Path) -> sqlite3.Connection:
 
 
 def _mark(file: Path) -> JournalPosition | None:
-    """What the mark beside the file says; of a copy without its mark nothing is known."""
+    """Read the mark beside the file; None if there is none, as beside a copy."""
     path = file.parent / MARK
     try:
         return read_mark(path.read_bytes(), source=str(path))

@@ -1,5 +1,7 @@
-"""Reads of the journal's database: a thread and a connection of its own for each kind, so that what
-is short does not wait behind what is long."""
+"""Read connections to the journal's database, each with its own thread.
+
+Short reads do not queue behind long ones.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _FORGIVING = partial(str, encoding="utf-8", errors="replace")
 
 
 class ReadConnection:
-    """Answers one question after another; it sees what is committed, and waits for no writer."""
+    """Run reads one after another; it sees committed data and waits for no writer."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
@@ -28,7 +30,7 @@ class ReadConnection:
     async def ask(
         self, read: Callable[[sqlite3.Connection, Path, Question], Answer], question: Question
     ) -> Answer:
-        """What `read` finds. It must be short: others wait for their turn meanwhile."""
+        """Run `read` in the thread and return its result. It must be short: other reads wait."""
 
         def answer() -> Answer:
             if self._connection is None:
@@ -38,14 +40,14 @@ class ReadConnection:
         return await asyncio.get_running_loop().run_in_executor(self._thread, answer)
 
     def close(self) -> None:
-        """After what was asked."""
+        """Finish the queued reads and close the connection."""
         self._thread.shutdown()
         if self._connection is not None:
             self._connection.close()
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that only reads, and is forgiving."""
+    """Open a read-only connection that tolerates invalid UTF-8."""
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
     connection.text_factory = _FORGIVING
     return connection
@@ -53,8 +55,10 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def forgiving(connection: sqlite3.Connection) -> Iterator[None]:
-    """Text that is damaged so that it is no UTF-8 is read as another text meanwhile: it must not
-    hide the rows beside it, and does not pass for what was written."""
+    """Replace invalid UTF-8 within the block instead of failing.
+
+    A damaged row then does not hide its neighbours, and its checksum still exposes it.
+    """
     before, connection.text_factory = connection.text_factory, _FORGIVING
     try:
         yield

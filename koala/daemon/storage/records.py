@@ -1,9 +1,9 @@
-"""What a journal's rows say and how they are chained, without the file that they are in.
+"""Encoding of the journal's rows and their hash chain, without the file.
 
 A row has an event as JSON, the policies' answers while it was handled, and a chain value over the
-row and all rows before it. A *mark* names a committed row by its number and chain value: whoever
-holds a mark can tell a journal that lost rows, or has others in their place, from the one that gave
-it. Nothing here reads or writes; what cannot be trusted raises JournalError.
+row and all rows before it. A *mark* names a committed row by number and chain value. Its holder can
+distinguish the original journal from one that lost or replaced rows. Nothing here reads or writes
+files; untrusted data raises JournalError.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from koala.errors import ConfigError, DamagedError, JournalError
 _CHAIN_BYTES = 16
 
 Row: TypeAlias = tuple[int, float, str, str, str, bytes]
-"""seq, at, kind, body, answers, chain: as it is stored."""
+"""seq, at, kind, body, answers, chain: as stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One event of the journal: stamped at `at`, with the policies' answers of its handling."""
+    """One event of the journal, its time, and the policies' answers while it was handled."""
 
     seq: int
     at: Instant
@@ -41,7 +41,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A fact for people. `number` grows by one from notice to notice, over restarts."""
+    """A fact for people. `number` grows by one with each notice, also across restarts."""
 
     number: int
     at: Instant
@@ -53,8 +53,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The whole state as plain data, and its digest; how many jobs were ever numbered, and the
-    settings in force, as the JSON of their event."""
+    """The whole state as plain data, with its digest.
+
+    `jobs` counts all job ids given so far; `settings` are those in force, as the JSON of their
+    event.
+    """
 
     plain: Any
     jobs: int
@@ -64,8 +67,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one transaction makes durable; `digest` and `snapshot` are of the state after its last
-    event, which the jobs of `forgotten` have left."""
+    """Contents of one transaction.
+
+    `digest` and `snapshot` are of the state after its last event, without the jobs of `forgotten`.
+    """
 
     records: Sequence[Record]
     notices: Sequence[Notice] = ()
@@ -91,14 +96,14 @@ ADVICE = (
 
 
 def damaged(source: Path | str, what: str) -> DamagedError:
-    """The error of a file that cannot be trusted, and what an operator can do."""
+    """Create the error of an untrusted file, with advice for the operator."""
     return DamagedError(f"{source}: damaged: {what}. {ADVICE}")
 
 
 # --- events as text -------------------------------------------------------------------------------
 
 UNREADABLE = (msgspec.DecodeError, RecursionError)
-"""What a decoder raises, of nonsense and of depth."""
+"""Errors of a decoder, for invalid and for too deeply nested input."""
 _ENCODER = msgspec.json.Encoder()
 _DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in EVENTS.items()}
 _ANSWERS = msgspec.json.Decoder(list[Any])
@@ -106,7 +111,7 @@ _INFINITY = "inf"  # JSON has none; of all events only parameters may be infinit
 
 
 def encode_event(event: Event) -> str:
-    """The event as JSON."""
+    """Encode the event as JSON."""
     if isinstance(event, ParametersChanged):
         plain: dict[str, Any] = msgspec.to_builtins(event)
         parameters = plain["parameters"]
@@ -118,7 +123,7 @@ def encode_event(event: Event) -> str:
 
 
 def decode_event(kind: str, body: str) -> Event:
-    """The event of a row. Raises JournalError."""
+    """Decode the event of a row. Raises JournalError."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
         raise JournalError(f"unknown kind of event {kind!r}: known are {', '.join(_DECODERS)}")
@@ -140,7 +145,7 @@ def decode_event(kind: str, body: str) -> Event:
 
 
 def rows_of(records: Iterable[Record], mark: JournalPosition) -> tuple[list[Row], JournalPosition]:
-    """The rows of records that follow a mark, and the mark after them."""
+    """Encode the records that follow a position; return their rows and the new position."""
     rows: list[Row] = []
     seq, chain = mark.seq, mark.chain
     for record in records:
@@ -157,8 +162,10 @@ def rows_of(records: Iterable[Record], mark: JournalPosition) -> tuple[list[Row]
 def read_rows(
     rows: Iterable[Row], mark: JournalPosition, *, source: str
 ) -> Iterator[tuple[Record, JournalPosition]]:
-    """The records of rows that follow a mark, each with its own, checked row by row; `source` is
-    where they are, for errors. Raises JournalError."""
+    """Decode and verify the rows that follow a position; yield each record with its position.
+
+    `source` names their file in errors. Raises JournalError.
+    """
     seq, chain = mark.seq, mark.chain
     for found_seq, at, kind, body, answers, found in rows:
         seq += 1
@@ -179,8 +186,10 @@ def read_rows(
 
 
 def unchained(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[int, str]]:
-    """Of rows that follow a mark: the numbers of those that are not as they were written, and what
-    is wrong. Each is held against the chain value before it, as it stands there."""
+    """Yield number and problem of each damaged row after a position.
+
+    Each row is checked against the stored chain value of its predecessor.
+    """
     seq, chain = mark.seq, mark.chain
     for found_seq, at, kind, body, answers, found in rows:
         if found_seq != seq + 1:
@@ -201,12 +210,12 @@ def _chained(before: bytes, seq: int, at: float, kind: str, body: str, answers: 
 
 
 def mark_text(mark: JournalPosition) -> bytes:
-    """The mark as a line of always the same length."""
+    """Encode a mark as a line of fixed length."""
     return f"koala-mark {mark.seq:020d} {mark.chain.hex():0>32}\n".encode()
 
 
 def read_mark(text: bytes, *, source: str) -> JournalPosition | None:
-    """The mark of such a line; None for no text. Raises JournalError."""
+    """Decode a mark; None for an empty text. Raises JournalError."""
     if not text:
         return None
     words = text.decode("ascii", "replace").split()

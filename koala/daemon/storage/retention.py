@@ -1,9 +1,9 @@
-"""Events that no start needs: a saved state is newer than they are. They are kept for `koala
-replay` and in backups, so each start looks at them all the same; what is damaged is found while
-there is a good backup still, and not when the first is refused.
+"""Retention of history: events older than a snapshot, which no start needs.
 
-Without such a backup the damaged ones go, with all before the next saved state, and nothing else:
-the state does not rest on them, so there is no loss that anybody has to be told of.
+They are kept for `koala replay` and for backups. Each start verifies them nevertheless, so that
+damage is found while a good backup still exists. Without such a backup the damaged events are
+dropped, with all before the next snapshot. The state does not depend on them, so this is no loss to
+report.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ROWS = (
 
 
 def check_history(connection: sqlite3.Connection, path: Path, end: JournalPosition) -> None:
-    """Each event up to a snapshot is as it was written, and that snapshot's. Raises DamagedError.
+    """Verify each event up to a snapshot, and that the snapshot follows them. Raises DamagedError.
 
-    Of the first that is kept, when others were before it, nobody can say; nobody reads it either.
+    The first kept event cannot be verified if there were others before it; it is not read either.
     """
     try:
         bad = next(_damaged(connection, end), None)
@@ -40,8 +40,10 @@ def check_history(connection: sqlite3.Connection, path: Path, end: JournalPositi
 
 
 def drop_history(connection: sqlite3.Connection, path: Path) -> int:
-    """Drop the events before a good snapshot that are damaged, and all before them that only they
-    lead on from; the number of the last that is gone, 0 when all are good. Raises sqlite3.Error."""
+    """Delete damaged events before a good snapshot, and all earlier ones that lead only to them.
+
+    Returns the number of the last deleted event; 0 if all are good. Raises sqlite3.Error.
+    """
     found = read_snapshots(connection, path)
     kept = [one.mark for one in found if not isinstance(one, JournalError)]
     if not kept:
@@ -61,8 +63,10 @@ def drop_history(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _damaged(connection: sqlite3.Connection, end: JournalPosition) -> Iterator[tuple[int, str]]:
-    """The numbers of events up to a snapshot that are damaged or come after one that is missing,
-    and what is wrong. Raises sqlite3.Error."""
+    """Yield number and problem of events up to a snapshot that are damaged or follow a gap.
+
+    Raises sqlite3.Error.
+    """
     row = connection.execute("SELECT seq, chain FROM event ORDER BY seq LIMIT 1").fetchone()
     if row is None or row[0] > end.seq:
         return
@@ -75,8 +79,10 @@ def _damaged(connection: sqlite3.Connection, end: JournalPosition) -> Iterator[t
 
 
 def _begin(connection: sqlite3.Connection, first: JournalPosition) -> JournalPosition:
-    """What the first event that can be checked is held against: a snapshot, or that event itself,
-    whose own predecessor is not kept."""
+    """Return the position from which the chain can be verified.
+
+    That is a snapshot or, if the first event's predecessor is not kept, that event itself.
+    """
     question = "SELECT seq, chain FROM snapshot WHERE seq = ?"
     row = connection.execute(question, (first.seq - 1,)).fetchone()
     return first if row is None else JournalPosition(*row)

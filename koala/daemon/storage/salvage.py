@@ -1,14 +1,19 @@
-"""What can still be read of a damaged journal, in a new one: the last resort of an operator who has
-no backup and goes on with what there is (`koala daemon CONFIG --accept-loss`).
+"""Salvage the readable part of a damaged journal into a new one.
 
-Into the new journal go the newest snapshot that is as it was written and the events that follow it
-without a gap, those before it where all of them are good, and of archived jobs (those that are as
-they were written) and notices what comes before the first that cannot be read. It is made beside
-the damaged one, which is not written meanwhile. Whole and durable, it gets the name `SALVAGED`:
-that decides. Before, the damaged journal is still in its place, and refused; from then on every
-start first puts the new one in its place (`finish`), and keeps the damaged files in a folder of
-their own. It goes on as after a loss (`RESTORED`), unless the new journal ends with the event that
-the mark says was the last. The mark stays for the new one, too: a journal without is refused.
+This is the last resort of an operator without a backup (`koala daemon CONFIG --accept-loss`). The
+new journal gets:
+
+- the newest intact snapshot, and the events that follow it without a gap;
+- the events before it, if all of them are good;
+- intact archived jobs, and notices, up to the first unreadable row.
+
+The new journal is made beside the damaged one, which is not modified. Once it is complete and
+durable it is renamed to `SALVAGED`; that is the commit point. Before it, the damaged journal is
+still in place and rejected. After it, every start first moves the new journal into place (`finish`)
+and keeps the damaged files in a folder of their own.
+
+The daemon then recovers as after a loss (`RESTORED`), unless the new journal ends with the event
+named by the mark. The mark is kept for the new journal: one without a mark is rejected.
 """
 
 from __future__ import annotations
@@ -38,8 +43,10 @@ log = structlog.get_logger()
 
 
 def salvage(state_dir: Path) -> None:
-    """Replace the journal by a new one of what can be read. Raises JournalError, when that is
-    nothing, too; then all is as it was."""
+    """Replace the journal by a new one with everything readable.
+
+    Raises JournalError if nothing is readable; then nothing was changed.
+    """
     lock = acquire_lock(state_dir)
     part = state_dir / f"{FILE}.new"
     try:
@@ -74,7 +81,7 @@ def salvage(state_dir: Path) -> None:
 
 
 def finish(state_dir: Path) -> None:
-    """Go on with a salvage that was cut short after it was decided. Raises JournalError."""
+    """Finish a salvage that was interrupted after its commit point. Raises JournalError."""
     if not (state_dir / SALVAGED).exists():
         return
     lock = acquire_lock(state_dir)
@@ -87,7 +94,7 @@ def finish(state_dir: Path) -> None:
 
 
 def _put_in_place(state_dir: Path) -> None:
-    """The new journal in the place of the old one. May be cut short anywhere and done again."""
+    """Move the new journal into place. May be interrupted at any point and repeated."""
     # The database goes last: a folder without it is that of a move which was cut short.
     names = (*(f"{FILE}{more}" for more in _BESIDE), FILE)
     found = [name for name in names if (state_dir / name).exists()]
@@ -105,7 +112,7 @@ def _put_in_place(state_dir: Path) -> None:
 
 
 def _aside(state_dir: Path) -> Path:
-    """The folder that the damaged files go to."""
+    """Create the folder for the damaged files."""
     number = 1
     while ((folder := state_dir / f"{DAMAGED}{number}") / FILE).exists():
         number += 1
@@ -125,7 +132,7 @@ def _snapshots(
 
 
 def _mark(state_dir: Path) -> JournalPosition | None:
-    """The last event that had been committed, where that is known."""
+    """Return the last committed event, if the mark is readable."""
     path = state_dir / MARK
     with suppress(OSError, JournalError):
         return read_mark(path.read_bytes(), source=str(path))
@@ -133,7 +140,7 @@ def _mark(state_dir: Path) -> JournalPosition | None:
 
 
 def _own_row(source: sqlite3.Connection, mark: JournalPosition) -> list[Row]:
-    """The event after which a snapshot was taken: a start looks whether they belong together."""
+    """Return the event after which a snapshot was taken, if it matches: a start checks that."""
     with suppress(sqlite3.Error, UnicodeError):
         rows: list[Row] = source.execute(_EVENTS, (mark.seq - 1,)).fetchmany(1)
         return [row for row in rows if (row[0], row[-1]) == (mark.seq, mark.chain)]
@@ -141,7 +148,7 @@ def _own_row(source: sqlite3.Connection, mark: JournalPosition) -> list[Row]:
 
 
 def _good_rows(source: sqlite3.Connection, after: JournalPosition) -> list[Row]:
-    """The events after a mark up to the first that is not as it was written."""
+    """Return the events after a position up to the first damaged one."""
     taken: list[Row] = []
 
     def take() -> Iterator[Row]:
@@ -181,7 +188,7 @@ def _write(
 
 
 def _core(source: sqlite3.Connection, path: Path) -> int:
-    """The version of the core that wrote last; ours where that cannot be read any more."""
+    """Return the core version that wrote last; this core's if that is unreadable."""
     with suppress(JournalError):
         return written_by(source, path)[0]
     return CORE

@@ -1,12 +1,13 @@
-"""The journal of a release whose core decided otherwise than ours: what of it can be relied on.
+"""Take over the journal of a release whose core decides differently.
 
-A state that it saved is taken as it is: no digest of ours vouches for it, so it is held against the
-invariants instead. Events after it are replayed by our core, which might decide otherwise than
-sites and users were told. So the replay counts only if every job thereby goes through the same
-phases at the same instants as the notices say that were committed with these events (each
-placement, release, start, setback and end of an attempt is such a phase). What a job waits for, and
-words, may differ. The start then saves the state at once, with our core's number: no later start
-replays these events again, and `koala replay` begins there.
+Its saved state is taken as it is. This core cannot verify the digest, so it checks the invariants
+instead. Later events are replayed by this core, which might decide differently from what sites and
+users were told. So the replay is accepted only if every job goes through the same phases at the
+same instants as the notices committed with these events (each placement, release, start, setback
+and end of an attempt is such a phase). Reasons for waiting, and wording, may differ.
+
+The start then saves a snapshot at once, with this core's number: no later start replays these
+events again, and `koala replay` begins there.
 """
 
 from __future__ import annotations
@@ -32,17 +33,19 @@ REMEDY = (
 )
 
 Step: TypeAlias = tuple[Instant, str, str]
-"""When a job came to a phase: instant, job, phase."""
+"""Transition of a job: instant, job, new phase."""
 
 
 def require_sound(scheduler: Scheduler, at: Instant) -> None:
-    """Hold a state that another core saved, or a replay of its events, against the invariants.
-    Raises AssertionError."""
+    """Check the invariants of a state that another core saved, or of a replay of its events.
+
+    Raises AssertionError.
+    """
     check(scheduler, at)
 
 
-def later(path: Path, wrote: int) -> JournalError:
-    """Make the error of a journal of a later release."""
+def newer_release_error(path: Path, wrote: int) -> JournalError:
+    """Create the error of a journal of a later release."""
     return JournalError(
         f"{path}: core {wrote}: this release has core {CORE}. A later release wrote it: go on with"
         " that one, or a later one yet; or put back a backup that was made before it was started"
@@ -50,8 +53,8 @@ def later(path: Path, wrote: int) -> JournalError:
     )
 
 
-def refused(path: Path, wrote: int, replayed: int, why: str) -> JournalError:
-    """Make the error of a journal whose last events our core decides otherwise."""
+def differs_error(path: Path, wrote: int, replayed: int, why: str) -> JournalError:
+    """Create the error of a journal whose last events this core decides differently."""
     return JournalError(
         f"{path}: its last {replayed} events were written by an earlier release (core {wrote}, this"
         f" one has {CORE}) that did not save its state at the end, and a replay by this one"
@@ -60,27 +63,29 @@ def refused(path: Path, wrote: int, replayed: int, why: str) -> JournalError:
 
 
 @dataclass(slots=True)
-class Comparison:
-    """Compares the replay of another core's events with what was told when they happened."""
+class ReplayComparison:
+    """Compare the replay of another core's events with the notices committed with them."""
 
     _begin_at: Instant
     _before: dict[str, str]
     _found: list[Step]
 
     @classmethod
-    def begin(cls, scheduler: Scheduler, at: Instant) -> Comparison:
+    def begin(cls, scheduler: Scheduler, at: Instant) -> ReplayComparison:
         """Begin at the state before the first of these events."""
         return cls(at, {job.id: job.phase_name for job in scheduler.jobs.values()}, [])
 
     def note(self, at: Instant, actions: Iterable[Action]) -> None:
-        """Take in what came of an event."""
+        """Record the transitions among an event's actions."""
         for action in actions:
             if isinstance(action, Announce) and action.job is not None:
                 self._found.append((at, action.job, action.phase))
 
     def difference(self, notices: Callable[[Instant], Sequence[Notice]], *, is_cut: bool) -> str:
-        """Say in what the two differ; empty when they do not. Of a journal that `is_cut` the
-        notices may go further than the events."""
+        """Return the first difference; empty if there is none.
+
+        If the journal `is_cut`, the notices may go further than the events.
+        """
         told = [(n.at, n.job, n.phase) for n in notices(self._begin_at) if n.job]
         found = list(_changes(self._found, dict(self._before)))
         expected = list(_changes(told, dict(self._before)))
@@ -100,7 +105,7 @@ class Comparison:
 
 
 def _changes(steps: Iterable[Step], phases: dict[str, str]) -> Iterable[Step]:
-    """The steps at which a job's phase became another one."""
+    """Yield the steps that change a job's phase."""
     for at, job, phase in steps:
         if phases.get(job) != phase:
             phases[job] = phase

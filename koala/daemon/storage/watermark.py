@@ -1,13 +1,15 @@
-"""What agents keep of the journal, and what their knowledge says about ours. Pure.
+"""Journal watermarks kept by agents: detect a rolled-back journal. Pure.
 
-SQLite silently rolls back to the last good frame of its log, and a folder may be put back from an
-old copy together with the mark beside the journal. Both would take back what was acknowledged. So
-each agent is told, with its orders, the newest committed row; it stores the row's number and chain
-value with what it does about the orders, and shows them when it registers. A journal that has not
-that row is not the one that the orders came from, and the daemon ends.
+SQLite silently rolls back to the last good frame of its log, and a folder may be restored from an
+old copy together with the mark beside the journal. Both would undo acknowledged events. Therefore:
 
-The mark is sealed by the daemon's secret: an agent cannot make the daemon end by one made up.
-Marks from before the epoch in which an operator accepted a loss (`--accept-loss`) count no more.
+- Each agent receives, with its orders, the newest committed row.
+- It stores the row's number and chain value with the effects of the orders, and presents them when
+  it registers.
+- If the journal lacks that row, the orders came from another journal, and the daemon ends.
+
+A watermark is signed with the daemon's secret, so that an agent cannot forge one to end the daemon.
+Watermarks from before the epoch in which an operator accepted a loss (`--accept-loss`) are ignored.
 """
 
 from __future__ import annotations
@@ -25,21 +27,23 @@ _SEAL_BYTES = 16
 
 
 class WatermarkVerdict(StrEnum):
-    """What an agent's mark says about the journal."""
+    """Result of checking an agent's watermark."""
 
     SAME = "same"
     UNSEALED = "unsealed"
-    """Not by a daemon with our secret; nothing follows from it."""
+    """Not signed with this daemon's secret; it proves nothing."""
     BEHIND = "behind"
-    """The row is missing here, or another one has its number."""
+    """The journal lacks the row, or has another one with its number."""
     UNKNOWN = "unknown"
-    """The row was there and has been compacted away."""
+    """The row existed and was removed since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermarks:
-    """The marks of one daemon's life. `newest` answers the last committed row, `chain_at` the chain
-    value of a row, None when it is not kept; `loss_epoch` is the epoch of the last accepted loss.
+    """Watermarks of one daemon's life.
+
+    `newest` returns the last committed row, `chain_at` the chain value of a row or None if it is
+    not kept; `loss_epoch` is the epoch of the last accepted loss.
     """
 
     secret: bytes
@@ -48,13 +52,13 @@ class Watermarks:
     newest: Callable[[], JournalPosition]
     chain_at: Callable[[int], bytes | None]
 
-    def sealed(self, site: SiteName, mark: JournalPosition) -> SiteWatermark:
-        """The mark as the agent of a site keeps it."""
+    def sign(self, site: SiteName, mark: JournalPosition) -> SiteWatermark:
+        """Sign the watermark for the agent of a site."""
         seal = self._seal(site, self.epoch, mark)
         return SiteWatermark(epoch=self.epoch, seq=mark.seq, chain=mark.chain, seal=seal)
 
-    def verdict(self, site: SiteName, shown: SiteWatermark) -> WatermarkVerdict:
-        """What follows from the mark that the agent of a site shows."""
+    def verify(self, site: SiteName, shown: SiteWatermark) -> WatermarkVerdict:
+        """Check the watermark that the agent of a site presents."""
         mark = JournalPosition(shown.seq, shown.chain)
         if not hmac.compare_digest(self._seal(site, shown.epoch, mark), shown.seal):
             return WatermarkVerdict.UNSEALED

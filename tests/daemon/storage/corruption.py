@@ -126,15 +126,15 @@ def outcome(state: State, folder: Path) -> str:
         try:
             found = recover(journal, config_of(folder))
             is_same = journal.chain_at(state.mark.seq) == state.mark.chain
-            marks = Watermarks(
+            watermarks = Watermarks(
                 secret=SECRET,
                 epoch=found.scheduler.epoch,
                 loss_epoch=found.scheduler.loss_epoch,
                 newest=lambda: journal.mark,
                 chain_at=journal.chain_at,
             )
-            shown = marks.sealed(DELFT, state.mark)
-            if marks.verdict(DELFT, shown) is WatermarkVerdict.BEHIND:
+            shown = watermarks.sign(DELFT, state.mark)
+            if watermarks.verify(DELFT, shown) is WatermarkVerdict.BEHIND:
                 return "refused: an agent knows more"
         finally:
             journal.close()

@@ -26,7 +26,7 @@ ROWS = {seq: f"chain {seq}".encode() for seq in range(1, 11)}
 ONE = "&(executable=/bin/true)(count=4)"
 
 
-def marks(*, epoch: int = 3, loss_epoch: int = 0, secret: bytes = b"secret") -> Watermarks:
+def watermarks(*, epoch: int = 3, loss_epoch: int = 0, secret: bytes = b"secret") -> Watermarks:
     return Watermarks(
         secret=secret,
         epoch=epoch,
@@ -49,38 +49,38 @@ def marks(*, epoch: int = 3, loss_epoch: int = 0, secret: bytes = b"secret") -> 
 def test_a_row_is_the_same_or_the_journal_is_behind(
     seq: int, chain: bytes, verdict: WatermarkVerdict
 ) -> None:
-    shown = marks().sealed(DELFT, JournalPosition(seq, chain))
-    assert marks().verdict(DELFT, shown) is verdict
-    assert marks(epoch=9).verdict(DELFT, shown) is verdict, "in a later life, too"
+    shown = watermarks().sign(DELFT, JournalPosition(seq, chain))
+    assert watermarks().verify(DELFT, shown) is verdict
+    assert watermarks(epoch=9).verify(DELFT, shown) is verdict, "in a later life, too"
 
 
 def test_a_row_that_is_not_kept_says_nothing() -> None:
-    compacted = replace(marks(), chain_at=lambda _: None)
-    shown = marks().sealed(DELFT, JournalPosition(4, ROWS[4]))
-    assert compacted.verdict(DELFT, shown) is WatermarkVerdict.UNKNOWN
+    compacted = replace(watermarks(), chain_at=lambda _: None)
+    shown = watermarks().sign(DELFT, JournalPosition(4, ROWS[4]))
+    assert compacted.verify(DELFT, shown) is WatermarkVerdict.UNKNOWN
 
 
 def test_rows_of_before_an_accepted_loss_count_no_more() -> None:
-    shown = marks(epoch=3).sealed(DELFT, JournalPosition(11, b"chain 11"))
-    assert marks(epoch=1003, loss_epoch=1003).verdict(DELFT, shown) is WatermarkVerdict.SAME
-    shown = marks(epoch=1003).sealed(DELFT, JournalPosition(11, b"chain 11"))
-    assert marks(epoch=1004, loss_epoch=1003).verdict(DELFT, shown) is WatermarkVerdict.BEHIND
+    shown = watermarks(epoch=3).sign(DELFT, JournalPosition(11, b"chain 11"))
+    assert watermarks(epoch=1003, loss_epoch=1003).verify(DELFT, shown) is WatermarkVerdict.SAME
+    shown = watermarks(epoch=1003).sign(DELFT, JournalPosition(11, b"chain 11"))
+    assert watermarks(epoch=1004, loss_epoch=1003).verify(DELFT, shown) is WatermarkVerdict.BEHIND
 
 
 def test_nobody_can_make_a_mark_up() -> None:
     far = JournalPosition(10**9, b"chain")
-    true = marks().sealed(DELFT, far)
+    true = watermarks().sign(DELFT, far)
     forged = [
         SiteWatermark(epoch=3, seq=far.seq, chain=far.chain, seal=b""),
         replace(true, seq=true.seq + 1),
         replace(true, epoch=4),
         replace(true, chain=b"other"),
-        marks(secret=b"another").sealed(DELFT, far),
+        watermarks(secret=b"another").sign(DELFT, far),
     ]
-    assert marks().verdict(DELFT, true) is WatermarkVerdict.BEHIND
+    assert watermarks().verify(DELFT, true) is WatermarkVerdict.BEHIND
     for shown in forged:
-        assert marks().verdict(DELFT, shown) is WatermarkVerdict.UNSEALED
-    assert marks().verdict(SiteName("leiden"), true) is WatermarkVerdict.UNSEALED
+        assert watermarks().verify(DELFT, shown) is WatermarkVerdict.UNSEALED
+    assert watermarks().verify(SiteName("leiden"), true) is WatermarkVerdict.UNSEALED
 
 
 # --- daemons and agents ---------------------------------------------------------------------------

@@ -246,14 +246,14 @@ class Daemon(Process):
         )
         journal.keep_s = custody.keep_s
         turns.daemon = self
-        marks = Watermarks(
+        watermarks = Watermarks(
             secret=SECRET,
             epoch=scheduler.epoch,
             loss_epoch=scheduler.loss_epoch,
             newest=lambda: journal.mark,
             chain_at=journal.chain_at,
         )
-        guests = Allowlist(epoch=scheduler.epoch, sites={}, is_open=True, verdict=marks.verdict)
+        guests = Allowlist(epoch=scheduler.epoch, sites={}, is_open=True, verdict=watermarks.verify)
         self.roster = AgentRegistry(scheduler, turns, clock, guests=guests, timing=self._timing)
         self.desk = RequestHandler(
             scheduler, turns, clock, send=self.roster.send, take_log=lambda _site, _part: None
@@ -272,7 +272,7 @@ class Daemon(Process):
                 answer=self.desk.answer,
                 lose=lambda _site: None,
                 mark=lambda: journal.mark,
-                sealed=marks.sealed,
+                sealed=watermarks.sign,
                 forked=_forked,
             )
         )
