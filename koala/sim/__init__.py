@@ -1,8 +1,11 @@
-"""Simulated time: the same core behind an event heap, simulated sites, and a seeded plan of faults.
+"""Simulated time: the scheduler's core behind an event heap, and experiments and replays with it.
 
-`engine` is the heap and the clock; `links`, `starters` and `sites` obey the protocol of the live
-parts (leases, barrier, inventory) without sockets or processes; `pump` is the daemon with a list
-for a journal; `world` puts them together. `experiment` is a multicluster without the protocol, for
-what is measured: its actions are answered by what comes of them; `das` is KOALA's experiment in it.
+- `engine`: the event heap and the clock.
+- `experiment`: a multicluster without the protocol, for measurements; each action of the core is
+  answered by its outcome at the site.
+- `replay`: what-if runs from a recorded journal.
+- `trace`: a log of jobs on the local manager model alone.
+- `replication`, `statistics`, `saturation`, `metrics`: many runs, and their evaluation.
+
 Nothing here reads a clock or the global random generator: a run is a function of its seed.
 """

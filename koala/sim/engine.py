@@ -1,9 +1,9 @@
-"""The event heap and the simulated clock.
+"""Event heap and simulated clock.
 
-Entries are called in the total order (instant, rank, number): at equal instants outcomes come
+Entries are called in the total order (instant, rank, number). At equal instants outcomes come
 first, then scheduling passes of local managers, which so see all that ended and arrived, then
-wake-ups; and all in the order in which they were set. So a run is a function of its inputs,
-and `now` never runs back.
+wake-ups. Within a rank, entries run in the order in which they were set. So a run is a function of
+its inputs, and `now` never runs back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEVER = float("inf")
 
 
 class Rank(IntEnum):
-    """What goes first at one instant."""
+    """Order of entries at one instant."""
 
     OUTCOME = 0
     PASS = 1
@@ -26,7 +26,7 @@ class Rank(IntEnum):
 
 
 class Entry:
-    """A call to come. `cancel` takes it back; the heap forgets it when its instant comes."""
+    """A scheduled call. After `cancel` the heap drops it when its instant comes."""
 
     __slots__ = ("at", "call")
 
@@ -35,12 +35,12 @@ class Entry:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Never call it."""
+        """Cancel the call."""
         self.call = None
 
 
 class Engine:
-    """The heap of calls to come, and the only clock of a simulated world."""
+    """Heap of scheduled calls, and the only clock of a simulated world."""
 
     __slots__ = ("_heap", "_number", "calls", "now")
 
@@ -51,7 +51,7 @@ class Engine:
         self._number = 0
 
     def at(self, instant: Instant, call: Callable[[], None], *, rank: Rank = Rank.OUTCOME) -> Entry:
-        """Call at `instant`; an instant that is past means now. An infinite one never comes."""
+        """Schedule a call at `instant`; a past instant means now. A call at infinity never runs."""
         at = max(self.now, instant)
         entry = Entry(at, call)
         if at < NEVER:
@@ -60,11 +60,11 @@ class Engine:
         return entry
 
     def after(self, duration_s: Seconds, call: Callable[[], None]) -> Entry:
-        """Call in `duration_s` from now."""
+        """Schedule a call in `duration_s` from now."""
         return self.at(self.now + duration_s, call)
 
     def every(self, period_s: Seconds, call: Callable[[], None]) -> None:
-        """Call again and again, for ever."""
+        """Schedule a call at every interval, without end."""
 
         def again() -> None:
             call()
@@ -74,13 +74,13 @@ class Engine:
 
     @property
     def next_at(self) -> Instant | None:
-        """The instant of the next call, or None when nothing will ever happen again."""
+        """Return the instant of the next call, or None when the heap is empty."""
         while self._heap and self._heap[0][3].call is None:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def step(self) -> bool:
-        """Make the next call; False when there is none."""
+        """Make the next call; return False when there is none."""
         while self._heap:
             at, _, _, entry = heappop(self._heap)
             if entry.call is not None:
@@ -91,7 +91,7 @@ class Engine:
         return False
 
     def run(self, until: Instant) -> None:
-        """Make all calls up to and including `until`, and put the clock there."""
+        """Make all calls up to and including `until`, and set the clock to it."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             at, _, _, entry = heappop(heap)

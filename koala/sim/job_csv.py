@@ -1,4 +1,4 @@
-"""A file with a line of CSV for each job or task of a run."""
+"""CSV file with one line for each job or task of a run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 @contextmanager
 def recorded(path: Path, fields: Sequence[str]) -> Iterator[Callable[[Iterable[object]], None]]:
-    """The function that comes writes an outcome, its values in the order of `fields`, as a line;
-    values that are tuples are written with blanks between their parts."""
+    """Yield a function that writes an outcome as a line, its values in the order of `fields`.
+    Tuples are written with blanks between their parts."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(fields)

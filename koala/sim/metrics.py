@@ -1,6 +1,6 @@
-"""What the papers measure, read off the core's own records: nothing is measured twice.
+"""Metrics of the papers, computed from the core's own records: nothing is measured twice.
 
-Placement time and start delay are those of the last placement (readings of KOALA, figure 5): a job
+Placement time and start delay are those of the last placement (readings of KOALA, figure 5). A job
 that was placed again has waited longer for the placement with which it ran.
 """
 
@@ -19,8 +19,8 @@ from koala.views.documents import timeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job of the grid in a line. Processor-seconds where a word says `processor`; what never
-    happened is None."""
+    """Record of a grid job, one line. Names with `processor` are in processor-seconds; None: never
+    happened."""
 
     job: JobId
     phase: str
@@ -48,27 +48,27 @@ class JobRecord:
 
     @property
     def is_finished(self) -> bool:
-        """It ended well."""
+        """True if it ended well."""
         return self.phase == Finished.__name__
 
     @property
     def is_coallocated(self) -> bool:
-        """Its last placement was on more than one site (KOALA, figure 4)."""
+        """True if its last placement was on more than one site (KOALA, figure 4)."""
         return len(dict.fromkeys(self.sites)) > 1
 
     @property
     def placement_s(self) -> Seconds | None:
-        """From submission to the last placement (KOALA, figure 5 a)."""
+        """Time from submission to the last placement (KOALA, figure 5 a)."""
         return None if self.placed_at is None else self.placed_at - self.submitted_at
 
     @property
     def waiting_s(self) -> Seconds | None:
-        """From submission to the start with which it ran (TWT)."""
+        """Time from submission to the start with which it ran (TWT)."""
         return None if self.started_at is None else self.started_at - self.submitted_at
 
     @property
     def response_s(self) -> Seconds | None:
-        """From submission to the end."""
+        """Time from submission to the end."""
         return None if self.ended_at is None else self.ended_at - self.submitted_at
 
     @property
@@ -81,7 +81,7 @@ COLUMNS = tuple(field.name for field in fields(JobRecord))
 
 
 def record_of(job: Job) -> JobRecord:
-    """The line of a job, as it is now."""
+    """Return the record of a job, as it is now."""
     times = timeline(job)
     file, attempt = job.spec.input_file, job.attempt
     members = [] if attempt is None else attempt.present
@@ -118,7 +118,7 @@ _TIMES = (
 
 
 def row(record: JobRecord) -> list[Any]:
-    """Its cells under COLUMNS, for a CSV."""
+    """Return its cells under COLUMNS, for a CSV."""
     return [
         " ".join(value) if isinstance(value, tuple) else "" if value is None else value
         for value in (getattr(record, name) for name in COLUMNS)
@@ -144,7 +144,7 @@ MEASURES: dict[str, str] = {
     "claiming_tries": "claiming tries",
     "attempts": "placements",
 }
-"""What is measured of a group of jobs, and how; means over its jobs unless it says otherwise."""
+"""Measures of a group of jobs and their definitions; means over its jobs unless stated."""
 
 _MEANS = (
     "placement_s",
@@ -162,9 +162,8 @@ _MEANS = (
 
 
 def measure(jobs: Iterable[JobRecord]) -> dict[str, float]:
-    """The measures of a group of jobs in one run; not a number where nothing of the kind
-    happened.
-    """
+    """Compute the measures of a group of jobs in one run; nan where nothing of the kind
+    happened."""
     group = list(jobs)
     finished = sum(record.is_finished for record in group)
     failures = sum(record.failures for record in group)

@@ -1,7 +1,7 @@
 """Many independent runs over the cores of this machine.
 
-A run is a pure function of its item (a seed, or a setting with its seed), so where and in which
-order runs are made changes nothing; results come in the order of the items.
+A run is a pure function of its item (a seed, or a setting with its seed). So the place and order of
+runs do not change results; these come in the order of the items.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from koala.runtime.child_lifetime import interrupts_held, serve
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
-"""Told how many runs are finished."""
+"""Called with the number of finished runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replications(Generic[Item, Result]):
-    """What was finished, in the order of the items; all of it unless `is_interrupted`."""
+    """Finished runs, in the order of the items; all of them unless `is_interrupted`."""
 
     finished: tuple[tuple[Item, Result], ...]
     is_interrupted: bool = False
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """The results alone."""
+        """List the results alone."""
         return tuple(result for _, result in self.finished)
 
     def has(self, item: Item) -> bool:
-        """Tell whether this one was finished."""
+        """True if this run was finished."""
         return any(item == one for one, _ in self.finished)
 
 
@@ -49,9 +49,8 @@ def replicate(
     progress: Progress | None = None,
 ) -> Replications[Item, Result]:
     """Run each item, in at most `workers` processes (0: one a core); `run`, items and results must
-    be picklable. An interrupt (Ctrl-C) ends it and keeps what is finished; an exception of a run is
-    raised here.
-    """
+    be picklable. An interrupt (Ctrl-C) ends it and keeps the finished runs; an exception of a run
+    is raised here."""
     count = min(workers or cores(), len(items))
     if count <= 1:
         return _here(run, items, progress)
@@ -90,7 +89,7 @@ def replicate(
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -109,7 +108,7 @@ def _here(
 
 
 def _end(pool: ProcessPoolExecutor, *, is_complete: bool) -> None:
-    """Without delay also when runs are under way: their results are not wanted any more."""
+    """End the pool without delay, also when runs are in progress: their results are discarded."""
     if not is_complete:
         for worker in list((pool._processes or {}).values()):  # noqa: SLF001 - no public way before 3.14
             worker.kill()

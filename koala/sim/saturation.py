@@ -1,16 +1,18 @@
-"""Whether a queueing system keeps up with its load, judged from how many jobs wait when others
-arrive.
+"""Saturation test of a queueing system, from the number of waiting jobs at each arrival.
 
-In a saturated system their number grows for as long as it runs, and a mean response time says how
-long that was and nothing else. Two things must come together to call a system saturated: the means
-over consecutive windows of arrivals ascend (Mann and Kendall's test for a trend, over all
-replications together, at 1 in 1000), and at least one of a thousand arrivals is never served. Both
-look at the queue and not at response times, which fall towards the end of a run in which a kind of
-job is starved.
+In a saturated system that number grows for as long as it runs, and a mean response time reflects
+only the length of the run. A system is saturated if both conditions hold:
 
-Just below its capacity a system fills for longer than the warm-up that was cut: it is then called
-saturated though it is not, and a longer run tells. Just above, within about a hundredth, a short
-run does not tell either.
+- The means over consecutive windows of arrivals ascend (Mann and Kendall's test for a trend, over
+  all replications together, at 1 in 1000).
+- At least one of a thousand arrivals is never served.
+
+Both look at the queue and not at response times, which fall towards the end of a run in which a
+kind of job is starved.
+
+Limits: just below its capacity a system fills for longer than the warm-up that was cut. It is then
+called saturated though it is not, and a longer run tells. Just above capacity, within about a
+hundredth, a short run does not tell either.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from koala.sim.statistics import means_of_batches
 
 WINDOWS = 20
 TREND_LEAST = 3.09
-"""Of a standard normal distribution, one in a thousand lies above."""
+"""Quantile of the standard normal distribution: one in a thousand lies above."""
 GROWTH_LEAST = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """What one run says: Kendall's S over `windows` windows, and by how much the queue grows with
-    each arrival, which is the share of the load that is never served."""
+    """Trend of one run: Kendall's S over `windows` windows, and the growth of the queue per
+    arrival, which is the share of the load that is never served."""
 
     score: int
     windows: int
@@ -40,7 +42,7 @@ class Trend:
 
 
 def trend(waiting: Sequence[float]) -> Trend:
-    """The trend of the number of waiting jobs, one number an arrival."""
+    """Compute the trend of the number of waiting jobs, one number an arrival."""
     means = means_of_batches(waiting, WINDOWS)
     score = sum((later > sooner) - (later < sooner) for sooner, later in combinations(means, 2))
     count = len(means)
@@ -51,7 +53,7 @@ def trend(waiting: Sequence[float]) -> Trend:
 
 
 def is_saturated(trends: Sequence[Trend]) -> bool:
-    """Whether the runs together ascend, by chance hardly ever, and by enough to matter."""
+    """True if the runs together ascend, hardly ever by chance, and by enough to matter."""
     variance = sum(t.windows * (t.windows - 1) * (2 * t.windows + 5) / 18 for t in trends)
     if not variance:
         return False

@@ -37,16 +37,17 @@ class Interval:
 
     @property
     def is_positive(self) -> bool:
-        """All of it lies above 0."""
+        """True if all of it lies above 0."""
         return self.low > 0
 
     @property
     def is_negative(self) -> bool:
-        """All of it lies below 0."""
+        """True if all of it lies below 0."""
         return self.high < 0
 
     def document(self) -> dict[str, float | None]:
-        """For JSON, which has no infinity and no not-a-number: null stands for "not known"."""
+        """Return the document for JSON, which has no infinity and no not-a-number: null stands for
+        "not known"."""
         return {name: value if isfinite(value) else None for name, value in self._fields()}
 
     def _fields(self) -> tuple[tuple[str, float], ...]:
@@ -59,8 +60,8 @@ class Interval:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean of independent values, one of each replication. Values that are not a number (a
-    replication in which nothing of the kind happened) are left out."""
+    """Compute the interval of the mean of independent values, one per replication. Values that are
+    nan (a replication in which nothing of the kind happened) are left out."""
     known = [value for value in values if value == value]  # noqa: PLR0124 - only nan differs from itself
     if not known:
         return Interval(mean=nan, ci95=inf, values=0)
@@ -72,20 +73,21 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def paired(ones: Sequence[float], others: Sequence[float]) -> Interval:
-    """The mean difference, one less other, over replications with common random numbers: the i-th
-    values of both come from the same seed. What both share cancels, so the interval is narrow."""
+    """Compute the mean difference, one less other, over replications with common random numbers.
+    The i-th values of both come from the same seed. Their shared variation cancels, so the interval
+    is narrow."""
     return interval([one - other for one, other in zip(ones, others, strict=True)])
 
 
 def batch_means(values: Sequence[float], batches: int = BATCHES) -> Interval:
-    """The mean of one long run whose values depend on their neighbours: consecutive batches of
-    equal size are taken to be independent; what does not fill a batch is left out at the
-    beginning."""
+    """Compute the mean of one long run whose values depend on their neighbours. Consecutive batches
+    of equal size count as independent; a remainder is left out at the beginning."""
     return interval(means_of_batches(values, batches))
 
 
 def means_of_batches(values: Sequence[float], batches: int = BATCHES) -> list[float]:
-    """The means of `batches` consecutive batches; one batch a value when there are fewer values."""
+    """Return the means of `batches` consecutive batches; one value a batch when there are fewer
+    values."""
     count = min(batches, len(values))
     if count == 0:
         return []
@@ -96,7 +98,7 @@ def means_of_batches(values: Sequence[float], batches: int = BATCHES) -> list[fl
 
 
 def student(degrees: int, *, confidence: float = CONFIDENCE) -> float:
-    """The factor of a two-sided interval with so many degrees of freedom."""
+    """Return the factor of a two-sided interval with so many degrees of freedom."""
     from scipy.special import stdtrit  # noqa: PLC0415 - takes longer to import than a short run
 
     return float(stdtrit(degrees, (1 + confidence) / 2))

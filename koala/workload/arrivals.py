@@ -1,10 +1,13 @@
-"""The jobs of a log as they arrive at one machine: what cannot be replayed is dropped, what is not
-known is filled in, both are counted; in order, and none held longer than the order asks for.
+"""Arrivals of a log's jobs at one machine, in order and in bounded memory.
 
-Size: allocated processors if positive, else those requested. Dropped: no size, a negative run time,
-a negative submit time, a size above the machine's, in that order. A run time of 0 becomes 1 s; an
-estimate that is missing becomes the run time. Order: submit time, then place in the log. Submit
-times are shifted so that the first is 0.
+Jobs that cannot be replayed are dropped, missing values are filled in, and both are counted.
+
+- Size: allocated processors if positive, else those requested.
+- Dropped, in this order: no size, a negative run time, a negative submit time, a size above the
+  machine's.
+- A run time of 0 becomes 1 s; a missing estimate becomes the run time.
+- Order: submit time, then place in the log.
+- Submit times are shifted so that the first is 0.
 """
 
 from __future__ import annotations
@@ -23,9 +26,10 @@ from koala.errors import WorkloadError
 from koala.workload.logs import Columns, Header, Log
 
 WINDOW = 10_000
-"""So many jobs are held back in case one that was submitted earlier comes later in the log."""
+"""Number of jobs that are held back, in case a job that was submitted earlier comes later in the
+log."""
 PORTION = 50_000
-"""So many are sorted at a time when a log is in no order at all."""
+"""Number of jobs that are sorted at a time when a log is in no order at all."""
 
 Arrival = tuple[int, int, int, int, int]
 """Submit time, number in the log, processors, run time, estimate."""
@@ -34,7 +38,7 @@ _by_submit = itemgetter(0)
 
 
 class Overrun(StrEnum):
-    """What becomes of a job that runs longer than its estimate."""
+    """Treatment of a job that runs longer than its estimate."""
 
     RAISE = "raise"
     """Its estimate is raised to its run time."""
@@ -45,12 +49,12 @@ class Overrun(StrEnum):
 
 
 class DisorderError(WorkloadError):
-    """A log is further out of order than the jobs that are held back."""
+    """Error of a log that is further out of order than the jobs that are held back."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """What was read, and what was done to it, in jobs."""
+    """Counts of the jobs read, dropped and changed."""
 
     read: int = 0
     without_size: int = 0
@@ -65,7 +69,7 @@ class Summary:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Left out, by reason."""
+        """Jobs left out, by reason."""
         return {
             "without_size": self.without_size,
             "without_run_time": self.without_run_time,
@@ -75,12 +79,12 @@ class Summary:
 
     @property
     def kept(self) -> int:
-        """Those that arrive."""
+        """Number of jobs that arrive."""
         return self.read - sum(self.dropped.values())
 
     @property
     def changed(self) -> dict[str, int]:
-        """Kept, but not as they stand in the log, by reason."""
+        """Jobs kept but changed, by reason."""
         return {
             name: count
             for name, count in asdict(self).items()
@@ -89,8 +93,8 @@ class Summary:
 
 
 def machine(log: Log, header: Header) -> tuple[int, str]:
-    """How many processors the machine of a log has, and where that is said. Reads the whole log if
-    its header does not say it. Raises WorkloadError when no job says it either."""
+    """Return the number of processors of a log's machine, and its source. Reads the whole log if
+    its header does not have it. Raises WorkloadError when no job has it either."""
     for key in ("MaxProcs", "MaxNodes"):
         if (found := header.whole(key)) is not None:
             return found, key
@@ -105,7 +109,7 @@ def machine(log: Log, header: Header) -> tuple[int, str]:
 
 class Arrivals:
     """The jobs of a log at a machine with so many processors. `summary` is complete when all have
-    been given; `shift` is known when the first has been."""
+    been yielded; `shift` is known when the first has been."""
 
     def __init__(self, log: Log, *, processors: int, overrun: Overrun = Overrun.RAISE) -> None:
         self._log = log
@@ -114,11 +118,11 @@ class Arrivals:
         self.summary = Summary()
         self._has_begun = False
         self.shift = 0
-        """The submit time in the log of the job that is submitted at 0."""
+        """Submit time in the log of the job that is submitted at 0."""
 
     def blocks(self, *, window: int = WINDOW) -> Iterator[list[Arrival]]:
-        """All jobs in order, for logs that are nearly in order. Raises DisorderError when one comes
-        more than `window` jobs later than its submit time says."""
+        """Yield all jobs in order, for logs that are nearly in order. Raises DisorderError when one
+        comes more than `window` jobs later than its submit time says."""
         self._begin()
         held: list[Arrival] = []
         passed = -1
@@ -136,7 +140,8 @@ class Arrivals:
         yield self._shifted(held)
 
     def sorted_blocks(self, *, portion: int = PORTION) -> Iterator[list[Arrival]]:
-        """All jobs in order, for logs in any order: sorted portions go to a temporary file."""
+        """Yield all jobs in order, for logs in any order: sorted portions go to a temporary
+        file."""
         self._begin()
         import tempfile  # noqa: PLC0415 - hardly any log needs it
 
@@ -159,7 +164,7 @@ class Arrivals:
         self._has_begun = False
 
     def _kept_blocks(self) -> Iterator[list[Arrival]]:
-        """The jobs of each block of the log, in order within it."""
+        """Yield the jobs of each block of the log, in order within it."""
         last = -1
         for columns in self._log.columns():
             block = _kept(columns, self._processors, self._overrun, self.summary)
@@ -186,7 +191,7 @@ class Arrivals:
 def _kept(  # noqa: C901 - all rules in one loop: a call a job would cost as much as they do
     columns: Columns, largest: int, overrun: Overrun, summary: Summary
 ) -> list[Arrival]:
-    """Applies the rules at the top of this module to a block."""
+    """Apply the rules at the top of this module to a block."""
     kept: list[Arrival] = []
     for number, submit, run_s, allocated, requested, estimate_s in zip(*columns[:6], strict=True):
         processors = allocated if allocated > 0 else requested
@@ -221,7 +226,7 @@ _CHUNK = 1_000
 
 
 def _put(file: IO[bytes], jobs: list[Arrival]) -> list[int]:
-    """Stores jobs in order; the answer is where each chunk of them begins."""
+    """Store jobs in order; return the offset of each chunk of them."""
     jobs.sort(key=_by_submit)
     begins = []
     file.seek(0, os.SEEK_END)
@@ -232,7 +237,7 @@ def _put(file: IO[bytes], jobs: list[Arrival]) -> list[int]:
 
 
 def _got(file: IO[bytes], begins: list[int]) -> Iterator[Arrival]:
-    """The jobs of one portion; the others are read from the same file in between."""
+    """Read the jobs of one portion; the others are read from the same file in between."""
     for begin in begins:
         file.seek(begin)
         yield from marshal.load(file)  # what `_put` wrote

@@ -7,7 +7,7 @@ from itertools import accumulate
 from random import Random
 
 POWER_OF_TWO_WEIGHT = 3
-"""How much likelier a power of two is than q to its power alone says (Multiple queues 2.4)."""
+"""Weight of a power of two, relative to q to its power alone (Multiple queues 2.4)."""
 
 
 class SizeDistribution:
@@ -31,14 +31,15 @@ class SizeDistribution:
         weights = [_weight(size) * q ** (size - low) for size in sizes]
         total = sum(weights)
         self.probabilities = tuple(weight / total for weight in weights)
-        """Of each size from low to high."""
+        """Probability of each size from low to high."""
         self.mean = sum(s * p for s, p in zip(sizes, self.probabilities, strict=True))
         self.second_moment = sum(s * s * p for s, p in zip(sizes, self.probabilities, strict=True))
         self.thresholds = [*accumulate(self.probabilities)][:-1]
-        """Below the first, a uniform draw is the lowest size, and so on; the last needs none."""
+        """Cumulative bounds for a uniform draw, below the first: the lowest size; the last size
+        needs none."""
 
     def sample(self, random: Random) -> int:
-        """One size, at the cost of one uniform draw."""
+        """Draw one size, at the cost of one uniform draw."""
         return self.low + bisect_right(self.thresholds, random.random())
 
 

@@ -1,9 +1,9 @@
-"""The job stream of the multiple-queues paper (Multiple queues 2.2 to 2.4, 3): Poisson arrivals of
-jobs with one to as many components as there are sites, of sizes from D(q), and a service time that
-all components share.
+"""Job stream of the multiple-queues paper (Multiple queues 2.2 to 2.4, 3).
 
-Each purpose draws from a stream of its own, named after it, and each job draws as often whatever
-becomes of it: so every policy gets the very same jobs from the same seed.
+Arrivals are Poisson. Jobs have one to as many components as there are sites, of sizes from D(q),
+and a service time that all components share. Each purpose has a random stream of its own, named
+after it. Each job makes the same number of draws, whatever its fate. So every policy gets the very
+same jobs from the same seed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JobStream:
     service_cv: float = 1.0
 
     def jobs(self, seed: int) -> Iterator[StreamJob]:
-        """An endless stream, in order of arrival."""
+        """Yield jobs without end, in order of arrival."""
         gaps, services, counts, sizes, homes = (
             Random(f"{seed}/{purpose}")
             for purpose in ("arrivals", "services", "components", "sizes", "queues")
@@ -69,7 +69,7 @@ class JobStream:
 
 
 def service_times(cv: float, random: Random) -> Callable[[], float]:
-    """A sampler of service times with mean 1 and this coefficient of variation: constant at 0,
+    """Make a sampler of service times with mean 1 and this coefficient of variation: constant at 0,
     exponential at 1, hyperexponential with two phases of equal load above."""
     uniform = random.random
     if cv == 0:

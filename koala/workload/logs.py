@@ -1,7 +1,7 @@
-"""Logs of jobs as lines of fields, whatever their format: read a block at a time, strictly.
+"""Logs of jobs as lines of fields, in any format: read a block at a time, strictly.
 
-A format is a value (`swf.FORMAT`, `gwf.FORMAT`): its fields, which of them are numbers, how a
-comment begins, and a quick way to read blocks that hold nothing unusual, where it has one.
+A format is a value (`swf.FORMAT`, `gwf.FORMAT`): its fields, the number of numeric ones, its
+comment prefix, and an optional fast reader for blocks that hold nothing unusual.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from koala.errors import WorkloadError
 
 BLOCK_BYTES = 1 << 18
 LINE_BYTES_MAX = 1 << 20
-"""So long a line may be, its end included: a file may be one line without an end."""
+"""Limit on a line, its end included: a file may be one line without an end."""
 _TOO_LONG = f"is too long: allowed are {LINE_BYTES_MAX} bytes"
 _GZIP = b"\x1f\x8b"
 HEADER_BYTES_MAX = 1 << 20
-"""So much is read of the comments before the first job; what follows is passed over."""
+"""Limit on the comments that are read before the first job; the rest is skipped."""
 SHOWN_MAX = 60
-"""So much of a wrong value is shown."""
+"""Characters of a wrong value that an error message shows."""
 NUMBER_AT, SUBMIT_AT, RUN_AT, ALLOCATED_AT, REQUESTED_AT, ESTIMATE_AT = 0, 1, 3, 4, 7, 8
-"""Where both formats have what a local queue is about."""
+"""Indices of the fields that a local queue needs; both formats share them."""
 WHOLE_AT = (NUMBER_AT, ALLOCATED_AT, REQUESTED_AT)
 SECONDS_AT = (SUBMIT_AT, RUN_AT, ESTIMATE_AT)
 
@@ -39,7 +39,7 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,300}")  # longer ones are no finite number
 
 
 class Columns(NamedTuple):
-    """The fields of jobs that follow one another in a log; fractions of a second are cut."""
+    """Fields of consecutive jobs in a log; fractions of a second are cut."""
 
     numbers: list[int]
     submits: list[int]
@@ -48,20 +48,20 @@ class Columns(NamedTuple):
     requested: list[int]
     estimates: list[int]
     cut: int
-    """How many jobs lost a fraction of a second."""
+    """Number of jobs that lost a fraction of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How jobs are written down."""
+    """Format of a log."""
 
     name: str
     fields: tuple[str, ...]
     comment: str
     numbers: int
-    """So many of the first fields are numbers; the others are words."""
+    """Number of leading fields that are numbers; the others are words."""
     quickly: Callable[[bytes], Columns | None] | None = None
-    """Reads a block at once, or finds something in it that asks for more care."""
+    """Reads a block at once; None if something in it needs the careful reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +71,23 @@ class Header:
     entries: dict[str, str] = field(default_factory=dict)
 
     def whole(self, key: str) -> int | None:
-        """The whole number that a value begins with, if it is at least 1: logs write "32 (dual
-        CPU)", and -1 for what they do not know. One that goes on, as 1e9 and 2.5 do, is none."""
+        """Return the leading whole number of a value, if it is at least 1: logs write "32 (dual
+        CPU)", and -1 for unknown. A number that goes on, such as 1e9 and 2.5, is none."""
         found = re.match(r"[0-9]{1,300}(?!\w|\.\d)", self.entries.get(key, ""))
         return int(found[0]) or None if found else None
 
 
 class Log:
-    """A file of jobs, gzipped or not. It may be read as often as one likes."""
+    """A file of jobs, gzipped or not. It may be read repeatedly."""
 
     def __init__(self, path: Path, form: Format) -> None:
         self.path = path
         self.format = form
         self.position = 0
-        """How many bytes of the file have been read, for those who wait."""
+        """Bytes of the file that have been read, for progress reports."""
 
     def header(self) -> Header:
-        """The comments before the first job."""
+        """Read the comments before the first job."""
         entries: dict[str, str] = {}
         for _, block in self._blocks():
             for line in block.decode("utf-8", "replace").splitlines():
@@ -100,15 +100,15 @@ class Log:
         return Header(entries=entries)
 
     def columns(self) -> Iterator[Columns]:
-        """The jobs in the order of the log, a block at a time. Raises WorkloadError at a line that
-        is neither a job nor a comment, and says what is wrong where."""
+        """Yield the jobs in the order of the log, a block at a time. Raises WorkloadError at a line
+        that is neither a job nor a comment, with its number and the error."""
         quickly = self.format.quickly
         for line, block in self._blocks():
             found = quickly(block) if quickly is not None else None
             yield found if found is not None else self._carefully(line, block)
 
     def lines(self) -> Iterator[list[str]]:
-        """All fields of all jobs, those that must be numbers being numbers."""
+        """Yield all fields of all jobs, numeric ones as numbers."""
         for line, block in self._blocks():
             for _, fields in self._jobs(line, block):
                 yield fields
@@ -116,7 +116,7 @@ class Log:
     # How --------------------------------------------------------------------------------------
 
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Whole lines, as many as fill a block, with the number of the first."""
+        """Yield whole lines, as many as fill a block, with the number of the first."""
         line = 1
         try:
             with self.path.open("rb") as raw:
@@ -131,7 +131,7 @@ class Log:
             raise WorkloadError(f"{self.path}: cannot be read: {error}") from error
 
     def _carefully(self, line: int, block: bytes) -> Columns:
-        """Line by line."""
+        """Read line by line."""
         read = Columns([], [], [], [], [], [], 0)
         whole_columns = (read.numbers, read.allocated, read.requested)
         second_columns = (read.submits, read.runs, read.estimates)
@@ -148,7 +148,7 @@ class Log:
         return read._replace(cut=cut)
 
     def _jobs(self, line: int, block: bytes) -> Iterator[tuple[int, list[str]]]:
-        """The fields of each job with the number of its line."""
+        """Yield the fields of each job with the number of its line."""
         form = self.format
         text = block.decode("utf-8", "replace")
         for number, written in enumerate(text.split("\n")[:-1], start=line):
@@ -172,8 +172,8 @@ class Log:
 
 
 def copy(source: IO[bytes], target: IO[bytes], *, name: str) -> None:
-    """A log that can be read only once, into a file. Raises WorkloadError at a line that is too
-    long, for what is no log may have no end, and OSError."""
+    """Copy a log that can be read only once, into a file. Raises WorkloadError at a line that is
+    too long, because other input may have no end, and OSError."""
     line, size = 1, 0
     is_packed = None
     while block := source.read(BLOCK_BYTES):
@@ -191,21 +191,22 @@ class Lines(Protocol):
     """A file of lines."""
 
     def read(self, size: int, /) -> bytes:
-        """At most so much."""
+        """Read at most so many bytes."""
 
     def readline(self, size: int, /) -> bytes:
-        """A line with its end, or so much of it; at the end of the file what is left."""
+        """Read a line with its end, or so much of it; at the end of the file the rest."""
 
 
 def _opened(raw: BufferedReader) -> Lines:
-    """Gzipped is what begins so, whatever it is called; and lines end as the first ones do."""
+    """Open the file; gzip is recognised by its first bytes, and the first lines decide the line
+    ends."""
     file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == _GZIP else raw
     begin = file.peek(BLOCK_BYTES)
     return _ReturnedLines(file) if b"\r" in begin and b"\n" not in begin else file
 
 
 class _ReturnedLines:
-    """A file whose lines end with a carriage return, as if they ended as elsewhere."""
+    """A file with carriage returns as line ends, read as if they were line feeds."""
 
     def __init__(self, file: Lines) -> None:
         self._file = file
@@ -230,14 +231,14 @@ class _ReturnedLines:
 
 
 def _ended(block: bytes) -> bytes:
-    """The block with each of its lines ended, also those that end with a carriage return alone."""
+    """Normalise the line ends of a block, also those that are a carriage return alone."""
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         block = _LONE_RETURN.sub(b"\n", block)
     return block if block.endswith(b"\n") else block + b"\n"
 
 
 class _TooLongError(Exception):
-    """A line is too long; `before` it are so many that nobody was given yet."""
+    """A line is too long; `before` it are so many that were not yielded yet."""
 
     def __init__(self, before: int) -> None:
         super().__init__(before)
@@ -245,9 +246,8 @@ class _TooLongError(Exception):
 
 
 def _blocks(file: Lines, comment: bytes) -> Iterator[bytes]:
-    """Whole lines; the comments at the beginning are a block of their own, so that they need not
-    slow down the first jobs. What some editors put before the first line is passed over. Raises
-    _TooLongError."""
+    """Yield whole lines; the comments at the beginning are a block of their own, so that they do
+    not slow down the first jobs. A byte order mark is skipped. Raises _TooLongError."""
     comments: list[bytes] = []
     size = 0
     first = _with_end(file, b"").removeprefix(BOM_UTF8)
@@ -266,8 +266,8 @@ def _blocks(file: Lines, comment: bytes) -> Iterator[bytes]:
 
 
 def _with_end(file: Lines, block: bytes, *, before: int = 0) -> bytes:
-    """The block with the rest of its last line, or with the next one if it has that; after `before`
-    other lines. Raises _TooLongError."""
+    """Return the block with the rest of its last line, or with the next one if it has that; after
+    `before` other lines. Raises _TooLongError."""
     block += file.readline(LINE_BYTES_MAX + 1)
     begin = block.rfind(b"\n", 0, -1) + 1
     if len(block) - begin > LINE_BYTES_MAX:

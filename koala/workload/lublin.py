@@ -1,11 +1,13 @@
 """The model of Lublin and Feitelson (JPDC 63(11), 2003): sizes, run times and arrivals of a typical
 parallel machine, fitted to three logs.
 
-*Size*: a part of the jobs is serial; log2 of the others is uniform on [low, middle] or, seldom, on
-[middle, high], and for many rounded to a power of two. *Run time*: log of it is of one of two gamma
-distributions; larger jobs are more often of the longer one. *Arrivals*: log of the time between
-them in the rush hours is gamma distributed; through the day such a time covers as many half hours
-as their weights allow, which come from a gamma distribution over the day.
+- *Size*: a part of the jobs is serial. log2 of the others is uniform on [low, middle] or, seldom,
+  on [middle, high], and for many rounded to a power of two.
+- *Run time*: its log is from one of two gamma distributions; larger jobs are more often of the
+  longer one.
+- *Arrivals*: the log of the time between them in the rush hours is gamma distributed. Through the
+  day such a time covers as many half hours as their weights allow, which come from a gamma
+  distribution over the day.
 
 Batch and interactive jobs have parameters of their own, or all jobs share one set (`ALL`). The
 constants are those of the program that its authors publish.
@@ -24,14 +26,14 @@ HALF_HOURS = 48
 DAY_BEGINS_AT = 11
 """The daily cycle is fitted to a day that begins with this half hour."""
 PROCESSORS = 128
-"""Of the machine to which the constants belong."""
+"""Processors of the machine to which the constants belong."""
 LOG_RUN_MAX = 12.0
 LOG_BETWEEN_MAX = 13.0
-"""Larger draws are drawn again."""
+"""Larger draws are repeated."""
 
 
 class Job(NamedTuple):
-    """Instants and durations in whole seconds, as the program has them."""
+    """A job with instants and durations in whole seconds, as in the authors' program."""
 
     submit_at: int
     processors: int
@@ -41,7 +43,8 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Of one kind of jobs, with the symbols of the paper. Gamma distributions by shape, scale."""
+    """Parameters of one kind of jobs, with the symbols of the paper. Gamma distributions by shape,
+    scale."""
 
     serial: float
     power_of_two: float
@@ -50,7 +53,7 @@ class Parameters:
     high: float
     """log2 of sizes; the middle lies 1.5 to 3.5 below the highest."""
     share_below: float
-    """U: how often log2 of a size is below the middle."""
+    """U: share of jobs with log2 of a size below the middle."""
     run_short: tuple[float, float]
     """a1, b1."""
     run_long: tuple[float, float]
@@ -62,10 +65,10 @@ class Parameters:
     over_day: tuple[float, float]
     """anum, bnum."""
     rush: float
-    """ARAR: how the rush hours differ from the whole day; it multiplies aarr."""
+    """ARAR: ratio of the rush hours to the whole day; it multiplies aarr."""
 
     def on(self, processors: int) -> Parameters:
-        """The same for a machine with so many processors, instead of the 128 of the constants: the
+        """Scale to a machine with so many processors, instead of the 128 of the constants: the
         largest jobs and the middle grow with it."""
         more = log2(processors / PROCESSORS)
         high = max(self.low, self.high + more)
@@ -90,8 +93,8 @@ INTERACTIVE = Parameters(
 
 
 def jobs(*kinds: Parameters, random: Random) -> Iterator[Job]:
-    """Jobs without end, in the order of their submission; several kinds arrive independently, the
-    first of them being batch jobs if there is more than one."""
+    """Yield jobs without end, in the order of their submission. Several kinds arrive independently,
+    the first of them being batch jobs if there is more than one."""
     streams = [_arrivals(kind, random) for kind in kinds]
     coming = [next(stream) for stream in streams]
     while True:
@@ -104,8 +107,8 @@ def jobs(*kinds: Parameters, random: Random) -> Iterator[Job]:
 
 
 def size(kind: Parameters, random: Random) -> int:
-    """Processors of a job. On a machine whose size is no power of two the next larger power can
-    come out; it is drawn again."""
+    """Draw the processors of a job. On a machine whose size is no power of two the next larger
+    power can come out; it is drawn again."""
     drawn = random.random()
     if drawn <= kind.serial:
         return 1
@@ -120,7 +123,7 @@ def size(kind: Parameters, random: Random) -> int:
 
 
 def run_time_s(kind: Parameters, processors: int, random: Random) -> int:
-    """Run time of a job of that size."""
+    """Draw the run time of a job of that size."""
     slope, share = kind.short_by_size
     while True:
         is_short = random.random() <= slope * processors + share
@@ -130,13 +133,13 @@ def run_time_s(kind: Parameters, processors: int, random: Random) -> int:
 
 
 def _arrivals(kind: Parameters, random: Random) -> Iterator[float]:
-    """Instants of arrival from midnight on."""
+    """Yield instants of arrival from midnight on."""
     weights = half_hour_weights(kind.over_day)
     shape, scale = kind.between
     at = 0.0
     half_hour = 0
     left = 0.0
-    """What is not yet covered, in weights."""
+    """Remaining weight that is not yet covered."""
     while True:
         log_between = LOG_BETWEEN_MAX + 1
         while log_between > LOG_BETWEEN_MAX:
@@ -150,7 +153,7 @@ def _arrivals(kind: Parameters, random: Random) -> Iterator[float]:
 
 
 def half_hour_weights(over_day: tuple[float, float]) -> list[float]:
-    """How many arrivals come in each half hour from midnight on, relative to the mean."""
+    """Return the relative number of arrivals in each half hour from midnight on (mean 1)."""
     from scipy.special import gammainc  # noqa: PLC0415 - takes longer to import than a short log
 
     shape, scale = over_day

@@ -1,4 +1,4 @@
-"""The local users of the papers as a log: Poisson arrivals, sizes from D(q), exponential run times
+"""Local users of the papers as a log: Poisson arrivals, sizes from D(q), exponential run times
 (Multiple queues 2.3, 2.4; Deadlines 3)."""
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ def jobs(
     utilization: float,
     random: Random,
 ) -> Iterator[tuple[int, int, int]]:
-    """Submit time, processors and run time, without end. The rate of arrivals is such that the
-    offered load of so many processors is `utilization`; run times of less than a second become a
-    second."""
+    """Yield submit time, processors and run time, without end. The arrival rate gives so many
+    processors the offered load `utilization`; run times of less than a second become a second."""
     between_s = sizes.mean * run_mean_s / (utilization * processors)
     at = 0.0
     while True:

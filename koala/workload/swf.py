@@ -18,9 +18,9 @@ FIELDS = (
 
 
 def _pattern() -> re.Pattern[bytes]:
-    """A line with a job whose numbers are plain; those that count are whole and are captured. It
-    never tries a second way to read the same characters, so it is as quick as splitting. Numbers
-    of more digits than a float has may be rounded, or be no finite number: that asks for care."""
+    """Build the pattern of a line with a plain job; the relevant numbers are whole and captured. It
+    never backtracks over the same characters, so it is as quick as splitting. Numbers with more
+    digits than a float has may be rounded or infinite: these need the careful reader."""
     plain = [rb"-?+\d{1,15}+(?:\.\d*+)?+"] * len(FIELDS)
     for at in (*WHOLE_AT, *SECONDS_AT):
         plain[at] = rb"(-?+\d{1,15}+)"
@@ -31,7 +31,7 @@ _JOB = _pattern()
 
 
 def _quickly(block: bytes) -> Columns | None:
-    """All lines at once, if each of them is such a job."""
+    """Read all lines at once, if each of them is a plain job."""
     found = _JOB.findall(block)
     if len(found) != block.count(b"\n"):
         return None
@@ -47,13 +47,13 @@ FORMAT = Format(
 
 
 def jobs(log: Log) -> Iterator[tuple[float, ...]]:
-    """All 18 numbers of all jobs; those without a point are whole."""
+    """Yield all 18 numbers of all jobs; those without a point are whole."""
     for fields in log.lines():
         yield tuple(int(text) if WHOLE.fullmatch(text) else float(text) for text in fields)
 
 
 def write(file: IO[str], jobs: Iterable[Sequence[float]], *, comments: Iterable[str] = ()) -> None:
-    """A log. What `jobs` reads from it is what was written."""
+    """Write a log. `jobs` reads back what was written."""
     file.writelines(f"; {comment}\n" for comment in comments)
     for job in jobs:
         assert len(job) == len(FIELDS), job

@@ -14,7 +14,7 @@ Told = Callable[[TransferFinished | TransferFailed], None]
 
 
 class Copies:
-    """All copies under way. A link is an ordered pair of sites."""
+    """All copies in progress. A link is an ordered pair of sites."""
 
     def __init__(self, engine: Engine, links: Links, *, default_bps: float, tell: Told) -> None:
         self._engine = engine
@@ -26,7 +26,7 @@ class Copies:
         self._down: dict[SiteName, bool] = {}
 
     def begin(self, order: StartTransfer) -> None:
-        """A copy starts now; it fails at once when one of its ends is down."""
+        """Start a copy now; it fails at once when one of its ends is down."""
         if order.transfer in self._under_way:
             return
         for end in (order.source, order.target):
@@ -38,12 +38,12 @@ class Copies:
         link.add(order.transfer, order.size_bytes)
 
     def cancel(self, transfer: TransferId) -> None:
-        """The copy is not wanted any more."""
+        """Cancel a copy."""
         if transfer in self._under_way:
             self._under_way.pop(transfer)[2].remove(transfer)
 
     def lose(self, site: SiteName) -> None:
-        """The site is down: copies from and to it fail."""
+        """Take a site down: copies from and to it fail."""
         self._down[site] = True
         lost = [o for o, _, _ in self._under_way.values() if site in (o.source, o.target)]
         for order in lost:
@@ -51,7 +51,7 @@ class Copies:
             self._fail(order, site)
 
     def repair(self, site: SiteName) -> None:
-        """The site is up again."""
+        """Bring a site up again."""
         self._down.pop(site, None)
 
     def _link(self, source: SiteName, target: SiteName) -> _Link:
@@ -73,8 +73,8 @@ class Copies:
 
 
 class _Link:
-    """Copies that share a bandwidth equally. `_sent` is what each copy that was here all the time
-    has got so far; a copy is over when its own mark on that scale is reached."""
+    """Copies that share a bandwidth equally. `_sent` is the amount that a copy present all the time
+    has received so far; a copy is done when its own mark on that scale is reached."""
 
     def __init__(self, engine: Engine, bps: float, finish: Callable[[TransferId], None]) -> None:
         self._engine = engine

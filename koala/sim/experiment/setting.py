@@ -1,4 +1,4 @@
-"""What an experiment is made of: sites, their own users, submissions, links, faults."""
+"""Inputs of an experiment: sites, their own users, submissions, links, faults."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class LocalJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSetting:
-    """A site: what it registers with, its local manager, its own users' jobs in order of instants.
+    """A site: its registration, its local manager, and its own users' jobs in order of instants.
 
-    `latency_s` is how long a message takes from the scheduler to the site, and back again.
+    `latency_s` is the time of a message from the scheduler to the site, and of one back.
     """
 
     name: SiteName
@@ -39,8 +39,7 @@ class SiteSetting:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """A job of the grid. `run_s` and `statuses` are for its components in order; `replicas` are
-    sites that hold its input file from the submission on.
-    """
+    sites that hold its input file from the submission on."""
 
     job: JobId
     at: Instant
@@ -52,10 +51,9 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Bytes a second from site to site, known to the scheduler; what is not named has its
-    `bandwidth_default_bps`. On shared links the copies under way get equal parts, which no
-    estimate knows of.
-    """
+    """Bytes a second from site to site, known to the scheduler; unnamed links have
+    `bandwidth_default_bps`. On shared links the copies in progress get equal parts, which no
+    estimate takes into account."""
 
     bandwidth: Mapping[tuple[SiteName, SiteName], float] = field(default_factory=dict)
     is_shared: bool = False
@@ -63,9 +61,8 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """The site breaks down: all that runs and waits there is lost, and its local manager errs on
-    every claim until it is repaired; then the operator says so to the scheduler.
-    """
+    """Breakdown of a site: everything running and waiting there is lost, and its local manager errs
+    on every claim until the repair. Then the operator tells the scheduler."""
 
     site: SiteName
     at: Instant
@@ -73,44 +70,45 @@ class Outage:
 
 
 class Faults(Protocol):
-    """What goes wrong. At a working site it is asked once for each claim, and once for each
-    component that begins to run."""
+    """Source of faults. A working site asks it once for each claim, and once for each component
+    that begins to run."""
 
     outages: Sequence[Outage]
 
     def claim_errs(self, site: SiteName, now: Instant) -> bool:
-        """The local manager errs on a claim."""
+        """True if the local manager errs on a claim."""
 
     def fails_after(self, site: SiteName, run_s: Seconds, now: Instant) -> Seconds | None:
-        """A component that would run for `run_s` is lost after this long; None: it is not."""
+        """Return the time after which a component that would run for `run_s` is lost; None: it is
+        not."""
 
 
 class NoFaults:
-    """Nothing goes wrong but the outages."""
+    """No faults but the outages."""
 
     def __init__(self, outages: Sequence[Outage] = ()) -> None:
         self.outages = outages
 
     def claim_errs(self, site: SiteName, now: Instant) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def fails_after(self, site: SiteName, run_s: Seconds, now: Instant) -> Seconds | None:
-        """Never."""
+        """Return None."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
-    """Probabilities of a site: that a claim errs, and that a component that runs is lost."""
+    """Fault probabilities of a site: that a claim errs, and that a component that runs is lost."""
 
     claim: float = 0.0
     component: float = 0.0
 
 
 class RandomFaults:
-    """Faults at each site with its own probabilities, drawn from a seed. A draw is made whether or
-    not it is needed, so that two policies meet the same faults as far as they do the same."""
+    """Random faults at each site with its own probabilities, drawn from a seed. Every draw is made
+    even if unused, so that two policies meet the same faults as far as they act alike."""
 
     def __init__(
         self, seed: int, rates: Mapping[SiteName, FaultRates], outages: Sequence[Outage] = ()
@@ -121,11 +119,11 @@ class RandomFaults:
         self._runs = {site: stream(seed, f"faults of components at {site}") for site in rates}
 
     def claim_errs(self, site: SiteName, now: Instant) -> bool:
-        """With the site's probability."""
+        """Draw with the site's probability."""
         return site in self._rates and self._claims[site].random() < self._rates[site].claim
 
     def fails_after(self, site: SiteName, run_s: Seconds, now: Instant) -> Seconds | None:
-        """With the site's probability, at an instant drawn uniformly from its run."""
+        """Draw with the site's probability; the instant is uniform in the run."""
         if site not in self._rates:
             return None
         draws = self._runs[site]

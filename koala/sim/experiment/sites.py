@@ -1,7 +1,7 @@
 """A site of an experiment: a local manager, its own users' jobs, and the claims of the scheduler.
 
-An agent and its starters without sessions and leases: each order is answered by what comes of it.
-All that ends or arrives at one instant is seen by one pass of the local manager.
+It acts as an agent and its starters without sessions and leases: each order is answered by its
+outcome. One pass of the local manager sees all that ends or arrives at one instant.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from koala_agent.lrm.model import LocalQueue, local_queue
 
 Order = ClaimProcessors | TryPaths | ArmClaim | ReleaseClaim | StopClaim
 Program = Callable[[ClaimId], tuple[Seconds, int]]
-"""How long a claim's component runs, and its exit status."""
+"""Returns the run time and the exit status of a claim's component."""
 
 WALL_TIME_S = 3600.0  # of a component that names none; what an agent takes, too
 
 
 @dataclass(slots=True, kw_only=True)
 class LocalUsers:
-    """What became of the site's own users' jobs."""
+    """Counters of the site's own users' jobs."""
 
     submitted: int = 0
     started: int = 0
@@ -49,7 +49,7 @@ class LocalUsers:
 
 @dataclass(slots=True, kw_only=True)
 class _Held:
-    """A claim at the site. `next` is what happens by itself: the end of its grace, its hold or its
+    """A claim at the site. `next` is its pending timeout: the end of its grace, its hold or its
     run."""
 
     order: ClaimProcessors
@@ -60,7 +60,7 @@ class _Held:
 
 
 class Site:
-    """One site. `receive` takes the scheduler's orders; `tell` is called with what happened."""
+    """One site. `receive` handles the scheduler's orders; `emit` receives the site's events."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class Site:
         self._wake: Entry | None = None
 
     def begin(self) -> None:
-        """The site's own users begin to submit."""
+        """Start the submissions of the site's own users."""
         self._await_local()
 
     def receive(self, order: Order) -> None:
-        """What the scheduler says."""
+        """Handle an order of the scheduler."""
         match order:
             case ClaimProcessors():
                 self._claim(order)
@@ -180,7 +180,7 @@ class Site:
         held.next = self._engine.after(run_s, lambda: self._end(claim, kind, reason, status))
 
     def _end(self, claim: ClaimId, kind: EndKind, reason: str, status: int = 0) -> None:
-        """Nothing is left of a claim that was here."""
+        """Remove a claim that was here."""
         held = self.claims.pop(claim)
         self._cancel_next(held)
         if held.hold_until is None:
@@ -256,7 +256,7 @@ class Site:
             self._engine.at(self._engine.now, self._pass, rank=Rank.PASS)
 
     def _pass(self) -> None:
-        """One scheduling pass, and a report of what is idle when that has changed."""
+        """Make one scheduling pass, and report the idle processors when they have changed."""
         self._is_pass_due = False
         now = self._engine.now
         for key in self.queue.advance(now):
@@ -270,7 +270,7 @@ class Site:
             self.report()
 
     def _wake_again(self) -> None:
-        """A pass may be due although nothing happens until then."""
+        """Schedule a pass that is due without another event."""
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
@@ -278,7 +278,8 @@ class Site:
             self._wake = self._engine.at(self.queue.wake_at, self._pass_soon)
 
     def report(self) -> None:
-        """Say what was idle after the last pass, if that has changed since the last report."""
+        """Report the idle processors of the last pass, if they have changed since the last
+        report."""
         if self._figure != self._told:
             self._told = idle, through = self._figure
             rtt_s = 2 * self.setting.latency_s
@@ -287,7 +288,7 @@ class Site:
     # --- outages ---
 
     def lose(self) -> None:
-        """The site breaks down: nothing that is here survives."""
+        """Break the site down: nothing that is here survives."""
         self.is_down = True
         now = self._engine.now
         for claim, held in list(self.claims.items()):
@@ -303,5 +304,5 @@ class Site:
         self._pass_soon()
 
     def repair(self) -> None:
-        """The site works again, and is empty."""
+        """Repair the site; it is empty."""
         self.is_down = False

@@ -1,4 +1,4 @@
-"""Who had the processors, over time (KOALA, figure 2).
+"""Use of the processors over time (KOALA, figure 2).
 
 Integrals of step functions, kept in bins of equal length. The series count only sites that the
 scheduler may use at the time; the totals count all.
@@ -13,7 +13,7 @@ from koala.core.model.values import Instant, Seconds, SiteName
 
 
 class Use(IntEnum):
-    """What a processor is used for."""
+    """Use of a processor."""
 
     LOCAL = 0  # a job of the site's own users
     HELD = 1  # a claim before the barrier
@@ -38,7 +38,7 @@ class Span:
 
     @property
     def busy(self) -> float:
-        """Processors in use, for whatever."""
+        """Processors in use of any kind."""
         return self.local + self.koala
 
 
@@ -59,7 +59,7 @@ class Usage:
         self._open_bin()
 
     def add(self, site: SiteName, use: Use, processors: int, now: Instant) -> None:
-        """So many processors more, or less when negative, are used from now on."""
+        """Change the number of used processors from now on; the change may be negative."""
         self.advance(now)
         self._used[site][use] += processors
         self._whole[use] += processors
@@ -67,7 +67,7 @@ class Usage:
             self._level[use] += processors
 
     def set_usable(self, site: SiteName, now: Instant, *, is_usable: bool) -> None:
-        """The scheduler may use the site from now on, or not."""
+        """Set whether the scheduler may use the site from now on."""
         if self._is_usable[site] == is_usable:
             return
         self.advance(now)
@@ -81,7 +81,7 @@ class Usage:
         return sum(self._used[site])
 
     def advance(self, now: Instant) -> None:
-        """Count what was used up to now."""
+        """Integrate the use up to now."""
         duration_s = now - self._now
         if duration_s <= 0:
             return
@@ -93,7 +93,7 @@ class Usage:
         self._count(now)
 
     def _count(self, until: Instant) -> None:
-        """Within the open bin."""
+        """Integrate within the open bin."""
         counts, duration_s = self._bins[-1], until - self._now
         for index, level in enumerate(self._level):
             counts[index] += level * duration_s
@@ -104,7 +104,7 @@ class Usage:
         self._bin_until = len(self._bins) * self.bin_s
 
     def spans(self) -> tuple[Span, ...]:
-        """The bins up to now; the last one may be shorter."""
+        """List the bins up to now; the last one may be shorter."""
         found = []
         for index, counts in enumerate(self._bins):
             begin_at = index * self.bin_s

@@ -1,6 +1,4 @@
-"""A run: the scheduler, its sites and copies on one engine, from the first submission to the end of
-the last job.
-"""
+"""One run: scheduler, sites and copies on one engine, from the first submission to the last end."""
 
 from __future__ import annotations
 
@@ -56,16 +54,16 @@ from koala.views.explain import why
 
 OPERATOR = UserName("operator")
 WAITING_MAX = 3
-"""Jobs of which is told why they had not ended."""
+"""Number of unfinished jobs whose reason is reported."""
 OVER = tuple(phase.__name__ for phase in TERMINAL)
 Watch = Callable[[Scheduler, Event, Sequence[Action], Instant], None]
-"""Told of every event that was handled, and what came of it."""
+"""Receives every handled event and its outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of a run. `unfinished` jobs had not ended when it was broken off at `ended_at`;
-    `waiting` tells of the first of them what `koala why` would say."""
+    """Result of a run. `unfinished` jobs had not ended when the run was broken off at `ended_at`;
+    `waiting` explains the first of them as `koala why` does."""
 
     jobs: tuple[JobRecord, ...]
     unfinished: int
@@ -80,8 +78,8 @@ class Report:
 
 
 class Grid:
-    """The sites and the links between them: what the core's actions come to. It neither knows who
-    carries the core nor calls it: what happens is told to `tell`, at its instant."""
+    """The sites and the links between them; carries out the core's actions. It does not know the
+    core: events go to `emit`, at their instant."""
 
     def __init__(
         self,
@@ -116,7 +114,7 @@ class Grid:
         }
 
     def begin(self) -> None:
-        """The daemon starts, the sites register, their users begin to submit."""
+        """Start the daemon, register the sites, and start the submissions of their users."""
         links = tuple((*pair, bps) for pair, bps in self._links.bandwidth.items())
         self._tell(DaemonStarted(epoch=1))
         self._tell(ParametersChanged(parameters=self._parameters, links=links))
@@ -129,7 +127,7 @@ class Grid:
             self._engine.at(outage.until, partial(self._repair, outage.site))
 
     def submit(self, submission: Submission) -> None:
-        """A job is submitted now, and its input file is where it is."""
+        """Submit a job now; its input file is at its sites."""
         self._programs[submission.job] = submission
         file = submission.spec.input_file
         if file is not None:
@@ -138,7 +136,7 @@ class Grid:
         self._tell(JobSubmitted(job=submission.job, spec=submission.spec))
 
     def forget(self, job: JobId) -> None:
-        """The job is over."""
+        """Forget a job that is over."""
         self._programs.pop(job, None)
 
     def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
@@ -148,19 +146,19 @@ class Grid:
         return submission.run_s[index], status
 
     def wait_to_be_asked(self) -> None:
-        """From now on a site reports when `ask` is called, and no sooner: nobody acts on what is
-        idle in the meantime, and most reports would be overtaken. A report that takes time to come
-        is sent at once all the same."""
+        """Switch to reports on request: a site reports only when `ask` is called. Most reports
+        would be overtaken, because no one acts on them in between. A report with latency is still
+        sent at once."""
         for site in self.sites.values():
             site.waits_to_be_asked = not site.setting.latency_s
 
     def ask(self) -> None:
-        """Have every site that has something new report it now."""
+        """Ask every site with a change to report it now."""
         for site in self.sites.values():
             site.report()
 
     def carry_out(self, actions: Sequence[Action]) -> None:
-        """Each action comes to its site as an entry of its own."""
+        """Send each action to its site as an entry of its own."""
         for action in actions:
             match action:
                 case ClaimProcessors() | TryPaths() | ArmClaim() | ReleaseClaim() | StopClaim():
@@ -186,8 +184,8 @@ class Grid:
 
 
 class World:
-    """One run of an experiment. Submissions come in order of their instants, and are drawn when
-    their turn comes: a trace need not be held."""
+    """One run of an experiment. Submissions come in order of their instants and are drawn one by
+    one, so that a trace need not be held."""
 
     def __init__(
         self,
@@ -222,26 +220,26 @@ class World:
         self._is_exhausted = False
 
     def run(self, *, until: Instant = FOREVER) -> Report:
-        """To the end of the last job, or to `until`."""
+        """Run to the end of the last job, or to `until`."""
         self.begin()
         while not self.is_over and self.step(until=until):
             pass
         return self.report()
 
     def begin(self) -> None:
-        """What is there before the first step."""
+        """Set up everything that precedes the first step."""
         self.grid.begin()
         self._await_submission()
 
     @property
     def is_over(self) -> bool:
-        """All jobs were submitted and have ended, and nothing of them is left at a site."""
+        """True when all jobs were submitted and have ended, and no claim is left at a site."""
         is_ended = self._is_exhausted and self.over == self.submitted
         return is_ended and not self.scheduler.ledger
 
     def step(self, *, until: Instant = FOREVER) -> bool:
-        """The next thing that happens; False when nothing will by `until`. What happens goes before
-        what the core wants to be woken for at the same instant."""
+        """Make the next step; return False when none is due by `until`. Events go before the core's
+        wake-up at the same instant."""
         at, wake_at = self.engine.next_at, self.scheduler.wake_at
         if wake_at is not None and (at is None or wake_at < at):
             if wake_at > until:
@@ -252,7 +250,7 @@ class World:
         return at is not None and at <= until and self.engine.step()
 
     def tell(self, event: Event) -> None:
-        """An event happens now."""
+        """Handle an event that happens now."""
         if not isinstance(event, SiteReported):
             self.grid.ask()
         now = self.engine.now
@@ -286,7 +284,7 @@ class World:
         self.grid.submit(submission)
 
     def report(self) -> Report:
-        """What came of it so far."""
+        """Return the results so far."""
         usage = self.grid.usage
         usage.advance(self.engine.now)
         local_s, held_s, running_s = usage.totals_s
@@ -304,7 +302,7 @@ class World:
         )
 
     def _waiting(self) -> tuple[str, ...]:
-        """Why the first jobs that have not ended wait."""
+        """Explain why the first unfinished jobs wait."""
         now = self.engine.now
         jobs = (job for job in self.scheduler.jobs.values() if not job.is_over)
         return tuple(

@@ -1,4 +1,5 @@
-"""`KEY=VALUE` of a what-if: a slot's policy, or a parameter by our name or the paper's symbol."""
+"""Changes of a what-if, as `KEY=VALUE`: a slot's policy, or a parameter by our name or the paper's
+symbol."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ _TRUTHS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What is otherwise than it was."""
+    """Changes against the recorded run."""
 
     policies: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, object] = field(default_factory=dict)
 
 
 def parse_changes(words: Iterable[str]) -> Changes:
-    """The changes that these words name. Raises ConfigError that lists what is allowed."""
+    """Parse the changes. Raises ConfigError that lists what is allowed."""
     changes = Changes()
     given: dict[str, str] = {}
     for word in words:
@@ -45,7 +46,7 @@ def parse_changes(words: Iterable[str]) -> Changes:
 
 
 def require_possible(recording: Recording, changes: Changes) -> None:
-    """Raise ConfigError where recorded and changed parameters do not go together."""
+    """Check recorded and changed parameters together. Raises ConfigError."""
     for _, event in recording.outside:
         if isinstance(event, ParametersChanged):
             _try(event.parameters, changes.parameters, "the recorded")
@@ -67,7 +68,7 @@ def _policy(word: str, slot: str, name: str) -> str:
 
 
 def _value(word: str, name: str, text: str) -> object:
-    """The text as a value of the parameter's type."""
+    """Convert the text to the parameter's type."""
     default: object = getattr(Parameters(), name)
     match default:
         case bool():

@@ -1,6 +1,6 @@
-"""What became of claims, copies and sites, noted event by event.
+"""Notes of claims, copies and sites, made event by event.
 
-The same notes are taken of a recorded run and of a simulated one, so that both are measured alike.
+Recorded and simulated runs are noted by the same code, so that both are measured alike.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName, 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ArmNote:
-    """One Arm that was sent, and when its answer came."""
+    """One Arm that was sent, and the instant of its answer."""
 
     asked_at: Instant
     answered_at: Instant | None = None
@@ -38,7 +38,7 @@ class ArmNote:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ClaimNote:
-    """The life of a claim as the daemon heard of it."""
+    """The life of a claim as the daemon saw it."""
 
     order: ClaimProcessors
     job: JobId
@@ -56,35 +56,36 @@ class ClaimNote:
 
     @property
     def id(self) -> ClaimId:
-        """Its name."""
+        """Id of the claim."""
         return self.order.claim
 
     @property
     def site(self) -> SiteName:
-        """Where it was made."""
+        """Site of the claim."""
         return self.order.site
 
     @property
     def processors(self) -> int:
-        """How many it asked for."""
+        """Processors that it asked for."""
         return self.order.processors
 
     @property
     def freed_at(self) -> Instant | None:
-        """When its processors were free again: its end at the site, else when that was told."""
+        """Instant at which its processors were free again: its end at the site, else the report of
+        its end."""
         if self.end is None or self.gone_at is None:
             return None
         return min(self.end.ended_at or self.gone_at, self.gone_at)
 
     @property
     def is_refused(self) -> bool:
-        """It did not begin, and that was no error."""
+        """True if it did not begin, without an error."""
         return self.end is not None and self.end.kind is EndKind.REFUSED
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CopyNote:
-    """A transfer: how long it took in all, and what the site measured."""
+    """A transfer: its total time, and the site's own measurement."""
 
     order: StartTransfer
     started_at: Instant
@@ -96,7 +97,7 @@ class CopyNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a site told of itself; `through` is None at a registration, which includes all."""
+    """Report of a site; `through` is None at a registration, which includes all."""
 
     at: Instant
     idle: int
@@ -107,7 +108,7 @@ class Report:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SiteNote:
-    """A site: its facts by instant, its reports, when it was connected, its claims as asked."""
+    """A site: its facts by instant, its reports, its connected periods, its claims as asked."""
 
     facts: list[tuple[Instant, SiteFacts]] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -115,12 +116,12 @@ class SiteNote:
 
     @property
     def processors(self) -> int:
-        """By its newest facts."""
+        """Processors by its newest facts."""
         return self.facts[-1][1].processors if self.facts else 0
 
 
 class Chronicle:
-    """The notes of one run."""
+    """Notes of one run."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -134,7 +135,7 @@ class Chronicle:
         self._before: Instant | None = None  # the last instant before that of the last event
 
     def note(self, event: ev.Event, now: Instant, actions: Sequence[Action]) -> None:
-        """Take in one event and what came of it."""
+        """Note one event and its outcome."""
         if not self.events:
             self.first_at = now
         elif now > self.last_at:
@@ -148,7 +149,7 @@ class Chronicle:
             self._note_action(action, now)
 
     def site(self, name: SiteName) -> SiteNote:
-        """The notes of a site."""
+        """Return the notes of a site."""
         return self.sites.setdefault(name, SiteNote())
 
     def _note_event(self, event: ev.Event, now: Instant) -> None:
@@ -191,7 +192,7 @@ class Chronicle:
                 self._note_outside(event, now)
 
     def _note_outside(self, event: ev.Event, now: Instant) -> None:
-        """What would have come whatever we had decided."""
+        """Note events from outside, which do not depend on our decisions."""
         self.outside.append((now, event))
         if isinstance(event, ev.SiteRegistered):
             site = self.site(event.site)

@@ -1,4 +1,4 @@
-"""The figures of a run: of each job, of each site, and in all; and of runs side by side."""
+"""Figures of a run: per job, per site and in total; and of runs side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDED = ("Finished", "Failed", "Cancelled")
 
 
 def job_row(scheduler: Scheduler, job: JobId) -> dict[str, Any]:
-    """What became of a job. A figure that it has not reached is None."""
+    """Compute the figures of a job; None where it did not reach one."""
     picture = job_picture(scheduler, job)
     timeline = picture["timeline"]
     is_finished = picture["phase"] == "Finished"
@@ -46,17 +46,17 @@ def job_row(scheduler: Scheduler, job: JobId) -> dict[str, Any]:
 
 
 def job_rows(scheduler: Scheduler) -> list[dict[str, Any]]:
-    """Of every job, in order of submission."""
+    """Compute the rows of every job, in order of submission."""
     return [job_row(scheduler, job) for job in scheduler.jobs]
 
 
 def site_rows(chronicle: Chronicle) -> list[dict[str, Any]]:
-    """Of every site, in order of name."""
+    """Compute the rows of every site, in order of name."""
     return [_site_row(chronicle, name) for name in sorted(chronicle.sites)]
 
 
 def totals(chronicle: Chronicle, jobs: Sequence[Row], sites: Sequence[Row]) -> dict[str, Any]:
-    """The run in one row. Means are over the jobs that have the figure."""
+    """Compute the run's totals in one row. Means are over the jobs that have the figure."""
     phases = [job["phase"] for job in jobs]
     processors = sum(site["processors"] for site in sites)
     span_s = chronicle.last_at - chronicle.first_at
@@ -79,7 +79,7 @@ def totals(chronicle: Chronicle, jobs: Sequence[Row], sites: Sequence[Row]) -> d
 
 
 def differences(one: Row, other: Row) -> dict[str, float | None]:
-    """One less other, of every figure that both have."""
+    """Return one less other, for every figure that both have."""
     return {
         name: None if one[name] is None or other[name] is None else one[name] - other[name]
         for name in one
@@ -87,7 +87,8 @@ def differences(one: Row, other: Row) -> dict[str, float | None]:
 
 
 def fidelity(recorded: Sequence[Row], simulated: Sequence[Row]) -> dict[str, Any]:
-    """How well the simulation without changes tells what was: same sites, same start, same end."""
+    """Measure the fidelity of the unchanged simulation to the recorded run: same sites, same start,
+    same end."""
     again = {job["job"]: job for job in simulated}
     pairs = [(job, again[job["job"]]) for job in recorded]
     late_s = [
@@ -128,7 +129,7 @@ def _site_row(chronicle: Chronicle, name: SiteName) -> dict[str, Any]:
 
 
 def _held_s(claim: ClaimNote, last_at: Instant) -> float:
-    """Processor-seconds from the grant to the pass, or to the end without one."""
+    """Return processor-seconds from the grant to the pass, or to the end without one."""
     if claim.granted_at is None:
         return 0.0
     until = claim.passed_at if claim.passed_at is not None else claim.freed_at
@@ -136,7 +137,7 @@ def _held_s(claim: ClaimNote, last_at: Instant) -> float:
 
 
 def _run_s(claim: ClaimNote, last_at: Instant) -> float:
-    """Processor-seconds from the pass to the end."""
+    """Return processor-seconds from the pass to the end."""
     if claim.passed_at is None:
         return 0.0
     until = claim.freed_at if claim.freed_at is not None else last_at

@@ -1,14 +1,15 @@
-"""The other users' load of a site, from what it reported.
+"""Load of other users at a site, inferred from its reports.
 
-What is not idle and not ours is theirs: load = processors - reported idle - our claims in the
-report. A report counts our claims by their ask numbers; one that was granted later held processors
-from the ask on (or would have, had others not had them), and until its end at the site. While a
-claim waits that will be refused, a local queue shows less than is idle, and what it shows is our
-own doing: then a report counts only where it shows *less* load than was known. That the claim
-was refused says in turn that the load left too little for it, whatever no report could say yet.
+load = processors - reported idle - our claims in the report. Rules:
 
-Sites report what changed. So silence after the end of a claim says that others took what it gave
-back; and what is reported soon after it is dated back to it, for a local manager does not wait.
+- A report counts our claims by their ask numbers.
+- A claim that was granted later held processors from the ask on (or would have, without the
+  others), and until its end at the site.
+- While a claim waits that will be refused, a local queue shows less than is idle, and that is our
+  own effect. Then a report counts only where it shows *less* load than was known.
+- A refusal shows in turn that the load left too little for the claim, even without a report.
+- Sites report changes. So silence after the end of a claim means that others took its processors.
+- A report soon after the end is dated back to it, because a local manager does not wait.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from koala.core.model.values import Instant, Seconds
 from koala.sim.replay.chronicle import ClaimNote, Report, SiteNote
 
 SETTLED_S: Seconds = 0.5
-"""A site has told by then what the end of a claim changed."""
+"""Time after the end of a claim by which a site has reported the change."""
 
 Steps = list[tuple[Instant, int]]
 """A step function: from each instant on, this value."""
 
 
 def is_spited(claim: ClaimNote, reports: list[Report]) -> bool:
-    """The claim was refused though the site reported enough idle processors while it waited: no
-    load explains that."""
+    """True if the claim was refused although the site reported enough idle processors while it
+    waited: no load explains that."""
     if not claim.is_refused or claim.gone_at is None:
         return False
     return any(
@@ -45,7 +46,7 @@ def is_spited(claim: ClaimNote, reports: list[Report]) -> bool:
 
 
 def other_load(site: SiteNote) -> Steps:
-    """Processors that others used, by instant."""
+    """Infer the processors that others used, by instant."""
     sweep = _Sweep()
     moves: list[tuple[Instant, int, _Move]] = []
     for at, facts in site.facts:
@@ -74,7 +75,8 @@ def other_load(site: SiteNote) -> Steps:
 
 @dataclass(slots=True)
 class _Wait:
-    """A claim that never began, from its ask to its end; `at_most` so many were free for it."""
+    """A claim that never began, from its ask to its end; at most `at_most` processors were free for
+    it."""
 
     ask_number: int
     at_most: int | None
@@ -82,14 +84,14 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """A claim has ended, after which so many were idle; None: as many as before."""
+    """Idle processors after the end of a claim; None: as many as before."""
 
     idle: int | None
 
 
 def _settled(at: Instant, reports: list[Report]) -> _Settled:
-    """By the last report that came soon after the end of a claim. One that counts new claims is
-    none: it tells of more than this end."""
+    """Find the last report that came soon after the end of a claim. A report that counts new claims
+    is not used: it covers more than this end."""
     place = bisect_right(reports, at, key=attrgetter("at"))
     through = reports[place - 1].through if place else None
     soon = [
@@ -122,7 +124,7 @@ class _Held:
 
 
 class _Sweep:
-    """The load while time goes on."""
+    """Sweep over time that computes the load."""
 
     def __init__(self) -> None:
         self._processors = 0
@@ -135,7 +137,7 @@ class _Sweep:
         self._known = 0
 
     def at(self, now: Instant, what: _Move) -> int:
-        """The load from `now` on, after `what`."""
+        """Return the load from `now` on, after `what`."""
         self._all.free(now)
         match what:
             case int():

@@ -1,4 +1,4 @@
-"""What was observed nearest in time: how a journal answers for instants at which nobody looked."""
+"""Observations by nearest instant: a journal's answer for instants without an observation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Generic, TypeVar
 from koala.core.model.values import Instant, Seconds
 
 OWN_S: Seconds = 10.0
-"""An observation of the same thing counts before all others when it is not farther away."""
+"""Time within which an observation of the same thing takes precedence over all others."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen(Generic[T]):
-    """At an instant, of something (a component of a job, say), this was seen."""
+    """An observation at an instant, of something (a component of a job, say)."""
 
     at: Instant
     of: Hashable
@@ -38,12 +38,12 @@ class Nearest(Generic[T]):
         return len(self._seen)
 
     def values(self) -> list[T]:
-        """All that was seen, in order."""
+        """List all observed values, in order."""
         return [one.what for one in self._seen]
 
     def at(self, instant: Instant, of: Hashable = None) -> T | None:
-        """What was seen of the same thing at about this instant, else of any thing nearest to it,
-        the earlier one of two; None when nothing ever was."""
+        """Return the observation of the same thing at about this instant; else the nearest of any
+        thing, the earlier of two; None without any observation."""
         own = _closest(self._own.get(of, []), instant)
         if own is not None and abs(own.at - instant) <= OWN_S:
             return own.what

@@ -1,9 +1,10 @@
-"""Other users' jobs where our claims stand otherwise than they did: what finds no room waits.
+"""Other users' jobs where our claims differ from the recorded ones: unmet demand is postponed.
 
-The recorded load is a demand. What of it finds no processors, because claims of ours hold them that
-did not then, is put off and not lost: it takes processors as soon as some are free, as many at once
-as were missing. So the others use all the processor-seconds that they used, if later. Without this
-a busy grid would look far emptier in any run that is not exactly the recorded one.
+The recorded load is a demand. Where claims of ours now hold processors that they did not hold then,
+the missing part of the demand is postponed, not lost. It takes processors as soon as some are free,
+as many at once as were missing. So the others use all the processor-seconds that they used, if
+later. Without this a busy grid would look far emptier in any run that differs from the recorded
+one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _NOTHING_S = 1e-6
 
 
 class Others:
-    """The others' processors at one site: the demand, and what was put off of it."""
+    """The others' processors at one site: the demand, and its postponed part."""
 
     __slots__ = ("_at", "_put_off_s", "_room", "_width", "demand")
 
@@ -26,7 +27,7 @@ class Others:
         self._at: Instant = 0.0
 
     def change(self, now: Instant, *, room: int, demand: int) -> None:
-        """From `now` on they may use `room` processors and want `demand`."""
+        """Set, from `now` on, the `room` processors that they may use and their `demand`."""
         self._put_off_s += (now - self._at) * (self._missing - self._late)
         if self._put_off_s < _NOTHING_S:
             self._put_off_s, self._width = 0.0, 0
@@ -36,13 +37,13 @@ class Others:
 
     @property
     def used(self) -> int:
-        """Processors that they use."""
+        """Processors in use by others."""
         return min(self.demand, self._room) + self._late
 
     @property
     def settled_at(self) -> Instant | None:
-        """When nothing is put off any more, if nothing else changes; None when that is not to come
-        or so already."""
+        """Return the instant at which the postponed demand is worked off, if nothing changes; None
+        when that never comes or is past."""
         return self._at + self._put_off_s / self._late if self._late else None
 
     @property
@@ -51,7 +52,7 @@ class Others:
 
     @property
     def _late(self) -> int:
-        """Processors for what was put off."""
+        """Processors in use for postponed demand."""
         if self._put_off_s < _NOTHING_S:
             return 0
         return max(0, min(self._room - self.demand, self._width))

@@ -1,7 +1,7 @@
-"""What a simulation needs of a recorded run: what came from outside, and how the world answered.
+"""Inputs of a simulation from a recorded run: outside events, and the answers of the world.
 
-*By instant* means: as it was seen nearest in time at that site or on that link (`nearest`). Run
-times belong to the component and go with it wherever and whenever it runs. What was never seen is
+*By instant* means: the nearest observation in time at that site or on that link (`nearest`). Run
+times belong to the component and go with it wherever and whenever it runs. Unobserved values are
 guessed by a rule, and counted.
 """
 
@@ -24,9 +24,9 @@ from koala.sim.replay.load import SETTLED_S, Steps, is_spited, other_load
 from koala.sim.replay.nearest import Nearest, Seen
 
 LATENCY_S: Seconds = 0.05
-"""Of an answer of a kind that the journal has none of."""
+"""Latency of an answer of a kind that is absent from the journal."""
 RUN_S: Seconds = 60.0
-"""Of a component about which neither the journal nor its description says anything."""
+"""Run time of a component without a record in the journal or its description."""
 LOST = (EndKind.VANISHED, EndKind.SITE, EndKind.LEASE, EndKind.UNKNOWN, EndKind.FAILED)
 """Ends of granted claims that came from the site, at their instant."""
 
@@ -36,7 +36,7 @@ Link: TypeAlias = tuple[SiteName, SiteName]
 
 
 class Kind(StrEnum):
-    """How a site answers a claim for which it has enough idle processors."""
+    """A site's kind of answer to a claim for which it has enough idle processors."""
 
     GRANTED = "granted"
     FAILED = "failed"
@@ -45,7 +45,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a site made of a claim, and how long after it was asked."""
+    """A site's answer to a claim, and its latency."""
 
     kind: Kind
     after_s: Seconds
@@ -54,7 +54,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """How late a starter passed the barrier, and when that was told."""
+    """Delay of a starter's pass of the barrier, and the instant of its report."""
 
     late_s: Seconds
     told_s: Seconds
@@ -62,7 +62,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """How a link copied: in bytes a second, with what it took beside; or how it failed."""
+    """A link's copy performance: bytes a second plus overhead; or its failure."""
 
     bytes_per_s: float
     beside_s: Seconds
@@ -73,7 +73,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A component's program: from its pass to its end, and until that was told."""
+    """A component's program: from its pass to its end, and to the report of the end."""
 
     run_s: Seconds
     told_s: Seconds
@@ -82,8 +82,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A claim that had been granted ended by its site's doing. `is_own`: it says nothing of the
-    site's other claims."""
+    """Site-caused end of a granted claim. `is_own`: the site's other claims are not affected."""
 
     at: Instant
     part: Part
@@ -93,8 +92,8 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Down:
-    """The daemon told of nothing between these, and then started. When it went down is not known:
-    leases ran out only if one did (`is_long`)."""
+    """Downtime of the daemon between its last event and its start. The instant of its crash is
+    unknown: leases ran out only if one did (`is_long`)."""
 
     since: Instant
     until: Instant
@@ -103,7 +102,7 @@ class Down:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRecording:
-    """How a site was and answered, by instant."""
+    """A site's facts and answers, by instant."""
 
     load: Steps
     local: Steps  # of which local jobs ran
@@ -118,7 +117,8 @@ class SiteRecording:
 
 @dataclass(slots=True, kw_only=True)
 class Recording:
-    """All of it. `guessed` counts by rule what the journal does not say."""
+    """The whole recording. `guessed` counts, by rule, the values that are missing in the
+    journal."""
 
     first_at: Instant
     last_at: Instant
@@ -138,9 +138,12 @@ class Recording:
     guessed: Counter[str] = field(default_factory=Counter)
 
     def run(self, part: Part, n: int) -> Run:
-        """The n-th run (from 0) of a component to the end of its program; the last one recorded
-        stands for all after it. Without any: as long as the other components of its job, else its
-        wall-time limit, else as the journal's mean; never less than it was seen to run."""
+        """Return the n-th run (from 0) of a component to the end of its program; the last one
+        recorded stands for all after it.
+
+        Without any record, in this order: the run time of the other components of its job, its
+        wall-time limit, the journal's mean; never less than it was seen to run.
+        """
         known = self.runs.get(part)
         if known:
             return known[min(n, len(known) - 1)]
@@ -168,7 +171,7 @@ class Recording:
 
 
 def recorded(chronicle: Chronicle) -> Recording:
-    """What the notes of a run say of its world."""
+    """Extract the recording from the notes of a run."""
     claims = list(chronicle.claims.values())
     runs, ran_s = _runs(claims, chronicle.last_at)
     sites = {name: _site(note) for name, note in sorted(chronicle.sites.items())}
@@ -203,7 +206,7 @@ def recorded(chronicle: Chronicle) -> Recording:
 
 
 def part_of(claim: ClaimNote) -> Part:
-    """The component that a claim is for."""
+    """Return the component that a claim is for."""
     return claim.job, claim.component
 
 
@@ -283,7 +286,8 @@ def _site(site: SiteNote) -> SiteRecording:
 
 
 def _frees(site: SiteNote) -> Iterator[Seen[Seconds]]:
-    """Which of two sites tells first what it has decides where the next job goes."""
+    """Yield the report delay after each claim's end; the site that reports first gets the next
+    job."""
     at = attrgetter("at")
     for claim in site.claims:
         freed_at = claim.freed_at
@@ -298,7 +302,8 @@ def _frees(site: SiteNote) -> Iterator[Seen[Seconds]]:
 
 
 def _answer(claim: ClaimNote, site: SiteNote) -> Answer | None:
-    """None where it says nothing: unanswered, stopped before, or refused for lack of processors."""
+    """Classify the answer; None where there is none: unanswered, stopped before, or refused for
+    lack of processors."""
     if claim.granted_at is not None:
         return Answer(kind=Kind.GRANTED, after_s=claim.granted_at - claim.asked_at)
     if claim.end is None or claim.gone_at is None:

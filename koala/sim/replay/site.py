@@ -1,9 +1,9 @@
 """A site of a what-if: other users' load as recorded, our claims as this run makes them.
 
-There is no local queue to model (see `others`): a claim begins when the processors that others
-leave idle suffice, within the grace time, and is refused else. How long it takes to answer, whether
-it errs, and what is lost there is taken from the recording, by instant. While the site is cut off,
-what it has to tell waits, orders get lost, and leases run out, as they do live.
+There is no local queue to model (see `others`). A claim begins when the processors that others
+leave idle suffice within the grace time; otherwise it is refused. Latencies, errors and losses come
+from the recording, by instant. While the site is cut off, its reports wait, orders get lost, and
+leases run out, as they do live.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from koala.sim.replay.recording import (
 )
 
 REPORT_SHARE = 0.1
-"""Of the time that a copy has taken, between two reports of it: as agents have it."""
+"""Interval between two reports of a copy, as a share of its time so far: as agents have it."""
 Order: TypeAlias = (
     ClaimProcessors
     | TryPaths
@@ -95,7 +95,7 @@ class _Claim:
 
 
 class ReplaySite:
-    """See the module. `tell` takes what the site has to say to the daemon."""
+    """A site of the replay (see the module). `emit` sends the site's reports to the daemon."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class ReplaySite:
 
     @property
     def idle(self) -> int:
-        """What neither others nor our claims use."""
+        """Processors in use by neither others nor our claims."""
         return max(0, self._room - self._others.used)
 
     @property
@@ -154,13 +154,13 @@ class ReplaySite:
         return max(0, steps[place - 1][1] - self._killed) if place else 0
 
     def _change_load(self, load: int) -> None:
-        """What goes was killed before, if anything was."""
+        """Change the load; departing jobs that were killed are already gone."""
         self._killed = max(0, self._killed - max(0, self._load - load))
         self._load = load
         self._advance()
 
     def _share(self) -> None:
-        """The others take what they want of what is not ours."""
+        """Give the others what they want of the processors that are not ours."""
         if self.facts is None:
             return
         demand = max(0, self._load - self._killed)
@@ -180,7 +180,7 @@ class ReplaySite:
             self._share()
 
     def _advance(self, *, is_told: bool = True) -> None:
-        """Begin what can begin, in the order of asking; and have that told."""
+        """Begin the claims that can begin, in the order of asking, and report them."""
         self._share()
         for claim in list(self._claims.values()):
             waits = claim.is_alive and not claim.has_begun and claim.answer.kind is Kind.GRANTED
@@ -214,7 +214,7 @@ class ReplaySite:
     # --- the link ---
 
     def cut(self, *, leases_end: bool) -> None:
-        """No session: leases begin to run out."""
+        """Cut the session: leases begin to run out."""
         if not self.is_connected:
             return
         self.is_connected = False
@@ -223,7 +223,8 @@ class ReplaySite:
                 self._lease(claim, self._engine.now)
 
     def _lease(self, claim: _Claim, cut_at: Instant) -> None:
-        """Its last ping was answered at the cut; one that passes meanwhile has the longer lease."""
+        """Schedule the end of a claim's lease. Its last ping was answered at the cut; one that
+        passes meanwhile has the longer lease."""
         limits = self._parameters()
         is_running = claim.passed_at is not None
         over_at = cut_at + (limits.run_lease_s if is_running else limits.hold_lease_s)
@@ -237,7 +238,7 @@ class ReplaySite:
         self._leases.append(self._engine.at(over_at, over))
 
     def connect(self, facts: SiteFacts) -> None:
-        """A session: the facts first, then `resume`."""
+        """Open a session: the facts first, then `resume`."""
         self.facts = facts
         self.is_connected = True
         self._told = (-1, -1, -1)
@@ -246,7 +247,7 @@ class ReplaySite:
         self._leases = []
 
     def resume(self, wanted: Callable[[], Wanted]) -> None:
-        """Tell what had to wait, then hear what the daemon wants."""
+        """Send the pending reports, then receive the wanted state."""
         waiting, self._outbox = self._outbox, []
         for event in waiting:
             self._tell_daemon(event)
@@ -254,7 +255,7 @@ class ReplaySite:
         self._advance()
 
     def send(self, order: Order) -> None:
-        """Something from the daemon; it gets lost where there is no session."""
+        """Deliver a message of the daemon; it is lost without a session."""
         self._engine.after(0.0, lambda: self._receive(order))
 
     def _tell(self, event: Event) -> None:
@@ -306,7 +307,7 @@ class ReplaySite:
 
     @property
     def _is_past_end(self) -> bool:
-        """Of the recording: from there on nothing errs any more."""
+        """True after the end of the recording: from there on nothing errs any more."""
         return self._engine.now > self._recording.last_at
 
     # --- claims ---
@@ -361,7 +362,7 @@ class ReplaySite:
             self._leave(claim, ClaimEnd(kind=EndKind.HOLD, reason="its hold deadline came"))
 
     def _arm(self, order: ArmClaim) -> None:
-        """A starter promises if its hold outlasts D."""
+        """Arm a starter: it promises if its hold outlasts D."""
         claim = self._claims.get(order.claim)
         if claim is None or claim.granted_at is None or claim.is_released:
             return
@@ -403,7 +404,7 @@ class ReplaySite:
         self._after(claim, run.run_s, lambda: self._over(claim, run, told_s))
 
     def _over(self, claim: _Claim, run: Run, pass_told_s: Seconds) -> None:
-        """The program came to its end; that is told later, and after its pass."""
+        """End the program; that is reported later, and after its pass."""
         self._ends[claim.part] += 1
         self._leave(claim, run.end, told_s=max(run.told_s, pass_told_s - run.run_s + 1e-6))
 
@@ -420,7 +421,7 @@ class ReplaySite:
             self._after(claim, took_s, lambda: self._leave(claim, end))
 
     def _lose(self, loss: Loss) -> None:
-        """What the site lost, it loses again: of the same component, else its oldest claim."""
+        """Repeat a recorded loss: of the same component, else of its oldest claim."""
         held = [c for c in self._claims.values() if c.is_alive and c.granted_at is not None]
         same = [c for c in held if c.part == loss.part]
         others = [] if loss.is_own else held
@@ -441,7 +442,7 @@ class ReplaySite:
         self._advance(is_told=False)
 
     def _after(self, claim: _Claim, duration_s: Seconds, call: Callable[[], None]) -> None:
-        """Something that happens to a claim unless it ends before."""
+        """Schedule a step of a claim, void if the claim ends before."""
         claim.ends_at.append(self._engine.after(duration_s, call))
 
     # --- copies ---
@@ -473,7 +474,7 @@ class ReplaySite:
         ]
 
     def _reports(self, order: StartTransfer, whole_s: Seconds) -> Iterator[Entry]:
-        """How far a copy is, told as an agent tells it; to nobody where nobody acts on it."""
+        """Report the progress of a copy as an agent does, if any policy uses it."""
         if self._parameters().start != "early" or not order.report_s:
             return
         at_s = order.report_s

@@ -1,4 +1,4 @@
-"""A run in the words of a person: what happened, and what came of it."""
+"""Story of a run in words, for a person."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from koala.core.model.values import Instant, JobId
 TIMER = "a timer"
 
 Line: TypeAlias = tuple[str, str]
-"""Whom something is about (a job's id, a site's name, or nobody), and the words."""
+"""Subject (a job's id, a site's name, or none) and words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One event: `what` happened to `who`, and the lines of what came of it."""
+    """One event: `what` happened to `who`, and the lines of its outcome."""
 
     seq: int
     at: Instant
@@ -43,7 +43,7 @@ class Told:
     came: tuple[Line, ...]
 
     def about(self, job: JobId) -> Told | None:
-        """What of it is about a job; None when nothing is."""
+        """Return the part about a job; None when there is none."""
         came = tuple(line for line in self.came if line[0] == job)
         if self.who != job and not came:
             return None
@@ -65,14 +65,14 @@ SiteEvent: TypeAlias = (
 
 
 class Teller:
-    """Tells one event after the other; keeps what it needs to say what changed."""
+    """Narrator of events in order; keeps the state that it needs to describe changes."""
 
     def __init__(self) -> None:
         self._parameters = Parameters()
         self._policies: dict[str, str] = {}
 
     def tell(self, seq: int, at: Instant, event: ev.Event, actions: Sequence[Action]) -> Told:
-        """One event and what came of it."""
+        """Describe one event and its outcome."""
         who, what = self._event(event, at)
         return Told(
             seq=seq,
@@ -124,7 +124,7 @@ class Teller:
                 return _site_event(event)
 
     def _changed(self, event: ev.ParametersChanged) -> str:
-        """The parameters and policies with another value than before."""
+        """List the parameters and policies with another value than before."""
         changed = [
             f"{name} = {getattr(event.parameters, name)}"
             for name in NAMES
@@ -174,7 +174,7 @@ def _site_event(event: SiteEvent) -> Line:
 
 
 def _lines(actions: Sequence[Action], now: Instant) -> Iterator[Line]:
-    """What came of an event: first what people are told, then what went to the sites."""
+    """List the lines of an event: first the notices to people, then the messages to the sites."""
     for action in actions:
         if isinstance(action, Announce):
             words = ": ".join(part for part in (action.phase, action.text) if part)
@@ -219,5 +219,5 @@ def _components(sizes: list[int]) -> str:
 
 
 def _job_of(name: str) -> JobId:
-    """The job of a claim or transfer: `job/attempt/...`."""
+    """Return the job of a claim or transfer: `job/attempt/...`."""
     return JobId(name.partition("/")[0])

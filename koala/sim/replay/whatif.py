@@ -1,7 +1,7 @@
-"""A run three times: as it was, simulated as it was, and simulated with changes.
+"""Three columns of a run: as recorded, as simulated, and as simulated with changes.
 
-The second column is the honesty of the third: where it differs from the first, the simulation does
-not know something, and so does the third. Differences are therefore taken between the simulations.
+The second column shows the error of the third: where it differs from the first, the simulation
+lacks information, and so does the third. Differences are therefore taken between the simulations.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ COLUMNS = ("recorded", "simulated", "what_if")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One of the three."""
+    """One of the three columns."""
 
     scheduler: Scheduler
     chronicle: Chronicle
     guessed: Mapping[str, int]
 
     def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Its jobs and its sites."""
+        """Rows of its jobs and its sites."""
         return job_rows(self.scheduler), site_rows(self.chronicle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The columns, and what is different in the last."""
+    """The columns, and the differences of the last one."""
 
     columns: dict[str, Column]
     policies: dict[str, str]  # as they were, or are assumed to have been
@@ -52,7 +52,7 @@ class Comparison:
     changes: Changes
 
     def document(self) -> dict[str, Any]:
-        """All of it for `--json`, and for the text."""
+        """Return all of it for `--json`, and for the text."""
         rows = {name: column.rows() for name, column in self.columns.items()}
         figures = {
             name: totals(self.columns[name].chronicle, jobs, sites)
@@ -90,8 +90,8 @@ def compare(
     changes: Changes,
     seen: Callable[[str, Recording], Callable[[Instant], None]],
 ) -> Comparison:
-    """Run the two simulations; `seen` gives for each who is told how far it is. Raises ConfigError
-    where recorded and changed parameters do not go together."""
+    """Run the two simulations; `seen` makes the progress callback of each. Raises ConfigError where
+    recorded and changed parameters conflict."""
     recording = recorded(chronicle)
     require_possible(recording, changes)
     policies = {**DEFAULTS, **recording.policies}
@@ -113,7 +113,7 @@ def compare(
 
 
 def _aligned(key: str, rows: Mapping[str, Mapping[str, Row]]) -> list[dict[str, Any]]:
-    """A row a job or site, with what each column says of it."""
+    """Align the columns: a row for each job or site, with the values of each column."""
     return [
         {key: name, **{column: of.get(name) for column, of in rows.items()}}
         for name in rows["recorded"]

@@ -1,9 +1,9 @@
-"""A fresh scheduler in a recorded world: the same submissions, other answers of ours.
+"""A fresh scheduler in a recorded world: the same submissions, new decisions.
 
-What came from outside is told again at its instant; policies are called anew, under the recorded
-parameters with some of them changed. Sites answer as `site` says. While the daemon was down in the
-recording it is down here, too. The run goes on until all jobs are over, at most a day past the
-recording's end and span.
+Events from outside come again at their instant. Policies are called again, under the recorded
+parameters with some of them changed. Sites answer as in `site`. The daemon is down when it was down
+in the recording. The run goes on until all jobs are over, at most a day past the recording's end
+and span.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ PAST_END_S = 86_400.0
 
 
 DEFAULTS = {slot: next(iter(known)) for slot, known in BUILT_IN.items()}
-"""The policies of a journal that does not name them: the first of each slot."""
+"""Policies of a journal that does not name them: the first of each slot."""
 
 
 def policies_of(names: Mapping[str, str], changes: Changes) -> Policies:
-    """The policies with the recorded names, but for what is changed. Raises ConfigError."""
+    """Return the policies with the recorded names, but for the changes. Raises ConfigError."""
     return chosen(**{**DEFAULTS, **names, **changes.policies})
 
 
@@ -98,7 +98,7 @@ class ReplayWorld:
         return past.last_at + (past.last_at - past.first_at) + PAST_END_S
 
     def run(self, seen: Callable[[Instant], None] = lambda _now: None) -> None:
-        """To its end; `seen` is told the time now and then."""
+        """Run to the end; `seen` is called with the time now and then."""
         number = 0
         while not self.is_over and (at := self.engine.next_at) is not None and at <= self.until:
             self.engine.step()
@@ -108,7 +108,7 @@ class ReplayWorld:
 
     @property
     def is_over(self) -> bool:
-        """Nothing more will come, and every job is over and gone."""
+        """True when no event is left, and every job is over and gone."""
         if self._to_come or self.scheduler.ledger:
             return False
         return all(job.is_over for job in self.scheduler.jobs.values())
@@ -116,7 +116,7 @@ class ReplayWorld:
     # --- events ---
 
     def _happen(self, event: Event) -> None:
-        """Something from outside, as it was recorded but for what is changed."""
+        """Apply an event from outside, as recorded but for the changes."""
         self._to_come -= 1
         match event:
             case DaemonStarted():
@@ -182,7 +182,7 @@ class ReplayWorld:
                 pass  # programs do not report their progress here
 
     def _bandwidth(self, order: StartTransfer) -> float:
-        """What the core expects of a link on which nothing was ever copied."""
+        """Return the core's estimate for a link on which nothing was ever copied."""
         known = self.scheduler.files.bandwidth
         default = self.scheduler.parameters.bandwidth_default_bps
         return known.get((order.source, order.target), default)
@@ -190,7 +190,7 @@ class ReplayWorld:
     # --- leases ---
 
     def _answer_pings(self) -> None:
-        """Where there is a session pings are answered all the time."""
+        """Answer pings continuously where there is a session."""
         for claim in self.scheduler.ledger.values():
             if self.sites[claim.site].is_connected:
                 self._leases.answer(claim.id, self.engine.now)

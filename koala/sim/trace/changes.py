@@ -1,5 +1,4 @@
-"""What happens to a site from outside while a log is replayed: processors fail and come back; and
-where to stop and look."""
+"""Outside changes of a site during a replay: failing and returning processors, and breakpoints."""
 
 from __future__ import annotations
 
@@ -12,11 +11,11 @@ from koala.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """At one instant, so many processors fail, or come back; or somebody looks.
+    """Change at one instant: so many processors fail or come back, or a breakpoint.
 
-    Processors that fail are idle ones first; then jobs lose theirs, the youngest first, no more
-    than needed. These jobs are killed, or put back at the head of the queue to run again from their
-    beginning, the one that started first foremost.
+    Idle processors fail first. Then jobs lose theirs, the youngest first, no more than needed.
+    These jobs are killed, or put back at the head of the queue in the order of their start, to run
+    again from their beginning.
     """
 
     at: int
@@ -25,15 +24,16 @@ class Change:
     is_requeued: bool = False
     is_breakpoint: bool = False
     is_stop: bool = False
-    """A breakpoint at which the replay ends for this time."""
+    """A breakpoint at which the replay stops for now."""
 
     def document(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return it as plain values."""
         return asdict(self)
 
 
 def check_changes(changes: Iterable[Change], processors: int) -> None:
-    """Raises ConfigError when one of them is impossible on a site with so many processors."""
+    """Check the changes. Raises ConfigError for one that is impossible on a site with so many
+    processors."""
     available = processors
     for change in changes:
         if change.failing > available:

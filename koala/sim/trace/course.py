@@ -1,5 +1,5 @@
-"""The course of a replay: a run with its changes and stops, its figures, and the jobs that have
-ended written out as they end."""
+"""Driver of a replay: a run with its changes and stops, its figures, and its output of ended
+jobs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from koala.sim.trace.series import Series
 from koala.sim.trace.tally import Tally
 
 _SLICE = 1_000
-"""So many instants between two looks at what else there is to do."""
+"""Number of instants between two calls of `look`."""
 
 
 class Course:
-    """`look` is called often: it says whether to stop, and may tell how far things are."""
+    """Driver of a replay. `look` is called often; it returns True to stop, and may report
+    progress."""
 
     def __init__(
         self,
@@ -35,13 +36,13 @@ class Course:
         self._look = look
         self._tally = Tally()
         self._done = 0
-        """So many of the changes have happened."""
+        """Number of changes already made."""
         self._breakpoints: list[dict[str, Any]] = []
         self.stopped_at: int | None = None
 
     def go(self, until: int | None = None) -> None:
-        """On to the end, or to a stop: after all that happens at `until`, at a breakpoint that
-        stops, or when `look` says so."""
+        """Run to the end or to a stop: after all events at `until`, at a stopping breakpoint, or
+        when `look` says so."""
         while self._done < len(self._changes):
             change = self._changes[self._done]
             if until is not None and change.at > until:
@@ -58,7 +59,7 @@ class Course:
     # How --------------------------------------------------------------------------------------
 
     def _make(self, at: int) -> bool:
-        """All changes of an instant, which come after its completions and before its arrivals."""
+        """Make all changes of an instant, after its completions and before its arrivals."""
         if not self._go_before(at):
             return False
         while self._done < len(self._changes) and self._changes[self._done].at == at:
@@ -72,7 +73,7 @@ class Course:
         return True
 
     def _look_at(self, change: Change) -> bool:
-        """The state after all that happened at an instant."""
+        """Record the state after all events of an instant."""
         if not self._go_before(change.at + 1):
             return False
         self._breakpoints.append(self._state(change.at))
@@ -80,7 +81,7 @@ class Course:
         return True
 
     def _go_before(self, before: float) -> bool:
-        """All instants before this one; False when it was stopped on the way."""
+        """Run all instants before this one; return False when stopped on the way."""
         while self._run.go_on(before, instants=_SLICE):
             self._flush()
             if self._look():
@@ -106,7 +107,7 @@ class Course:
     # What there is ----------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
-        """The figures, for JSON."""
+        """Return the figures, for JSON."""
         run, tally = self._run, self._tally
         end = tally.last_end if self.stopped_at is None else self.stopped_at
         held = tally.area + run.lost_area
@@ -142,7 +143,7 @@ class Course:
     # To go on another time --------------------------------------------------------------------
 
     def kept(self) -> dict[str, Any]:
-        """All that another process needs to go on, as plain values."""
+        """Return the state that another process needs to go on, as plain values."""
         return {
             "run": self._run.kept(),
             "tally": self._tally.kept(),
@@ -152,8 +153,8 @@ class Course:
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """Puts a new course into the state that was kept; its run has the arrivals from the next
-        one on."""
+        """Restore a new driver from the saved state; its run has the arrivals from the next one
+        on."""
         self._run.restore(kept["run"])
         self._tally = Tally.of(kept["tally"])
         self._done = kept["done"]

@@ -1,4 +1,4 @@
-"""A replay as a picture: how full the site was, what was waited for, and how long."""
+"""Plot of a replay: utilisation of the site, demand, and waiting times."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from koala.runtime.paths import written_text
 from koala.sim.trace.changes import Change
 
 EVENTS_MAX = 10_000_000
-"""So many characters a file of events may have: some hundred thousand events."""
+"""Limit on the characters of a file of events: some hundred thousand events."""
 
 
 class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"back": "return"}):
@@ -28,8 +28,8 @@ class _Events(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_events(path: Path) -> tuple[Change, ...]:
-    """What a file says, in order of time; breakpoints come last at an instant. Raises ConfigError
-    when something in it is wrong."""
+    """Read a file of events in order of time; breakpoints come last at an instant. Raises
+    ConfigError when something in it is wrong."""
     try:
         text = written_text(path, characters_max=EVENTS_MAX)
         found = msgspec.toml.decode(text, type=_Events).event

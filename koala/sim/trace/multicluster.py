@@ -1,8 +1,8 @@
-"""A log of jobs as the workload of a whole multicluster: the scheduler places its jobs, those that
-no site could hold as several components.
+"""A log of jobs as the workload of a whole multicluster.
 
-What a log does not know is not made up: jobs have no files, and components of one job run equally
-long. The other users of each site are those that the caller brings along.
+The scheduler places its jobs; jobs that no site could hold become several components. Data that a
+log lacks is not invented: jobs have no files, and components of one job run equally long. The
+caller brings the other users of each site.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ they could not hold it together."""
 
 
 def at_most(largest: float) -> SplitRule:
-    """The fewest components, as equal as possible, none with more than `largest` processors, that
-    the empty grid holds together."""
+    """Split into the fewest components, as equal as possible, none with more than `largest`
+    processors, that the empty grid holds together."""
 
     def split(size: int, sites: Sequence[int]) -> Sizes | None:
         if size > sum(sites):
@@ -49,7 +49,7 @@ def at_most(largest: float) -> SplitRule:
 
 
 def fill(size: int, sites: Sequence[int]) -> Sizes | None:
-    """The largest site whole, then the next, and what is left over."""
+    """Fill the largest site, then the next; the last component takes the rest."""
     parts: list[int] = []
     for site in sites:
         if size <= 0:
@@ -63,8 +63,8 @@ RULES: dict[str, SplitRule] = {"equal": at_most(inf), "fill": fill}
 
 
 def rule(text: str) -> SplitRule:
-    """A rule by its word: equal, fill, or a number, the most processors of a component. Raises
-    ConfigError."""
+    """Return a split rule by its word: equal, fill, or a number, the most processors of a
+    component. Raises ConfigError."""
     if text in RULES:
         return RULES[text]
     if text.isdigit() and int(text) > 0:
@@ -75,7 +75,7 @@ def rule(text: str) -> SplitRule:
 
 
 def _fits(parts: Sizes, sites: Sequence[int]) -> bool:
-    """Whether the empty grid holds all of them, each where most is left."""
+    """True if the empty grid holds all of them, each where most is left."""
     left = list(sites)
     for part in parts:
         most = max(range(len(left)), key=left.__getitem__)
@@ -87,7 +87,7 @@ def _fits(parts: Sizes, sites: Sequence[int]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multicluster:
-    """What a log is replayed on."""
+    """Grid on which a log is replayed."""
 
     sites: tuple[SiteSetting, ...]
     parameters: Parameters
@@ -110,7 +110,7 @@ class GridReplay:
         self.split_jobs = 0
 
     def run(self, *, progress: Callable[[int], None] | None = None) -> Report:
-        """To the end of the last job, or to `until`, or until it is interrupted."""
+        """Run to the end of the last job, to `until`, or to an interrupt."""
         world = World(
             sites=self._setting.sites,
             submissions=self._submissions(progress),
@@ -124,11 +124,11 @@ class GridReplay:
         return world.report()
 
     def interrupt(self) -> None:
-        """Stop after what happens now; may be called at any time, by a signal handler too."""
+        """Stop after the current step; may be called at any time, by a signal handler too."""
         self.is_interrupted = True
 
     def document(self, report: Report) -> dict[str, Any]:
-        """What came of it: times in seconds, rates of 1."""
+        """Return the results: times in seconds, rates of 1."""
         done = [job for job in report.jobs if job.is_finished]
         waits = [job.waiting_s for job in done if job.waiting_s is not None]
         capacity_s = sum(self._sizes) * report.ended_at

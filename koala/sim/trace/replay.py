@@ -1,4 +1,4 @@
-"""A replay from a log to figures; it may be interrupted, and go on in another process."""
+"""Replay from a log to figures; it may be interrupted, and continue in another process."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What decides the result."""
+    """Parameters that determine the result."""
 
     path: Path
     form: Format
     discipline: Discipline
     processors: int | None = None
-    """None: those that the header of the log says, or else the largest job's."""
+    """None: as in the header of the log, or else the largest job's."""
     overrun: Overrun = Overrun.RAISE
     changes: tuple[Change, ...] = ()
     until: int | None = None
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same when a replay is resumed; `until` need not be."""
+        """Return the parameters that a resumed replay must share; `until` may differ."""
         return {
             "log": _digest(self.path),
             "format": self.form.name,
@@ -52,8 +52,8 @@ class Setting:
 
 
 class Replay:
-    """One replay. `interrupt` may be called at any time, by a signal handler for instance; what has
-    ended by then is kept, and with a checkpoint file all is."""
+    """One replay. `interrupt` may be called at any time, by a signal handler for instance. Jobs
+    that have ended by then are kept; with a checkpoint file the whole state is."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Replay:
         self.is_interrupted = True
 
     def run(self, tell: Callable[[float], None], *, is_resumed: bool = False) -> dict[str, Any]:
-        """The figures, for JSON; `tell` is told how many bytes of the log have been read. Raises
-        WorkloadError when the log is wrong, ConfigError when it cannot be resumed."""
+        """Run, and return the figures, for JSON. `report` receives the number of bytes read of the
+        log. Raises WorkloadError for a bad log, ConfigError when it cannot be resumed."""
         self._tell = tell
         setting = self._setting
         kept = self._read_checkpoint() if is_resumed else None
@@ -109,7 +109,7 @@ class Replay:
     def _replay(
         self, blocks: Iterator[list[Arrival]], processors: int, kept: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """From the beginning, or from where it was left."""
+        """Replay from the beginning, or from the checkpoint."""
         arrivals = chain.from_iterable(blocks)
         arrived = kept["course"]["run"]["arrived"] if kept is not None else 0
         run = Run(
@@ -142,7 +142,7 @@ class Replay:
 
     @contextmanager
     def _rows(self, kept: Mapping[str, Any] | None) -> Iterator[IO[str] | None]:
-        """Give the file of jobs, with what was written when the checkpoint was."""
+        """Write the file of jobs, starting with its content at the checkpoint."""
         path = self._jobs_out
         if path is None:
             yield None
@@ -162,7 +162,7 @@ class Replay:
     # Checkpoints ------------------------------------------------------------------------------
 
     def _write_checkpoint(self, path: Path, course: Course, written: int | None) -> None:
-        """Keep the state, and how many bytes of the file of jobs belong to it."""
+        """Save the state, and the length of the file of jobs that belongs to it."""
         kept = json.dumps(
             {
                 "setting": self._setting.identity(),
@@ -205,7 +205,7 @@ class Replay:
         return kept
 
     def _check_files(self, path: Path, kept: Mapping[str, Any]) -> None:
-        """What the replay wrote so far must be there to be continued."""
+        """Check that the files written so far exist, so that they can be continued."""
         if (kept["rows"] is None) != (self._jobs_out is None):
             word = "without" if kept["rows"] is None else "with"
             raise ConfigError(f"{path}: the replay was {word} --jobs-out; it must be resumed so")

@@ -16,13 +16,13 @@ from koala_agent.lrm.model import ConservativeQueue, Discipline, LocalQueue, loc
 
 _NEVER = 1 << 62
 _NONE: Arrival = (_NEVER, -1, 0, 0, 0)
-"""Follows the last arrival."""
+"""Sentinel after the last arrival."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Who runs and who waits after all that happened until `at`; jobs by their numbers in the log,
-    those that run in order of their start, those that wait in order of their submission."""
+    """Running and waiting jobs after all events until `at`, by their numbers in the log; running
+    ones in order of start, waiting ones in order of submission."""
 
     at: float
     running: tuple[tuple[int, int, int, int], ...]
@@ -33,7 +33,7 @@ class State:
 
 
 class Run:
-    """A site whose users submit what arrives."""
+    """A site with the arriving jobs of its users."""
 
     def __init__(
         self, arrivals: Iterable[Arrival], *, processors: int, discipline: Discipline
@@ -45,16 +45,16 @@ class Run:
         self.killed = 0
         self.requeued = 0
         self.ended: list[Ended] = []
-        """Jobs that ended since somebody took them away."""
+        """Jobs that ended since the caller last collected them."""
         self.cut: list[Ended] = []
         """Jobs that were killed since then."""
         self.queue: LocalQueue[int] = local_queue(processors=processors, discipline=discipline)
         self._arrivals: Iterator[Arrival] = iter(arrivals)
         self._next = next(self._arrivals, _NONE)
         self._forced_at = math.inf
-        """An instant at which a pass is due though nothing else happens."""
+        """An instant at which a pass is due without another event."""
         self._arrived = 0
-        """How many have arrived; a job's key is its number among them, from 1."""
+        """Number of arrivals; a job's key is its number among them, from 1."""
         self._jobs: dict[int, Arrival] = {}
         self._starts: dict[int, int] = {}
         self._ends: list[tuple[int, int]] = []
@@ -62,9 +62,8 @@ class Run:
     # Going on ---------------------------------------------------------------------------------
 
     def go_on(self, before: float, *, instants: int) -> bool:
-        """All that happens before an instant, or so many instants of it; whether there may be
-        more. One loop without calls that could be spared: logs have hundreds of thousands of
-        jobs."""
+        """Process all events before an instant, or so many instants of them; return True if there
+        may be more. One loop with few calls, because logs have hundreds of thousands of jobs."""
         queue, ends, jobs, starts = self.queue, self._ends, self._jobs, self._starts
         submit, end, advance = queue.submit, queue.end, queue.advance
         arrival, arrivals, key = self._next, self._arrivals, self._arrived
@@ -100,8 +99,8 @@ class Run:
         return may_be_more
 
     def change(self, change: Change) -> None:
-        """Processors fail or come back, between the completions and the arrivals of an instant
-        that is next to be gone through."""
+        """Fail or return processors, between the completions and the arrivals of an instant that is
+        next."""
         now = change.at
         self.now = now
         while self._ends and self._ends[0][0] == now:
@@ -111,7 +110,7 @@ class Run:
         self.queue.regain(change.returning)
 
     def settle(self, at: int) -> None:
-        """The arrivals and the pass of an instant at which something changed."""
+        """Process the arrivals and the pass of an instant with a change."""
         self._forced_at = at
         self.go_on(at + 1, instants=1)
         self._forced_at = math.inf
@@ -145,7 +144,7 @@ class Run:
     # What there is ----------------------------------------------------------------------------
 
     def state(self) -> State:
-        """Who runs and who waits now."""
+        """Return the running and waiting jobs now."""
         jobs, starts = self._jobs, self._starts
         return State(
             at=self.now,
@@ -156,18 +155,18 @@ class Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen."""
+        """True when no event is left."""
         return not self._ends and self._next is _NONE and self.queue.wake_at == math.inf
 
     @property
     def arrived(self) -> int:
-        """How many jobs have arrived."""
+        """Number of jobs that have arrived."""
         return self._arrived
 
     # To go on another time --------------------------------------------------------------------
 
     def kept(self) -> dict[str, Any]:
-        """All that another process needs to go on, as plain values."""
+        """Return the state that another process needs to go on, as plain values."""
         reservations = None
         if isinstance(self.queue, ConservativeQueue):
             reservations = [*self.queue.reservations.items()]
@@ -185,8 +184,8 @@ class Run:
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """Puts a new run, which was given the arrivals from the next one on, into the state that
-        was kept."""
+        """Restore a new run, which was given the arrivals from the next one on, from the saved
+        state."""
         self.now, self._arrived, self.waiting_max = (
             kept[name] for name in ("now", "arrived", "waiting_max")
         )

@@ -1,4 +1,4 @@
-"""How full a site was over time, and what waited how long: for a picture."""
+"""Series of utilisation and demand over time, for a plot."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Level:
         self.width = 1
         self._areas = [0] * _BINS
         self._steps = [0] * (_BINS + 1)
-        """What the level rises by at the beginning of each span, for whole spans."""
+        """Rise of the level at the beginning of each span, for whole spans."""
 
     def add(self, begin: int, end: int, amount: int) -> None:
-        """The level is so much higher from `begin` until `end`."""
+        """Raise the level from `begin` until `end`."""
         while end > self.width * _BINS:
             self._double()
         width = self.width
@@ -36,15 +36,15 @@ class Level:
         self._steps[last] -= amount
 
     def means(self) -> list[float]:
-        """The mean of each span."""
+        """List the mean of each span."""
         return [area / self.width for area in self._whole()]
 
     def kept(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return it as plain values."""
         return {"width": self.width, "areas": self._whole()}
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """What `kept` gave."""
+        """Restore it from `kept`."""
         self.width, self._areas = kept["width"], kept["areas"]
 
     def _whole(self) -> list[int]:
@@ -60,7 +60,7 @@ class Level:
 
 
 class Series:
-    """Busy processors, and processors that were waited for, by jobs that have ended."""
+    """Busy processors, and waited-for processors, of jobs that have ended."""
 
     def __init__(self) -> None:
         self.busy = Level()
@@ -68,7 +68,7 @@ class Series:
         self.waits = Distribution()
 
     def add(self, ended: list[Ended]) -> None:
-        """Jobs that ended."""
+        """Add jobs that ended."""
         self.waits.add([start - job[0] for job, start, _ in ended])
         for job, start, end in ended:
             self.busy.add(start, end, job[2])
@@ -76,7 +76,7 @@ class Series:
                 self.wanted.add(job[0], start, job[2])
 
     def kept(self) -> dict[str, Any]:
-        """As plain values, for a checkpoint."""
+        """Return it as plain values, for a checkpoint."""
         return {
             "busy": self.busy.kept(),
             "wanted": self.wanted.kept(),
@@ -84,7 +84,7 @@ class Series:
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """What `kept` gave."""
+        """Restore it from `kept`."""
         self.busy.restore(kept["busy"])
         self.wanted.restore(kept["wanted"])
         self.waits = Distribution.of(kept["waits"])

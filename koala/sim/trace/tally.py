@@ -1,4 +1,4 @@
-"""What a replay measures, job by job as they end, in little memory however many there are."""
+"""Tally of a replay: measures each job as it ends, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PERCENTILES = (50, 90, 95, 99)
 
 _EXACT = 4_096
 _DIGITS = 12
-"""So many binary digits of a larger value are kept: 0.05 %."""
+"""Binary digits that are kept of a larger value: 0.05 %."""
 
 Ended = tuple[tuple[int, int, int, int, int], int, int]
 """A job as it arrived, its start and its end."""
@@ -22,9 +22,9 @@ Ended = tuple[tuple[int, int, int, int, int], int, int]
 
 @dataclass(slots=True)
 class Distribution:
-    """Whole numbers of at least 0. The mean and the largest are exact; of each value only the first
-    twelve binary digits are kept, so percentiles are exact up to 4,096 and at most 0.05 % too low
-    above."""
+    """Distribution of whole numbers of at least 0. The mean and the largest are exact. Of each
+    value only the first twelve binary digits are kept, so percentiles are exact up to 4,096 and at
+    most 0.05 % too low above."""
 
     count: int = 0
     total: float = 0
@@ -32,7 +32,7 @@ class Distribution:
     values: Counter[int] = field(default_factory=Counter)
 
     def add(self, values: list[int]) -> None:
-        """Values of several jobs."""
+        """Add values of several jobs."""
         if not values:
             return
         self.count += len(values)
@@ -41,7 +41,7 @@ class Distribution:
         self.values.update([v if v < _EXACT else _rounded(v) for v in values])
 
     def percentile(self, percent: float) -> int:
-        """The smallest value that at least so many percent do not exceed."""
+        """Return the smallest value that at least so many percent do not exceed."""
         needed = max(1, math.ceil(self.count * percent / 100))
         for value in sorted(self.values):
             needed -= self.values[value]
@@ -50,7 +50,7 @@ class Distribution:
         return self.largest
 
     def document(self, *, unit: int = 1) -> dict[str, float | None]:
-        """For JSON; `unit` is what 1 was written as."""
+        """Return the document for JSON; `unit` is the meaning of 1."""
         if not self.count:
             return dict.fromkeys(("mean", *map(_label, PERCENTILES), "max"))
         percentiles = {_label(p): self.percentile(p) / unit for p in PERCENTILES}
@@ -58,7 +58,7 @@ class Distribution:
         return {name: round(value, 6) for name, value in found.items()}
 
     def kept(self) -> dict[str, Any]:
-        """As plain values, for a checkpoint."""
+        """Return it as plain values, for a checkpoint."""
         return {
             "count": self.count,
             "total": self.total,
@@ -68,7 +68,7 @@ class Distribution:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Distribution:
-        """What `kept` gave."""
+        """Restore it from `kept`."""
         values = Counter(dict(kept["values"]))
         return cls(kept["count"], kept["total"], kept["largest"], values)
 
@@ -78,7 +78,7 @@ _SLOWDOWN_UNIT = 10_000
 
 @dataclass(slots=True)
 class Tally:
-    """Of the jobs that have ended. `area` is in processor-seconds."""
+    """Measures of the jobs that have ended. `area` is in processor-seconds."""
 
     waits: Distribution = field(default_factory=Distribution)
     responses: Distribution = field(default_factory=Distribution)
@@ -87,7 +87,7 @@ class Tally:
     last_end: int = 0
 
     def add(self, ended: list[Ended]) -> None:
-        """Jobs that ended."""
+        """Add jobs that ended."""
         if not ended:
             return
         responses = [end - job[0] for job, _, end in ended]
@@ -99,7 +99,7 @@ class Tally:
         self.last_end = ended[-1][2]
 
     def kept(self) -> dict[str, Any]:
-        """As plain values, for a checkpoint."""
+        """Return it as plain values, for a checkpoint."""
         return {
             "waits": self.waits.kept(),
             "responses": self.responses.kept(),
@@ -110,7 +110,7 @@ class Tally:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Tally:
-        """What `kept` gave."""
+        """Restore it from `kept`."""
         return cls(
             Distribution.of(kept["waits"]),
             Distribution.of(kept["responses"]),
@@ -121,11 +121,11 @@ class Tally:
 
     @property
     def jobs(self) -> int:
-        """How many have ended."""
+        """Number of jobs that have ended."""
         return self.waits.count
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the document for JSON."""
         return {
             "wait": self.waits.document(),
             "response": self.responses.document(),
