@@ -1,4 +1,4 @@
-"""How a broken promise is told, and what claims are named after."""
+"""Error of a broken promise, and the parts of a claim's name."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class BreachError(AssertionError):
 
 
 def require(fact: bool, promise: int, text: str) -> None:
-    """The fact that a promise rests on."""
+    """Require a fact on which a promise rests."""
     if not fact:
         message = f"promise {promise}: {text}"
         raise BreachError(message)
 
 
 def parts(claim: str) -> tuple[JobId, int, int]:
-    """Job, attempt and component of a claim."""
+    """Split the name of a claim into job, attempt and component."""
     job, attempt, component, _ = claim.rsplit("/", 3)
     return JobId(job), int(attempt), int(component)

@@ -1,4 +1,4 @@
-"""The core, broken on purpose in many ways."""
+"""Mutants of the core: deliberate bugs that the swarm must find."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def release_before_the_last_armed() -> Patches:
 
 @mutant
 def paths_count_as_open() -> Patches:
-    """The barrier is armed whatever became of the TCP paths."""
+    """The barrier is armed regardless of the TCP paths."""
 
     def is_open(state: Any, job: Job, now: float) -> bool:
         real(state, job, now)
         return True
 
     def check(state: Any, now: float) -> None:
-        """The core's own invariants look away."""
+        """Disable the core's own invariants."""
 
     real = preflight.paths_are_open
     with (
@@ -88,7 +88,7 @@ def any_number_arms() -> Patches:
 
 @mutant
 def no_fence() -> Patches:
-    """A released attempt is placed again at once."""
+    """A released attempt is placed again at once, without its fence."""
     real = ending.requeue_if_fenced
 
     def requeue(state: Any, job: Job, now: float) -> None:
@@ -97,7 +97,7 @@ def no_fence() -> Patches:
         real(state, job, now)
 
     def check(state: Any, now: float) -> None:
-        """The core's own invariants look away: the oracle is what is tried here."""
+        """Disable the core's own invariants: the oracle is under test here."""
 
     with (
         replaced((ending, "requeue_if_fenced"), (claim_end, "requeue_if_fenced"), by=requeue),
@@ -108,7 +108,7 @@ def no_fence() -> Patches:
 
 @mutant
 def early_fence() -> Patches:
-    """The fence time forgets the lease."""
+    """The fence time leaves out the lease."""
     short = property(lambda self: self.kill_s + 0.1)
     with (
         replaced((Parameters, "fence_s"), by=short),
@@ -121,14 +121,14 @@ def early_fence() -> Patches:
 
 @mutant
 def fences_are_ignored() -> Patches:
-    """A claim that is certainly dead is waited for."""
+    """A claim that is certainly dead is still waited for."""
     with replaced((scheduler, "on_fenced"), by=lambda state, event, now: None):
         yield
 
 
 @mutant
 def forgotten_stops() -> Patches:
-    """A setback stops nobody."""
+    """A setback stops no claim."""
     with replaced((ending, "stop_member"), by=lambda state, member: None):
         yield
 
@@ -173,7 +173,7 @@ def _renumbered(attempt: Attempt) -> Any:
 
 @mutant
 def errors_are_never_reset() -> Patches:
-    """A component that ends well forgives nothing."""
+    """A component that ends well does not reset the error count."""
     with replaced((claim_end, "ended_well"), by=lambda site: False):
         yield
 
@@ -187,13 +187,13 @@ def bad_sites_do_not_rest() -> Patches:
 
 @mutant
 def requeued_to_nowhere() -> Patches:
-    """A job that comes back stands in no queue."""
+    """A job that returns is in no queue."""
 
     def enter_queue(state: Any, job: Job, text: str, now: float) -> None:
         state.enter(job, Placing(queued_at=now), text, now)
 
     def check(state: Any, now: float) -> None:
-        """The core's own invariants look away: the oracle is what is tried here."""
+        """Disable the core's own invariants: the oracle is under test here."""
 
     with (
         replaced((ending, "enter_queue"), by=enter_queue),
@@ -217,7 +217,7 @@ def finished_by_the_first() -> Patches:
 
 @mutant
 def stops_are_not_owed() -> Patches:
-    """A Stop that was lost in a cut is not said again."""
+    """A Stop that was lost in a cut is not sent again."""
     real = wanted.wanted
 
     def without(state: Any, site: Any) -> Any:
@@ -229,7 +229,7 @@ def stops_are_not_owed() -> Patches:
 
 @mutant
 def unrecorded_answers() -> Patches:
-    """The journal keeps another answer than the policy gave."""
+    """The journal records a different answer from the policy's."""
     real = slots._to_plain
 
     def to_plain(answer: Any) -> Any:
@@ -257,7 +257,7 @@ def effects_before_the_commit() -> Patches:
 
 @mutant
 def stopped_is_gone() -> Patches:
-    """A claim that was stopped leaves the ledger at once: nobody owes anything."""
+    """A stopped claim leaves the ledger at once, before its processors are free."""
 
     def stop_member(state: Any, member: Any) -> None:
         claim = state.ledger.pop(member.claim, None) if member.claim is not None else None
@@ -282,7 +282,7 @@ def deadlines_may_be_missed() -> Patches:
 
 @mutant
 def local_jobs_die_without_the_word() -> Patches:
-    """`at_deadline = fail` is forgotten."""
+    """`at_deadline = fail` is ignored."""
     real = claiming.grounds
 
     def grounds(state: Any, *rest: Any) -> Any:
@@ -315,7 +315,7 @@ def release_before_the_last_check_in() -> Patches:
         real_release(state, job, *rest)
 
     def check(state: Any, now: float) -> None:
-        """The core's own invariants look away."""
+        """Disable the core's own invariants."""
 
     with (
         replaced((claiming, "is_held"), by=lambda state, member: member.claim in state.ledger),
@@ -328,7 +328,7 @@ def release_before_the_last_check_in() -> Patches:
 
 @mutant
 def a_drained_site_is_asked() -> Patches:
-    """The word to drain a site is noted, and nothing follows from it."""
+    """Draining a site is recorded without any effect."""
 
     def is_usable(site: Any) -> bool:
         return bool(site.is_connected and not health.is_resting(site))
@@ -339,14 +339,14 @@ def a_drained_site_is_asked() -> Patches:
 
 @mutant
 def a_refusal_is_an_error() -> Patches:
-    """A site that was merely full is counted out."""
+    """A site that was merely full gets an error counted."""
     with replaced((claim_end, "SITE_FAULTS"), by=(*SITE_FAULTS, EndKind.REFUSED)):
         yield
 
 
 @mutant
 def one_error_too_many() -> Patches:
-    """The threshold of consecutive errors is the last number that is borne."""
+    """The site is disabled one error after the threshold of consecutive errors."""
     real = ending.count_error
 
     def count_error(state: Any, site: Any, *rest: Any) -> None:
@@ -362,14 +362,14 @@ def one_error_too_many() -> Patches:
 
 @mutant
 def a_releasing_job_is_preempted() -> Patches:
-    """Whoever has armed and was released may still be a victim."""
+    """A component that has armed and was released may still be a victim of preemption."""
     with replaced((claiming, "Running"), by=Running | Releasing):
         yield
 
 
 @mutant
 def a_link_is_booked_twice() -> Patches:
-    """What jobs have booked of a link is free for the next one."""
+    """Bandwidth that jobs have booked on a link counts as free for the next one."""
     real = facts.free_bandwidth
 
     def free_bandwidth(state: Any) -> Any:
@@ -381,7 +381,7 @@ def a_link_is_booked_twice() -> Patches:
 
 @mutant
 def a_snapshot_without_the_timers() -> Patches:
-    """What is saved of the state is not all of it."""
+    """A snapshot omits part of the state: the timers."""
     real = saving.save
 
     def save(state: Any) -> Any:

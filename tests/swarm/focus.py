@@ -1,5 +1,6 @@
-"""Seeds that look at one thing hard: few kinds of faults, but many of them, and parameters at which
-the rule in question decides. What a seed of every kind meets once in thousands, these meet soon.
+"""Focused seeds: few kinds of faults in great number, and parameters at which one rule decides.
+
+They soon meet what a general seed meets once in thousands.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 Focus: TypeAlias = "Callable[[Random, Scenario], Scenario]"
 EVERY = 5
-"""One in so many seeds is such a seed."""
+"""One in so many seeds is focused."""
 ENDINGS_EVERY = REFUSALS_EVERY = 20
-"""And one in so many is about ends, and one about refusals."""
+"""One in so many seeds is about ends, and one about refusals."""
 
 
 def is_focused(seed: int) -> bool:
-    """Whether it is one of these."""
+    """True if the seed is focused."""
     return seed % EVERY == EVERY - 1 or _is_of_endings(seed) or _is_of_refusals(seed)
 
 
@@ -37,7 +38,8 @@ def _is_of_refusals(seed: int) -> bool:
 
 
 def focused(seed: int, drawn: Scenario) -> Scenario:
-    """The scenario as it is, or what a focus makes of it; drawn from a stream of its own."""
+    """Return the scenario, changed if the seed is focused; the focus draws from a stream of its
+    own."""
     if not is_focused(seed):
         return drawn
     random = Random(f"{seed}/focus")
@@ -49,8 +51,8 @@ def focused(seed: int, drawn: Scenario) -> Scenario:
 
 
 def leases(random: Random, drawn: Scenario) -> Scenario:
-    """Sites are away for longer than leases last, while long programs run there; words are
-    late."""
+    """Focus on leases: sites are away for longer than leases last, while long programs run there;
+    messages are late."""
     lease_s = random.choice((5.0, 10.0))
     return replace(
         _with_programs(drawn, 200.0),
@@ -82,8 +84,8 @@ def leases(random: Random, drawn: Scenario) -> Scenario:
 
 
 def barrier(random: Random, drawn: Scenario) -> Scenario:
-    """One direction of a link is stuck for about as long as a round of Arm takes; jobs come back
-    to the barrier again and again."""
+    """Focus on the barrier: one direction of a link is stuck for about as long as a round of Arm
+    takes; jobs return to the barrier again and again."""
     programs = {key: (random.choice((0.5, 5.0)), 1) for key in drawn.programs}
     return replace(
         drawn,
@@ -117,8 +119,8 @@ def barrier(random: Random, drawn: Scenario) -> Scenario:
 
 
 def placeholders(random: Random, drawn: Scenario) -> Scenario:
-    """Nodes die and batch systems start the placeholder once more, agents die between two writes,
-    and sites end what is not theirs."""
+    """Focus on placeholders: nodes die and batch systems restart the placeholder, agents die
+    between two writes, and sites end claims of the scheduler."""
     return replace(
         drawn,
         chances=Chances(
@@ -142,7 +144,7 @@ def placeholders(random: Random, drawn: Scenario) -> Scenario:
 
 
 def holds(random: Random, drawn: Scenario) -> Scenario:
-    """Copies take longer than anybody may hold processors for them."""
+    """Focus on holds: copies take longer than processors may be held for them."""
     file = FileName("slow")
     source = drawn.settings[0].name
     wants = InputFile(name=file)
@@ -174,8 +176,8 @@ def holds(random: Random, drawn: Scenario) -> Scenario:
 
 
 def preemption(random: Random, drawn: Scenario) -> Scenario:
-    """Jobs of high priority wait for their files while low ones take the processors, and word of
-    what has passed comes late."""
+    """Focus on preemption: jobs of high priority wait for their files while low ones take the
+    processors, and reports of passes are late."""
     preempt = random.choice(("component", "complete"))
     claim_fraction = random.choice((0.25, 0.75))
     rushed = rush(
@@ -209,8 +211,8 @@ def preemption(random: Random, drawn: Scenario) -> Scenario:
 
 
 def endings(random: Random, drawn: Scenario) -> Scenario:
-    """Outputs take longer to come home than leases and fences last, and jobs are stopped in the
-    moment of their end: by others, or because a site was away."""
+    """Focus on endings: outputs take longer to collect than leases and fences last, and jobs are
+    stopped at the moment of their end, by others or because a site was away."""
     rushed = rush(
         drawn,
         preempt=random.choice(("component", "complete")),
@@ -242,8 +244,8 @@ def endings(random: Random, drawn: Scenario) -> Scenario:
 
 
 def refusals(random: Random, drawn: Scenario) -> Scenario:
-    """Batch systems will not have what is submitted, until the faults stop; sites come back, and
-    the daemon does, while jobs leave sites alone."""
+    """Focus on refusals: batch systems refuse submissions until the faults stop; sites and the
+    daemon come back, and jobs avoid sites meanwhile."""
     return replace(
         drawn,
         parameters=replace(
@@ -273,8 +275,9 @@ def rush(
     apart_s: Seconds,
     file_bytes: int,
 ) -> Scenario:
-    """One job in `high_every` is of high priority and short and waits for a file; the others are
-    low and run for `low_run_s`. They come `apart_s` after one another to sites that may preempt."""
+    """Make a rush: one job in `high_every` is of high priority, short, and waits for a file; the
+    others are low and run for `low_run_s`. They come `apart_s` after one another to sites that may
+    preempt."""
     file = FileName("rush")
     specs: dict[JobId, JobSpec] = {}
     programs = dict(drawn.programs)
@@ -313,7 +316,7 @@ def _with_programs(drawn: Scenario, run_s: Seconds) -> Scenario:
 
 
 def _strict(spec: JobSpec) -> JobSpec:
-    """All components meet at the barrier, and run for as long as they like."""
+    """Make all components meet at the barrier, and run without limit."""
     return replace(
         spec,
         components=tuple(

@@ -1,7 +1,7 @@
-"""Make a failing seed small: `python -m tests.swarm.minimise SEED`.
+"""Minimise a failing seed: `python -m tests.swarm.minimise SEED`.
 
-Faults, jobs and sites are left out, many at a time and then one by one, as long as it breaks in the
-same way. What is left is printed with the one command that repeats it.
+Removes faults, jobs and sites, many at a time and then one by one, as long as the run breaks in the
+same way. Prints the rest with the one command that repeats it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What is kept of a scenario; None of the faults means all."""
+    """Subset of a scenario; faults None means all."""
 
     faults: tuple[Fault, ...] | None
     jobs: tuple[JobId, ...]
     sites: tuple[SiteName, ...]
 
     def of(self, whole: Scenario) -> Scenario:
-        """The scenario without the rest."""
+        """Restrict the scenario to this part."""
         specs = {job: spec for job, spec in whole.specs.items() if job in self.jobs}
         return replace(
             whole,
@@ -43,7 +43,7 @@ class Part:
         )
 
     def command(self, seed: int) -> str:
-        """What repeats it."""
+        """Return the command that repeats it."""
         named = ["--jobs", ",".join(self.jobs), "--sites", ",".join(self.sites)]
         if self.faults is not None:
             named += ["--faults", ",".join(f"{kind}:{n}" for kind, n in self.faults) or "none"]
@@ -52,7 +52,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """How a run broke: in few words that tell one way from another, and its story."""
+    """Failure of a run: a short signature to compare failures by, and its story."""
 
     how: str
     story: str
@@ -60,7 +60,7 @@ class Broken:
 
 
 def try_out(scenario: Scenario) -> Broken | None:
-    """Run it; None when all held."""
+    """Run a part; None when all promises held."""
     run = Run(scenario)
     try:
         run.play()
@@ -73,7 +73,7 @@ def try_out(scenario: Scenario) -> Broken | None:
 
 
 class Search:
-    """For a part that is as small as can be."""
+    """Search for a minimal failing part."""
 
     def __init__(self, whole: Scenario, broken: Broken) -> None:
         self.whole = whole
@@ -81,7 +81,7 @@ class Search:
         self.runs = 0
 
     def breaks(self, part: Part) -> bool:
-        """Whether the part breaks in the same way."""
+        """True if the part breaks in the same way."""
         if self.runs >= RUNS_MAX:
             return False
         self.runs += 1
@@ -94,7 +94,7 @@ class Search:
         return True
 
     def smallest(self) -> Part:
-        """Leave out, again and again, what is not needed."""
+        """Remove unnecessary items until nothing more can go."""
         part = whole_of(self.whole, self.broken.struck)
         while True:
             before = part
@@ -124,13 +124,13 @@ class Search:
 
 
 def whole_of(scenario: Scenario, struck: tuple[Fault, ...] | None) -> Part:
-    """All of it."""
+    """Return the whole scenario as a part."""
     sites = tuple(setting.name for setting in scenario.settings)
     return Part(faults=struck, jobs=tuple(scenario.specs), sites=sites)
 
 
 def sites_named(scenario: Scenario, job: JobId) -> Iterator[SiteName]:
-    """Those that a job cannot do without."""
+    """Return the sites that a job cannot do without."""
     spec = scenario.specs[job]
     if spec.queue is not None:
         yield spec.queue
@@ -140,8 +140,8 @@ def sites_named(scenario: Scenario, job: JobId) -> Iterator[SiteName]:
 
 
 def reduced(items: Sequence[T], is_enough: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """A small part that is still enough: lots are left out, then half as large ones, down to
-    single items (delta debugging)."""
+    """Reduce a part while it still fails: remove chunks, then half as large ones, down to single
+    items (delta debugging)."""
     size = len(items)
     while size >= 1 and items:
         at = 0
@@ -156,7 +156,7 @@ def reduced(items: Sequence[T], is_enough: Callable[[Sequence[T]], bool]) -> Seq
 
 
 def describe(part: Part, whole: Scenario) -> Iterator[str]:
-    """What is left, for a person."""
+    """Describe the result, for a person."""
     happenings = dict(enumerate(Run(whole).plan.happenings))
     for kind, number in part.faults or ():
         if kind == HAPPENING:
@@ -181,7 +181,7 @@ def _faults(text: str) -> tuple[Fault, ...]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Search, or repeat what a search has found; 1 when it breaks."""
+    """Search, or repeat the result of a search; return 1 when it breaks."""
     parser = argparse.ArgumentParser(prog="tests.swarm.minimise", description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--faults", help="only these: kind:number,...")

@@ -1,7 +1,7 @@
-"""How strong is the swarm? Core, daemon, agents and starters, broken on purpose in many ways, each
-of which it must find.
+"""Mutation test of the swarm: it must find each deliberate bug in core, daemon, agents and
+starters.
 
-`python -m tests.swarm.mutants [--seeds 300] [NAME ...]` tells the first seed that finds each.
+`python -m tests.swarm.mutants [--seeds 300] [NAME ...]` prints the first seed that finds each.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.swarm.swarm import attempt
 
 __all__ = ["MUTANTS", "found_by"]
 MODULES = (core_mutants, outer_mutants)
-"""Importing them registers what is in them."""
+"""Imported for registration of their mutants."""
 
 
 def found_by(name: str, seeds: Iterable[int]) -> tuple[int, str] | None:
-    """The first of the seeds that finds a mutant, and how; None when none of them does."""
+    """Return the first seed that finds a mutant, and its failure; None when none does."""
     with MUTANTS[name]():
         for seed in seeds:
             story = attempt(seed).story
@@ -31,7 +31,7 @@ def found_by(name: str, seeds: Iterable[int]) -> tuple[int, str] | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try them; 1 when one survives."""
+    """Try the mutants; return 1 when one survives."""
     parser = argparse.ArgumentParser(prog="tests.swarm.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", default=list(MUTANTS))
     parser.add_argument("--seeds", type=int, default=300)

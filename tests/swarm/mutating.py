@@ -1,6 +1,5 @@
-"""Breaking code on purpose, for as long as a block lasts. The one place where code of ours is
-patched: that is what it is about.
-"""
+"""Patch the product's code for the length of a block, to plant a bug. This is the only place that
+patches it."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {}
 
 
 def mutant(make: Callable[[], Patches]) -> Callable[[], Any]:
-    """Register a way to break the core; its docstring says what is wrong."""
+    """Register a mutant; its docstring describes the bug."""
     made = contextmanager(make)
     MUTANTS[make.__name__] = made
     return made

@@ -1,5 +1,7 @@
-"""The oracle: it sees the truth at the sites and every event of the daemon, and holds both against
-the promises (design, 5). It knows nothing of how the core decides.
+"""Oracle: compares the truth at the sites, and every event of the daemon, with the promises
+(design, 5).
+
+It does not know how the core decides.
 """
 
 from __future__ import annotations
@@ -36,16 +38,16 @@ ENDS = ("Finished", "Failed", "Cancelled")
 LINGER_S = 60.0  # a starter whose agent is away tells its end for so long
 KNOWN_S = 60.0
 CLOCK_S = 0.05
-"""What clocks of different rates may differ by within a barrier."""
+"""Limit on the difference between clocks of different rates within a barrier."""
 
 
 def needs_all(spec: JobSpec) -> bool:
-    """Whether no component with a barrier may start before it has tried a path."""
+    """True if no component with a barrier may start before it has tried a path."""
     return any((path.source, path.target) == (ALL, ALL) for path in spec.connect)
 
 
 def number_of(starter: Starter) -> ArmNumber:
-    """Under which Arm it has promised."""
+    """Return the number of the Arm under which it has promised."""
     assert starter.armed is not None
     epoch, counter = starter.armed
     return ArmNumber(epoch=epoch, counter=counter)
@@ -53,7 +55,7 @@ def number_of(starter: Starter) -> ArmNumber:
 
 @dataclass
 class Truth:
-    """What really is, of one job."""
+    """True state of one job."""
 
     spec: JobSpec
     is_accepted: bool = False
@@ -71,7 +73,7 @@ class Truth:
 
 
 class Oracle:
-    """Witness of the sites and overseer of the daemon."""
+    """Oracle of a run: witness of the sites and observer of the daemon."""
 
     def __init__(self, parameters: Parameters, specs: dict[JobId, JobSpec]) -> None:
         self.engine: Engine | None = None
@@ -106,7 +108,7 @@ class Oracle:
 
     @property
     def trace(self) -> str:
-        """A hash of everything that was seen, in order."""
+        """Return a hash of everything observed, in order."""
         return self._hash.hexdigest()
 
     def note(self, text: str) -> None:
@@ -115,13 +117,13 @@ class Oracle:
         self._hash.update(line.encode())
 
     def count(self, what: str) -> None:
-        """Something worth knowing happened: shows that a swarm reaches it."""
+        """Count a rare situation, to show that a swarm reaches it."""
         self.seen[what] = self.seen.get(what, 0) + 1
 
     # --- the truth at the sites ---
 
     def began(self, site: SiteName, starter: Starter) -> None:
-        """Promise 1: a starter takes processors that were idle."""
+        """Check promise 1: a starter takes processors that were idle."""
         claim = starter.claim
         self.note(f"{site}: {starter.nonce} begins")
         self.jobs[parts(claim)[0]].began[claim] = None
@@ -132,7 +134,7 @@ class Oracle:
         require(total <= self.processors[site], 1, f"{site} runs {total}: {used}")
 
     def armed(self, site: SiteName, starter: Starter) -> None:
-        """A promise was made."""
+        """Record a promise."""
         number = number_of(starter)
         self.note(f"{site}: {starter.nonce} arms {number}")
         is_tried = starter.tried == ""
@@ -145,7 +147,7 @@ class Oracle:
         return self.promises.setdefault(claim, [])
 
     def passed(self, site: SiteName, starter: Starter) -> None:
-        """Promise 3, at the instant of the pass."""
+        """Check promise 3, at the instant of the pass."""
         claim = starter.claim
         job, attempt, component = parts(claim)
         self.note(f"{site}: {starter.nonce} passes")
@@ -173,7 +175,7 @@ class Oracle:
         truth.running[claim] = truth.ran[claim] = starter
 
     def _require_armed(self, starter: Starter) -> None:
-        """All members that the bundle names have armed under the number that was released."""
+        """Require that all members of the bundle have armed under the released number."""
         number = number_of(starter)
         truth = self.jobs[parts(starter.claim)[0]]
         spec = truth.spec
@@ -205,9 +207,9 @@ class Oracle:
             require(len(named | ran) >= spec.quorum, 3, text)
 
     def _require_in_time(self, site: SiteName, starter: Starter, truth: Truth) -> None:
-        """Never before the deadline, as far as clocks agree; nor later than it may be missed by: an
-        Arm in time was received by its T, and lets nobody pass later than D from then. And once.
-        """
+        """Require a pass in time: never before the deadline, as far as clocks agree, nor later than
+        the tolerance. An Arm in time was received by its T, and lets no member pass later than D
+        from then. And once only."""
         claim, number = starter.claim, number_of(starter)
         assert truth.deadline_at is not None
         early_s = truth.deadline_at - self.now - max(0.0, -self.offsets[site])
@@ -220,8 +222,8 @@ class Oracle:
         self.count("in time")
 
     def made_room(self, site: SiteName, claim: str, idle: int, killed: list[int]) -> None:
-        """Local jobs die only where site and operator allow it, for a job that is at its deadline,
-        and no more of them than needed."""
+        """Check that local jobs die only where site and operator allow it, for a job at its
+        deadline, and no more of them than needed."""
         self.note(f"{site}: {killed} make room for {claim}")
         job, _, component = parts(claim)
         truth = self.jobs[job]
@@ -238,14 +240,14 @@ class Oracle:
         self.count("killed" if killed else "room without a kill")
 
     def stopped(self, starter: Starter) -> None:
-        """Its program is dead."""
+        """Record that a program is dead."""
         claim = starter.claim
         running = self.jobs[parts(claim)[0]].running
         if running.get(claim) is starter:
             del running[claim]
 
     def ended(self, site: SiteName, starter: Starter) -> None:
-        """Its processors are free again."""
+        """Record that processors are free again."""
         claim = starter.claim
         self.note(f"{site}: {starter.nonce} is gone")
         if starter.passed_at is None:
@@ -259,12 +261,12 @@ class Oracle:
     # --- the daemon ---
 
     def accepted(self, job: JobId) -> None:
-        """Promise 4 begins."""
+        """Record an accepted job: promise 4 begins."""
         truth = self.jobs[job]
         truth.is_accepted = not truth.is_lost
 
     def handled(self, scheduler: Scheduler, event: Event, now: Instant) -> None:
-        """Every invariant of the core, after every event."""
+        """Check every invariant of the core, after every event."""
         self.events += 1
         self.note(repr(event))
         check(scheduler, now)
@@ -278,14 +280,14 @@ class Oracle:
         self.errors.require_rests(scheduler, self.parameters.consecutive_errors_max)
 
     def _require_own_end(self, event: ClaimGone) -> None:
-        """What counts as the program's own end is one: it ends the job, or its part in it."""
+        """Require that a program's own end is real: it ends the job, or its part in it."""
         if event.end.kind is EndKind.EXITED:
             starter = self.jobs[parts(event.claim)[0]].ran.get(event.claim)
             is_own = starter is not None and starter.has_ended_itself
             require(is_own, 4, f"{event.claim} is said to have ended by itself: {event.end}")
 
     def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
-        """What is about to leave."""
+        """Check the actions that are about to be sent."""
         self.errors.durable(event)
         if isinstance(event, ClaimGone):
             self.heard_gone.add(event.claim)
@@ -323,8 +325,8 @@ class Oracle:
                     pass
 
     def _free_of(self, job: JobId, attempt: int) -> set[int]:
-        """The components without a barrier that count for a quorum: they began, and nobody had
-        heard yet of the end of any of these."""
+        """Return the components without a barrier that count for a quorum: they began, and no end
+        of any was reported yet."""
         components = self.jobs[job].spec.components
         return {
             component
@@ -335,8 +337,8 @@ class Oracle:
         }
 
     def _note_drain(self, event: Event) -> None:
-        """Which sites are drained, as the events say; a word about one that has never registered
-        is no word."""
+        """Update the drained sites from the events; an event about an unregistered site has no
+        effect."""
         match event:
             case SiteRegistered(site=site):
                 self.drained.setdefault(site, False)
@@ -348,7 +350,7 @@ class Oracle:
                 pass
 
     def _set_deadline(self, scheduler: Scheduler, claim: ClaimId) -> None:
-        """The required start in true time; it moves when the daemon's wall clock was set."""
+        """Set the required start in true time; it moves when the daemon's wall clock was set."""
         job = parts(claim)[0]
         truth = self.jobs[job]
         at = truth.spec.deadline_at(scheduler.jobs[job].submitted_at)
@@ -363,7 +365,7 @@ class Oracle:
         require(is_timed, 3, f"{claim}: T is {late_s:g} late")
 
     def _is_hit_now(self, scheduler: Scheduler, site: SiteName) -> bool:
-        """It became unusable in the same batch, after the claim was made."""
+        """True if the site became unusable in the same batch, after the claim was made."""
         until = scheduler.sites[site].unusable_until
         rest_s = self.parameters.probe_after_s
         return until is not None and until - rest_s >= self.now + self.shift_s() - 13.0
@@ -393,9 +395,9 @@ class Oracle:
         truth.phase = said.phase or truth.phase
 
     def _require_undone(self, job: JobId, text: str) -> None:
-        """Promise 3: what is done is not done again where somebody could tell: whoever was released
-        in the newest attempt has ended well, as the agents have known for a while, and none of them
-        was given up while its site was away."""
+        """Check promise 3: finished work is not repeated if that was known. That is the case if all
+        members released in the newest attempt have ended well, as the agents have known for a
+        while, and none was given up while its site was away."""
         released = self._released(job)
         if not released or self.given_up.intersection(released):
             return
@@ -404,7 +406,7 @@ class Oracle:
         require(not is_done, 3, f"{job} is done, and to be run again: {text}")
 
     def _released(self, job: JobId) -> tuple[ClaimId, ...]:
-        """The claims that were released together in the newest attempt."""
+        """Return the claims that were released together in the newest attempt."""
         attempt = self.jobs[job].newest_passed
         number = self.releases.get((job, attempt))
         for (claim, armed), (_, _, peers) in self.arms.items():
@@ -413,17 +415,17 @@ class Oracle:
         return ()
 
     def _spare(self, spec: JobSpec) -> int:
-        """How many of those that were released a quorum can do without."""
+        """Count the released claims that a quorum can do without."""
         return 0 if spec.quorum is None else len(spec.components) - spec.quorum
 
     def crashed(self) -> None:
-        """What was not committed was never heard."""
+        """Discard uncommitted events: no observer has received them."""
         self.note("the daemon dies")
         self.count("daemon lives")
         self.errors.crashed()
 
     def lied(self, how: str) -> None:
-        """A disk that lied was found out."""
+        """Record that damage of a disk was detected."""
         self.count(how.partition(":")[2].strip())
 
     def is_lost(self, job: JobId) -> bool:
@@ -431,7 +433,7 @@ class Oracle:
         return self.jobs[job].is_lost
 
     def restored(self, daemon: Daemon) -> None:
-        """What came after the backup never was, but for what runs at the sites."""
+        """Discard all that came after the backup, but for the claims running at the sites."""
         self.note("a backup is restored")
         self.count("restored")
         self.errors.is_known = False
@@ -448,15 +450,15 @@ class Oracle:
             truth.is_restored = True
 
     def noticed(self, notices: Sequence[Notice]) -> None:
-        """Invariant H: each number once, in order, and never another text."""
+        """Check invariant H: each number once, in order, with one text only."""
         for notice in notices:
             newest = next(reversed(self.notices), 0)
             require(notice.number > newest, 4, f"notice {notice.number} comes after {newest}")
             self.notices[notice.number] = notice
 
     def require_told(self, kept: Sequence[Notice]) -> None:
-        """Invariant H: what watchers were told is what they can ask for, and it has no gap; each
-        end is told once."""
+        """Check invariant H: the notices that watchers received can be read again, have no gap, and
+        report each end once."""
         numbers = [notice.number for notice in kept]
         require(numbers == list(range(1, len(kept) + 1)), 4, f"notices have gaps: {numbers}")
         by_number = {notice.number: notice for notice in kept}
@@ -467,14 +469,14 @@ class Oracle:
         require(not twice, 2, f"the end of {twice} is told twice")
 
     def replayed(self, before: str, after: str) -> None:
-        """Promise 8."""
+        """Check promise 8."""
         self.replays += 1
         require(before == after, 8, "a replay gave another state")
 
     # --- at the end ---
 
     def require_kept(self, daemon: Daemon) -> None:
-        """Promise 4: what was accepted is there; Finished stays Finished."""
+        """Check promise 4: accepted jobs are kept; Finished stays Finished."""
         for job, truth in self.jobs.items():
             found = daemon.job(job)
             if truth.is_accepted:

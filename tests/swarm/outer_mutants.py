@@ -1,4 +1,4 @@
-"""Daemon, agents and starters, broken on purpose in many ways."""
+"""Mutants of daemon, agents and starters: deliberate bugs that the swarm must find."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from tests.swarm.mutating import Patches, mutant, replaced
 
 @mutant
 def a_chain_that_is_not_checked() -> Patches:
-    """A row that was changed on the disk is believed."""
+    """A row that was changed on the disk is accepted."""
     with replaced((records, "_chained"), by=lambda *_row: b"always the same!"):
         yield
 
 
 @mutant
 def a_mark_that_is_not_read() -> Patches:
-    """A journal that lost its end is believed."""
+    """A journal that lost its end is accepted."""
     with replaced((journal, "read_mark"), by=lambda _text, **_source: records.JournalPosition()):
         yield
 
 
 @mutant
 def answers_before_the_commit() -> Patches:
-    """Clients hear that their job is accepted, and then it is written down."""
+    """Clients receive the acceptance of a job before it is durable."""
     real = turns.GroupCommit.handle_batch
 
     def take(self: Any) -> Any:
@@ -57,14 +57,14 @@ def answers_before_the_commit() -> Patches:
 
 @mutant
 def pings_that_are_answered_and_not_noted() -> Patches:
-    """The fence is counted from the grant, whatever was promised since."""
+    """The fence counts from the grant and ignores later pings."""
     with replaced((Leases, "answer"), by=lambda self, claim, now: None):
         yield
 
 
 @mutant
 def ends_that_are_never_acknowledged() -> Patches:
-    """An agent tells the end of a claim for ever."""
+    """An agent reports the end of a claim without end."""
 
     real = roster.AgentRegistry.send
 
@@ -78,7 +78,7 @@ def ends_that_are_never_acknowledged() -> Patches:
 
 @mutant
 def inventories_that_are_half_taken() -> Patches:
-    """Of all that an agent has, the first report counts."""
+    """Only the first report of an inventory counts."""
     real = reports.of_registration
 
     def of_registration(registration: Any, inventory: Any, *others: Any) -> Any:
@@ -93,7 +93,7 @@ def inventories_that_are_half_taken() -> Patches:
 
 @mutant
 def gone_before_the_local_manager_says_so() -> Patches:
-    """A claim that is withdrawn is gone at once."""
+    """A withdrawn claim is gone at once, before the local manager confirms it."""
 
     def withdraw(self: Any, claim: Any, end: Any) -> None:
         self._say(Withdraw(claim=claim.id))
@@ -105,7 +105,7 @@ def gone_before_the_local_manager_says_so() -> Patches:
 
 @mutant
 def a_nonce_that_is_not_checked() -> Patches:
-    """A placeholder that the batch system starts once more takes the place of the first."""
+    """A placeholder that the batch system starts again replaces the first."""
     real = claims.ClaimTable._check_in
 
     def check_in(self: Any, event: Any) -> None:
@@ -121,7 +121,7 @@ def a_nonce_that_is_not_checked() -> Patches:
 
 @mutant
 def spoilt_copies_that_are_kept() -> Patches:
-    """The checksum of a copy is not looked at."""
+    """The checksum of a copy is ignored."""
     real = transfer.Transfer._compare
 
     def compare(self: Any, _checksum: str, now: float) -> Any:
@@ -134,7 +134,7 @@ def spoilt_copies_that_are_kept() -> Patches:
 
 @mutant
 def a_check_in_after_the_withdrawal() -> Patches:
-    """A starter that comes while its claim is being withdrawn gets it nevertheless."""
+    """A starter that checks in while its claim is being withdrawn is accepted."""
     real = claims.ClaimTable._check_in
 
     def check_in(self: Any, event: Any) -> None:
@@ -149,7 +149,7 @@ def a_check_in_after_the_withdrawal() -> Patches:
 
 @mutant
 def a_refusal_after_silence_is_the_end() -> Patches:
-    """Of two submissions the second was refused: so nothing is there."""
+    """A refusal of a repeated submission counts as proof that no job exists."""
     real = claims.ClaimTable._submit_failed
 
     def submit_failed(self: Any, claim: Any, state: Any, event: Any) -> None:
@@ -161,7 +161,7 @@ def a_refusal_after_silence_is_the_end() -> Patches:
 
 @mutant
 def bindings_that_are_not_stored() -> Patches:
-    """Who has checked in is known to this life of the agent only."""
+    """The binding of a claim to its starter is kept in memory only."""
     real = claims.ClaimTable._put
 
     def put(self: Any, claim: Any, state: Any = None) -> Any:
@@ -177,7 +177,7 @@ def bindings_that_are_not_stored() -> Patches:
 
 @mutant
 def ends_by_the_site_are_the_programs() -> Patches:
-    """A placeholder that the site's people ended counts as a program that did."""
+    """A placeholder that the site's staff ended counts as a program that ended."""
     real = claim_ends.bound
 
     def bound(event: Any, claim: Any) -> Any:
@@ -193,7 +193,7 @@ def ends_by_the_site_are_the_programs() -> Patches:
 
 @mutant
 def a_lease_from_the_answer() -> Patches:
-    """The lease counts from the coming of the answer, not from the sending of the ping."""
+    """The lease counts from the arrival of the answer, not from the sending of the ping."""
     real = machine.StarterMachine._pong
 
     def pong(self: Any, sent_at: float, answered_at: float) -> None:
@@ -206,7 +206,7 @@ def a_lease_from_the_answer() -> Patches:
 
 @mutant
 def a_check_in_that_is_a_start() -> Patches:
-    """Without a barrier it passes when its agent adopts it, whatever the daemon thinks by then."""
+    """A starter without a barrier passes on check-in, without the daemon's consent."""
     real = machine.StarterMachine._adopt
 
     def adopt(self: Any, message: Any) -> None:
@@ -219,7 +219,7 @@ def a_check_in_that_is_a_start() -> Patches:
 
 @mutant
 def a_lease_that_does_not_end() -> Patches:
-    """A program runs on though nobody wants it."""
+    """A program runs on after its lease."""
 
     real = machine.StarterMachine.lease_until
 
@@ -232,7 +232,7 @@ def a_lease_that_does_not_end() -> Patches:
 
 @mutant
 def a_start_after_d() -> Patches:
-    """D is no limit for who holds a Release."""
+    """A starter with a Release ignores the limit D."""
 
     real = machine.StarterMachine._arm
 
@@ -249,7 +249,7 @@ def a_start_after_d() -> Patches:
 
 @mutant
 def a_start_without_release() -> Patches:
-    """Who has promised passes at T."""
+    """A starter that has promised passes at T, without a Release."""
     real = machine.StarterMachine._arm
 
     def arm(self: Any, message: Any, *rest: Any) -> None:
@@ -265,7 +265,7 @@ def a_start_without_release() -> Patches:
 
 @mutant
 def a_release_of_another_arm() -> Patches:
-    """Any Release is as good as the one that matches."""
+    """Any Release counts, not only the one that matches."""
     real = machine.StarterMachine._release
 
     def release(self: Any, message: Any) -> None:
@@ -279,7 +279,7 @@ def a_release_of_another_arm() -> Patches:
 
 @mutant
 def a_hold_without_an_end() -> Patches:
-    """A starter waits at the barrier for as long as it is answered."""
+    """A starter waits at the barrier without limit as long as it gets answers."""
     real = machine.StarterMachine._tick_holding
 
     def tick_holding(self: Any) -> None:
@@ -292,7 +292,7 @@ def a_hold_without_an_end() -> Patches:
 
 @mutant
 def an_end_before_the_program_is_dead() -> Patches:
-    """A starter that sent TERM believes that it was obeyed."""
+    """A starter that sent TERM assumes that its program is dead."""
     real = machine.StarterMachine._looked
 
     def looked(self: Any, event: Any) -> None:
@@ -307,6 +307,6 @@ def an_end_before_the_program_is_dead() -> Patches:
 
 @mutant
 def a_program_that_stays_held() -> Patches:
-    """Whose share of the time is over is not let go for its end."""
+    """A program whose time share is used up is not resumed to end."""
     with replaced((pacing.Pacing, "end"), by=lambda self: []):
         yield

@@ -1,6 +1,5 @@
-"""The run of a scenario: everything of it is played, watched by the oracle after every step; then
-faults stop, and what is left is judged.
-"""
+"""Run of a scenario: plays it, with the oracle after every step; then faults stop and the rest is
+judged."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ UNRESPONSIVE_S = 45.0  # a daemon that is stopped, or commits slowly
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run."""
+    """Outcome of a run."""
 
     trace: str
     digest: str
@@ -44,7 +43,7 @@ class Outcome:
 
 
 class Run:
-    """One seed's world, run to its end."""
+    """World of one seed, run to its end."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -98,13 +97,14 @@ class Run:
 
     @property
     def bound_s(self) -> Seconds:
-        """How long after the last fault all that fit have ended, and nothing is left."""
+        """Time after the last fault by which all jobs that fit have ended, and nothing is left."""
         limits = self.scenario.parameters
         leases_s = 4 * (limits.fence_s + limits.hold_fence_s)
         return 7200.0 + 20 * leases_s + 8 * limits.probe_after_s
 
     def play(self) -> Outcome:
-        """Run it. BreachError or AssertionError when a promise or an invariant breaks."""
+        """Run the scenario. Raises BreachError or AssertionError when a promise or an invariant
+        breaks."""
         before = structlog.get_config()["wrapper_class"]
         structlog.configure(wrapper_class=SILENT)  # daemon and agents log all that they do
         try:
@@ -143,14 +143,14 @@ class Run:
         )
 
     def _give_up_wishes(self) -> None:
-        """Nobody promises that a job that prefers a rate (policy Service) ever gets it; one that is
-        delayed would take the place of another one."""
+        """Exclude wishes without a guarantee: a job that prefers a rate (policy Service) may never
+        get it. A delayed one would take the place of another job."""
         for job in tuple(self.scheduler.jobs.values()):
             if job.spec.preferred_mips is not None and isinstance(job.phase, Delayed | Placing):
                 self.world.cancel(job.id)
 
     def _look(self) -> None:
-        """Promise 5: nothing that is certainly dead is waited for."""
+        """Check promise 5: a claim that is certainly dead is not waited for."""
         daemon = self.world.daemon
         if not daemon.is_up or self.world.engine.now < daemon.stopped_until + UNRESPONSIVE_S:
             return  # stopped again and again, it may not have got to it
@@ -168,7 +168,7 @@ class Run:
             require(late_s < slack_s, 5, f"{claim.id} is dead for {late_s:g} s and waited for")
 
     def _play_out(self) -> None:
-        """Until all is over and gone, or the bound is reached."""
+        """Play until all is over and gone, or the bound is reached."""
         engine = self.world.engine
         until = self.scenario.faults_s + self.bound_s
         step_s = 5.0
@@ -188,7 +188,7 @@ class Run:
         return is_over and not self.scheduler.ledger and is_empty and is_there
 
     def _expected(self) -> list[JobId]:
-        """All jobs but those that went with the disk."""
+        """Return all jobs but those lost with the disk."""
         return [job for job in self.scenario.specs if not self.oracle.is_lost(job)]
 
     def _judge(self) -> None:
@@ -214,12 +214,12 @@ class Run:
         self._judge_replay()
 
     def _judge_replay(self) -> None:
-        """Promise 8, over the whole journal, where the last commit is the last event."""
+        """Check promise 8 over the whole journal, if the last commit is the last event."""
         daemon = self.world.daemon
         found = digest(replayed(daemon.disk))
         require(found == digest(daemon.scheduler), 8, "the journal gives another state")
 
 
 def run(seed: int) -> Outcome:
-    """The outcome of a seed. Raises BreachError or AssertionError with what broke."""
+    """Return the outcome of a seed. Raises BreachError or AssertionError with the breach."""
     return Run(draw(seed)).play()

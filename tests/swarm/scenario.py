@@ -1,6 +1,6 @@
-"""A seed's whole story: grid, workload, parameters, faults.
+"""Scenario of a seed: grid, workload, parameters, faults.
 
-Parameters are often drawn at their bounds, because that is where rules meet.
+Parameters are often drawn at their bounds, because rules interact there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ HARD = (
     (Incident.DAEMON_CRASH, Incident.LINK_CUT, Incident.LINK_DOWN),
     (Incident.AGENT_CRASH, Incident.DAEMON_CRASH, Incident.STARTER_KILLED),
 )
-"""Kinds that together leave one component alive where nobody hears of it, while the job is lost."""
+"""Kinds of faults that together leave one component alive and unreachable, while the job is
+lost."""
 BANDWIDTH_BPS = 1_000_000.0
 
 
@@ -78,7 +79,7 @@ class Scenario:
 
 
 def draw(seed: int) -> Scenario:
-    """The scenario of a seed."""
+    """Draw the scenario of a seed."""
     random = Random(seed)
     settings = _settings(random)
     names = [setting.name for setting in settings]
@@ -123,8 +124,8 @@ def draw(seed: int) -> Scenario:
 
 
 def _kept_together(seed: int, drawn: Scenario) -> Scenario:
-    """A quarter have jobs whose components are to advance together; from a stream of its own,
-    too."""
+    """Draw jobs whose components advance together, in a quarter of the seeds; from a stream of its
+    own."""
     random = Random(f"{seed}/progress")
     if random.random() >= 0.25:
         return drawn
@@ -144,7 +145,8 @@ def _kept_together(seed: int, drawn: Scenario) -> Scenario:
 
 
 def _hinted(seed: int, drawn: Scenario) -> Scenario:
-    """A quarter place by speed, booked links and hints; from a stream of its own, too."""
+    """Draw placement by speed, booked links and hints, in a quarter of the seeds; from a stream of
+    its own."""
     random = Random(f"{seed}/hints")
     if random.random() >= 0.25:
         return drawn
@@ -178,7 +180,7 @@ def _hinted(seed: int, drawn: Scenario) -> Scenario:
 
 
 def _paced(seed: int, drawn: Scenario) -> Scenario:
-    """How quickly the protocol repeats itself."""
+    """Draw the repetition intervals of the protocol."""
     random = Random(f"{seed}/pace")
     beat_s = random.choice((1.0, 5.0, 5.0))
     return replace(
@@ -197,7 +199,7 @@ def _paced(seed: int, drawn: Scenario) -> Scenario:
 
 
 def _custody(seed: int, *, snapshot_events: int) -> Custody:
-    """Three in ten forget jobs, and events, as soon as they may."""
+    """Draw the retention of jobs and events: three seeds in ten forget them as soon as they may."""
     random = Random(f"{seed}/custody")
     if random.random() >= 0.3:
         return Custody(snapshot_events=snapshot_events, images=0.05 if _restore(seed) else 0.01)
@@ -211,17 +213,17 @@ def _custody(seed: int, *, snapshot_events: int) -> Custody:
 
 
 def _restore(seed: int) -> float:
-    """In one in ten, disks are lost and backups put in their place."""
+    """Draw disk losses and restored backups, in one seed of ten."""
     return 0.3 if Random(f"{seed}/restore").random() < 0.1 else 0.0
 
 
 def _slow_collect(seed: int) -> float:
-    """In two of three, logs and outputs may take longer than leases."""
+    """Draw collections of logs and outputs that take longer than leases, in two seeds of three."""
     return Random(f"{seed}/collect").choice((0.0, 0.05, 0.3))
 
 
 def _again(seed: int, drawn: Scenario) -> dict[JobId, tuple[Instant, ...]]:
-    """When clients say once more, under the same key, what they have said."""
+    """Draw the instants at which clients repeat a request under the same key."""
     random = Random(f"{seed}/keys")
     return {
         job: tuple(at + random.choice((0.0, 0.5, random.uniform(0.0, 300.0))) for _ in range(n))
@@ -231,8 +233,8 @@ def _again(seed: int, drawn: Scenario) -> dict[JobId, tuple[Instant, ...]]:
 
 
 def _pathed(seed: int, drawn: Scenario) -> Scenario:
-    """A quarter have jobs that need TCP paths, some of which are closed; from a stream of its own,
-    too."""
+    """Draw jobs that need TCP paths, some of them closed, in a quarter of the seeds; from a stream
+    of its own."""
     random = Random(f"{seed}/paths")
     if random.random() >= 0.25:
         return drawn
@@ -263,8 +265,8 @@ def _pathed(seed: int, drawn: Scenario) -> Scenario:
 
 
 def _line_up(seed: int, drawn: Scenario) -> Scenario:
-    """Every second scenario under one of the disciplines for several queues, with local jobs; from
-    a stream of its own, so that seeds that are kept tell their old story in all the rest."""
+    """Draw one of the disciplines for several queues, with local jobs, in half of the seeds. It
+    uses a stream of its own, so that kept seeds stay the same in all the rest."""
     random = Random(f"{seed}/queueing")
     if random.random() < 0.5:
         return drawn
@@ -285,8 +287,8 @@ def _line_up(seed: int, drawn: Scenario) -> Scenario:
 
 
 def _timed(seed: int, drawn: Scenario) -> Scenario:
-    """Three in ten have a required start for most jobs, and local users who fill the sites; from a
-    stream of its own, too."""
+    """Draw a required start for most jobs, and local users who fill the sites, in three seeds of
+    ten; from a stream of its own."""
     random = Random(f"{seed}/deadlines")
     if random.random() >= 0.3:
         return drawn
@@ -334,8 +336,8 @@ def _timed(seed: int, drawn: Scenario) -> Scenario:
 
 
 def _rush(random: Random, drawn: Scenario) -> Scenario:
-    """The same, but a high-priority job waits for its file while low ones take the processors it
-    was placed on: it must preempt, if it may."""
+    """Draw a rush of required starts: a high-priority job waits for its file while low ones take
+    the processors of its placement. It must preempt, if it may."""
     return rush(
         drawn,
         preempt=random.choice(("component", "complete")),
@@ -490,7 +492,7 @@ def _chances(random: Random) -> Chances:
 
 
 def _kinds(random: Random) -> tuple[Incident, ...]:
-    """Some seeds see every kind, others one or two in strength."""
+    """Draw the kinds of faults: some seeds see every kind, others one or two often."""
     every = tuple(Incident)
     if random.random() < 0.4:
         return every
@@ -500,5 +502,5 @@ def _kinds(random: Random) -> tuple[Incident, ...]:
 
 
 def quiet(scenario: Scenario) -> Scenario:
-    """The same without faults."""
+    """Return the same scenario without faults."""
     return replace(scenario, chances=Chances(), kinds=())

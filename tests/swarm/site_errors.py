@@ -1,4 +1,5 @@
-"""Promise 7 seen from outside: which errors a site has made, and whether it rests for them."""
+"""Check of promise 7 from outside: counts each site's errors, and checks that the site rests for
+them."""
 
 from __future__ import annotations
 
@@ -10,10 +11,9 @@ from tests.swarm.breach import require
 
 
 class Errors:
-    """Consecutive errors of each site, counted anew from the events (KOALA 3.4): each of them, or
-    jobs that have any. A lost lease may be the daemon's own fault, and a transfer may be known as
-    failed already, so these count in `most` only, and not in `least`.
-    """
+    """Consecutive errors of each site, counted again from the events (KOALA 3.4): of each job, or
+    of any. A lost lease may be the daemon's own fault, and a transfer may be known as failed
+    already. So these count in `most` only, and not in `least`."""
 
     def __init__(self, counted: str) -> None:
         self.counted = counted
@@ -26,18 +26,18 @@ class Errors:
         self.is_known = True  # no backup was restored, which may know of fewer
 
     def durable(self, event: Event) -> None:
-        """This one survives a crash."""
+        """Keep the event: it survives a crash."""
         self._durable.append(event)
 
     def crashed(self) -> None:
-        """Only what was durable was ever heard."""
+        """Discard events that were not durable."""
         self.most, self.least = {}, {}
         self._gone = set()
         for event in self._durable:
             self.heard(event)
 
     def heard(self, event: Event) -> None:
-        """What the event says for or against a site."""
+        """Count the event for or against a site."""
         match event:
             case ClaimGone(claim=claim, end=end):
                 self._ended(claim, end)
@@ -71,7 +71,8 @@ class Errors:
         return len(set(jobs)) if self.counted == "jobs" else len(jobs)
 
     def require_rests(self, scheduler: Scheduler, threshold: int) -> None:
-        """Promise 7: a site becomes unusable after so many consecutive errors, and only then."""
+        """Check promise 7: a site becomes unusable after so many consecutive errors, and only
+        then."""
         for name, site in scheduler.sites.items() if self.is_known else ():
             is_unusable = site.unusable_until is not None
             if is_unusable and not self._rests.get(name):

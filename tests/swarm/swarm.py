@@ -1,4 +1,4 @@
-"""Many seeds: `python -m tests.swarm.swarm --seeds 10000 [--first K] [--jobs 2] [--explore]`.
+"""Run many seeds: `python -m tests.swarm.swarm --seeds 10000 [--first K] [--jobs 2] [--explore]`.
 
 A failure prints the one command that repeats it and the last events before it.
 """
@@ -23,8 +23,8 @@ from tests.swarm.scenario import draw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What came of a seed: what broke (empty: nothing), what was reached, how many events the core
-    has handled, and how much time was simulated."""
+    """Outcome of a seed: the failure (empty: none), rare situations reached, events handled by the
+    core, and simulated time."""
 
     seed: int
     story: str
@@ -52,19 +52,19 @@ def attempt(seed: int) -> Verdict:
 
 
 def spare_collections() -> None:
-    """Have garbage collected seldom: what a seed leaves behind goes at once, when its run does."""
+    """Make garbage collections rare: reference counts free what a seed leaves behind."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
 
 def begin(parent: int) -> None:
-    """Make this process one that runs seeds, for as long as its parent lives."""
+    """Prepare this process to run seeds as long as its parent lives."""
     serve(parent)
     spare_collections()
 
 
 def verdicts(seeds: range, jobs: int) -> Iterator[Verdict]:
-    """Of every seed; in no order when there are several processes."""
+    """Yield the verdict of every seed; in no order when there are several processes."""
     if jobs == 1:
         spare_collections()
         yield from map(attempt, seeds)
@@ -74,7 +74,7 @@ def verdicts(seeds: range, jobs: int) -> Iterator[Verdict]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the seeds; 1 when one of them broke something."""
+    """Run the seeds; return 1 when one of them broke a promise."""
     parser = argparse.ArgumentParser(prog="tests.swarm.swarm", description=__doc__)
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)

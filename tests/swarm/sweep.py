@@ -1,10 +1,10 @@
-"""One story, and a crash at every point of it: `python -m tests.swarm.sweep [--pairs 5000]`.
+"""Crash one scenario at every point: `python -m tests.swarm.sweep [--pairs 5000]`.
 
-Three components on four sites, a copy of an input file, a preemption and a cancel. A *point* is
-where a process can be told from one that has just not got there: before and after each durable
-write, before each word that leaves it, at each command to a batch system; or a message with which
-its connection breaks. The story is told once for each point, and then for pairs of them: a second
-crash while the first one is recovered from. Every promise is checked as in the swarm.
+The scenario has three components on four sites, a copy of an input file, a preemption and a cancel.
+A *point* is an observable step of a process: before and after each durable write, before each
+message that leaves it, at each command to a batch system; or a message with which its connection
+breaks. The scenario runs once for each point, and then for pairs of them: a second crash during the
+recovery from the first. Every promise is checked as in the swarm.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tests.swarm.system.world import Pace, Setting
 
 EVERY_POINT = Chances(crash_daemon=1.0, crash_agent=1.0, crash_starter=1.0, cut=1.0)
 RECOVERY_POINTS = 60
-"""So many points after the first crash are its recovery."""
+"""Number of points after the first crash that count as its recovery."""
 SITES = tuple(SiteName(name) for name in ("s1", "s2", "s3", "s4"))
 LOW, HIGH, UNWANTED = (JobId(name) for name in ("j1", "j2", "j3"))
 
 
 def story() -> Scenario:
-    """A high job waits for its file while a low one takes the processors that it was placed on,
-    and is preempted; a third one runs beside them, and is cancelled."""
+    """Return the scenario: a high job waits for its file while a low one takes the processors of
+    its placement, and is preempted; a third one runs beside them, and is cancelled."""
     file = FileName("file")
     low = JobSpec(
         components=_components(4, 4, 4),
@@ -101,8 +101,8 @@ def _components(*sizes: int) -> tuple[ComponentSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What came of a telling: what broke (empty: nothing), and its points, in order: all of them
-    without a crash, and the recovery's after the first one."""
+    """Result of a run: the failure (empty: none), and its points in order: all of them without a
+    crash, and the recovery's after the first one."""
 
     faults: tuple[Fault, ...]
     broken: str
@@ -111,7 +111,7 @@ class Told:
 
 
 def tell(faults: Sequence[Fault]) -> Told:
-    """The story with these crashes."""
+    """Run the scenario with these crashes."""
     run = Run(replace(story(), only=frozenset(faults)))
     broken = ""
     try:
@@ -127,7 +127,7 @@ def tell(faults: Sequence[Fault]) -> Told:
 
 
 def pairs(firsts: Iterable[Told], count: int) -> list[tuple[Fault, Fault]]:
-    """A sample of the second crashes: each among the points that follow a first one."""
+    """Sample the pairs of crashes: each second one is among the points that follow a first one."""
     random = Random(0)
     every: list[tuple[Fault, Fault]] = []
     for told in firsts:
@@ -137,7 +137,7 @@ def pairs(firsts: Iterable[Told], count: int) -> list[tuple[Fault, Fault]]:
 
 
 def tellings(lots: Sequence[Sequence[Fault]], jobs: int) -> Iterator[Told]:
-    """All of them."""
+    """Run all lots of crashes."""
     if jobs == 1:
         yield from map(tell, lots)
         return
@@ -146,7 +146,7 @@ def tellings(lots: Sequence[Sequence[Fault]], jobs: int) -> Iterator[Told]:
 
 
 def noted(tellings: Iterable[Told]) -> Iterator[Told]:
-    """The same, with a word now and then about how far it is."""
+    """Pass the results on, and print progress now and then."""
     broken = 0
     for number, told in enumerate(tellings, 1):
         broken += bool(told.broken)
@@ -156,7 +156,7 @@ def noted(tellings: Iterable[Told]) -> Iterator[Told]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Sweep; 1 when something broke."""
+    """Sweep; return 1 when a promise broke."""
     parser = argparse.ArgumentParser(prog="tests.swarm.sweep", description=__doc__)
     parser.add_argument("--pairs", type=int, default=5000)
     parser.add_argument("--jobs", type=int, default=1)

@@ -1,5 +1,7 @@
-"""A run is a function of its seed: in any process, under any hash seed (promise 8). More of them:
-`python -m tests.swarm.traces`.
+"""Tests of determinism: a run is a function of its seed, in any process, under any hash seed
+(promise 8).
+
+More seeds: `python -m tests.swarm.traces`.
 """
 
 from __future__ import annotations

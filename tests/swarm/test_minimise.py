@@ -1,4 +1,4 @@
-"""A failing seed is made small, and what is left still fails in the same way."""
+"""Tests of the minimiser: the reduced seed still fails in the same way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The swarm finds what is broken on purpose.
+"""Tests that the swarm finds deliberate bugs.
 
-Each mutant is tried on a seed that once found it: one run each. When scenarios are drawn otherwise
-that seed may tell another story; `make mutants` then finds another one.
+Each mutant runs on one seed that once found it. When scenarios are drawn otherwise, that seed may
+give another scenario; `make mutants` then finds a new one.
 """
 
 from __future__ import annotations
@@ -67,10 +67,13 @@ GUARDS: dict[str, Callable[[], None]] = {
         test_machine.test_without_a_barrier_it_passes_when_the_daemon_answers_its_ping
     ),
 }
-"""What the starter's own tests find. To the first no run gets without another bug: a Release leaves
-only when all have armed under its number, over links that keep their order, and nobody arms again
-after that; the starter looks all the same, for a daemon that breaks its word. The second one was
-found by the swarm, by one seed in ten thousand: no seed to name for long."""
+"""Mutants that the starter's own tests find.
+
+- No run reaches the first without another bug: a Release leaves only when all have armed under its
+  number, over ordered links, and no member arms again after that. The starter checks all the same,
+  for a faulty daemon.
+- The swarm found the second by one seed in ten thousand: too rare for a named seed.
+"""
 
 
 def test_every_mutant_is_tried_somewhere() -> None:

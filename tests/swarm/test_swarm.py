@@ -22,7 +22,7 @@ KEPT = [
 
 
 def _run(seeds: list[int]) -> Counter[str]:
-    """Run them all; what was reached."""
+    """Run them all; return the rare situations reached."""
     reached: Counter[str] = Counter()
     for seed in seeds:
         verdict = attempt(seed)

@@ -1,5 +1,6 @@
-"""One story with a crash at points all over it, and with a second one during the recovery; at every
-point: `python -m tests.swarm.sweep`.
+"""Tests of a scenario with a crash at sampled points, and with a second one during the recovery.
+
+All points: `python -m tests.swarm.sweep`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ PAIRS = 12
 
 @pytest.fixture(scope="module")
 def whole() -> Told:
-    """The story without a crash, and all its points."""
+    """Run the scenario without a crash, and return all its points."""
     return tell(())
 
 

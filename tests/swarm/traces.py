@@ -1,8 +1,8 @@
-"""The same seeds in two processes with two hash seeds: `python -m tests.swarm.traces [--seeds
-200]`.
+"""Compare the same seeds in two processes with two hash seeds: `python -m tests.swarm.traces
+[--seeds 200]`.
 
-Each tells a hash of everything that was seen in a run, and the digest of the state at its end; both
-must tell the same (promise 8).
+Each process prints a hash of everything observed in a run, and the digest of the state at its end;
+both must be equal (promise 8).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HASH_SEEDS = ("1", "4242")
 
 
 def told(seeds: Sequence[int], hash_seed: str) -> subprocess.Popen[str]:
-    """A process that tells of these seeds."""
+    """Start a process that prints the traces of these seeds."""
     path = os.pathsep.join((str(ROOT), str(ROOT / "agents")))
     words = [str(seed) for seed in seeds]
     return subprocess.Popen(
@@ -35,7 +35,7 @@ def told(seeds: Sequence[int], hash_seed: str) -> subprocess.Popen[str]:
 
 
 def differences(seeds: Sequence[int]) -> list[str]:
-    """What two processes tell differently."""
+    """Return the differences between two processes."""
     processes = [told(seeds, hash_seed) for hash_seed in HASH_SEEDS]
     first, second = (process.communicate()[0].splitlines() for process in processes)
     assert not any(process.returncode for process in processes), "a process ended badly"
@@ -44,7 +44,7 @@ def differences(seeds: Sequence[int]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compare; 1 when two differ."""
+    """Compare; return 1 when two differ."""
     parser = argparse.ArgumentParser(prog="tests.swarm.traces", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)

@@ -19,7 +19,7 @@ LS = ("LS-OR", "LS-RD", "LS-RO", "LS-DO")
 LP = ("LP-LF", "LP-GF", "LP-RD")
 EQ = ("EQ-LF", "EQ-GF", "EQ-RD")
 SIX = ("GS", "LS-DO", "GP", "LP-GF", "EQ-GF", "LQ")
-"""Of the policies with versions, the ones with the best total (Multiple queues 3.2)."""
+"""Best version of each policy, by the total (Multiple queues 3.2)."""
 BOTH = ("GP", "LP-GF", "EQ-GF", "LQ")
 """Those of the six that have local queues and a global one."""
 FIVE_UNBALANCED = ("LS-OR", "GP", "LP-LF", "EQ-LF", "LQ")

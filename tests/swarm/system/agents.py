@@ -1,7 +1,7 @@
-"""A simulated agent: the agents' own session, claim table, book, store, starters' port and codec,
-tied together as its assembly does (koala_agent.site), without a loop, sockets or files.
+"""Simulated agent: the real session, claim table, store, port of starters and codec, assembled as
+in koala_agent.site, without a loop, sockets or files.
 
-Its disk, the batch system and the starters live on without it.
+Its disk, the batch system and the starters survive it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from tests.swarm.system.table import require_follows, require_stored
 
 PORT = 1
 RESTART_S = 1.0
-"""After which a supervisor starts again what ended by itself."""
+"""Delay after which a supervisor restarts a process that ended by itself."""
 
 
 class Transport(asyncio.Transport):
@@ -156,7 +156,7 @@ class Agent(Process):
     # --- lives ---
 
     def start(self) -> None:
-        """A life begins with what is stored."""
+        """Begin a life from the stored state."""
         self.begin_life()
         self.run(self._start)
 
@@ -216,7 +216,7 @@ class Agent(Process):
         self.after(MARK_S, self._store_marks)
 
     def crash(self) -> None:
-        """SIGKILL."""
+        """Kill the agent (SIGKILL)."""
         if not self.is_up:
             return
         self.is_up = False
@@ -229,7 +229,7 @@ class Agent(Process):
         self.engine.after(RESTART_S, self._revive)
 
     def finish(self) -> None:
-        """TERM: a goodbye to the daemon; starters and batch jobs live on
+        """Finish on TERM: a goodbye to the daemon; starters and batch jobs live on
         (koala_agent.link.stream)."""
         self.run(self._finish)
 
@@ -248,7 +248,7 @@ class Agent(Process):
     # --- the claim table's pump (koala_agent.claim_driver.Claims) ---
 
     def tell(self, event: Event) -> None:
-        """An event for the claim table."""
+        """Handle an event of the claim table."""
         self._inbox.append(event)
         if not self._is_storing and not self._turns_soon:
             self._turns_soon = True
@@ -323,7 +323,7 @@ class Agent(Process):
             self.well.setdefault(written.id, self.engine.now)
 
     def _require_gone(self, report: messages.Report) -> None:
-        """Promise 5: what is told gone is gone."""
+        """Check promise 5: a claim that is reported gone is gone."""
         end = report.end
         is_ours = end is not None and end.kind is not messages.EndKind.UNKNOWN
         if is_ours and report.claim not in self.gone:
@@ -337,7 +337,7 @@ class Agent(Process):
     # --- calls into the batch system ---
 
     def _in_turn(self, claim: ClaimId, call: Callable[[], None]) -> None:
-        """Calls about one claim keep their order."""
+        """Run calls about one claim in order."""
         waiting = self._turns.setdefault(claim, deque())
         waiting.append(call)
         if len(waiting) == 1:
@@ -435,7 +435,7 @@ class Agent(Process):
         )
 
     def _reconcile(self) -> None:
-        """What was stored against what the batch system has, once after the start."""
+        """Reconcile the stored claims with the batch system, once after the start."""
         life = self.life
 
         def listed(found: tuple[Listed, ...] | LocalManagerError) -> None:
@@ -468,7 +468,7 @@ class Agent(Process):
     # --- starters' port ---
 
     def accept(self, end: End[bytes]) -> None:
-        """A starter has connected."""
+        """Accept the connection of a starter."""
         connection = self._starters.accept()
         transport = Transport(end, lambda: self.soon(lambda: connection.connection_lost(None)))
         life = self.life
@@ -482,7 +482,7 @@ class Agent(Process):
             self.run(call)
 
     def _keep(self, end: End[Any]) -> None:
-        """So that it breaks when this life ends."""
+        """Register a connection, to break when this life ends."""
         self.ends = [other for other in self.ends if other.is_believed]
         self.ends.append(end)
 
@@ -648,11 +648,11 @@ class Agent(Process):
         self._copies.retain(transfers | self._readers.read_by(claims) | finished)
 
     def serves(self, transfer: str) -> bool | None:
-        """Whether a copy would be served now; None when nobody is there."""
+        """Return the offer of a copy now; None when no agent is up."""
         return transfer in self._copies.served if self.is_up else None
 
     def add_file(self, file: str, size_bytes: int) -> None:
-        """The site has a file of its own."""
+        """Add a file of the site's own."""
         self.files[file] = size_bytes
         if self.is_up:
             self.run(lambda: self._tell_link(_found(file, size_bytes)))
@@ -682,7 +682,7 @@ class Agent(Process):
 
     @property
     def claims(self) -> dict[ClaimId, Claim]:
-        """The claims as they are stored."""
+        """Return the stored claims."""
         return self._book.stored
 
 
@@ -691,5 +691,5 @@ def _found(file: str, size_bytes: int) -> FileFound:
 
 
 def limits_of(facts: SiteFacts, *, again_s: Seconds, linger_s: Seconds) -> Limits:
-    """What a site allows."""
+    """Return the limits of a site."""
     return Limits(grace_s=facts.grace_s, again_s=again_s, linger_s=linger_s)

@@ -1,8 +1,8 @@
-"""A simulated batch system: the agents' own model of a queue, and what real ones do wrong.
+"""Simulated batch system: the agents' own model of a queue, with the faults of real ones.
 
-It lives on while the agent is gone. Commands take time, err, are obeyed without an answer, or find
-the controller away; ended jobs may be forgotten; a placeholder whose node dies may be started once
-more. What it says is gone is gone: the word "ended" comes after the last process.
+It lives on while the agent is gone. Commands take time, fail, succeed without an answer, or find
+the controller away. Ended jobs may be forgotten. A placeholder whose node dies may be restarted
+once. A job that it reports as gone is gone: the report "ended" comes after the last process.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from koala_agent.lrm.port import EndCause, Ended, Listed, Queued, RequestRefused
 from tests.swarm.system.faults import FaultPlan
 
 SIGKILL_S_MAX = 2.0
-"""From a batch system's TERM to its KILL, at the longest."""
+"""Longest time from a batch system's TERM to its KILL."""
 
 
 class Runs(Protocol):
-    """What a batch job has started on a node."""
+    """Processes of a batch job on a node."""
 
     def signalled(self) -> None:
-        """The site wants it to end."""
+        """Receive the site's TERM."""
 
     def killed(self) -> None:
-        """All of it is dead, from one instant to the next."""
+        """Kill all processes at once."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """A batch job. `begin` starts what it runs on a node and answers it."""
+    """A batch job. `begin` starts its processes on a node and returns them."""
 
     claim: str
     processors: int
@@ -51,7 +51,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The processors of the site."""
+    """Processors of the site."""
 
     processors: int
     startable: int
@@ -63,15 +63,15 @@ Answer = Callable[[LocalManagerError | None], None]
 
 
 class Room(Protocol):
-    """Who sees local jobs die for a claim."""
+    """Observer of local jobs that die for a claim."""
 
     def made_room(self, site: SiteName, claim: str, idle: int, killed: list[int]) -> None:
-        """For this claim, beside so many idle processors, local jobs of these sizes were killed, in
-        this order."""
+        """Record that local jobs of these sizes were killed, in this order, for this claim, beside
+        so many idle processors."""
 
 
 class BatchSystem:
-    """One site's batch system. `news` is set by the agent that is up, and hears of ends."""
+    """One site's batch system. `news` is set by the running agent, and receives ends."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class BatchSystem:
     # --- commands ---
 
     def submit(self, job: Job, answer: Answer, *, may_kill: bool) -> None:
-        """Queue it, once a claim."""
+        """Queue a job, once per claim."""
 
         def obey() -> None:
             if job.claim not in self.jobs:
@@ -114,11 +114,11 @@ class BatchSystem:
         self._command(obey, answer, is_submission=True)
 
     def withdraw(self, claim: str, answer: Answer) -> None:
-        """Dequeue or end it."""
+        """Dequeue or end a job."""
         self._command(lambda: self._withdraw(claim), answer)
 
     def listing(self, answer: Callable[[tuple[Listed, ...] | LocalManagerError], None]) -> None:
-        """All that it knows; ended jobs may be forgotten."""
+        """List all known jobs; ended ones may be forgotten."""
         listed: list[Listed] = []
 
         def obey() -> None:
@@ -138,7 +138,7 @@ class BatchSystem:
     def _command(
         self, obey: Callable[[], None], answer: Answer, *, is_submission: bool = False
     ) -> None:
-        """Everything takes time, and may go wrong on the way there or back."""
+        """Run a command: it takes time, and may fail on the way there or back."""
         engine, plan = self._engine, self._plan
 
         def reach() -> None:
@@ -166,7 +166,7 @@ class BatchSystem:
 
     @property
     def figures(self) -> Figures:
-        """The processors now."""
+        """Return the processors now."""
         return Figures(
             processors=self.queue.processors,
             startable=self.queue.startable(self._engine.now),
@@ -177,7 +177,7 @@ class BatchSystem:
     # --- the queue ---
 
     def submit_local(self, processors: int, run_s: Seconds) -> None:
-        """A job of the site's own users."""
+        """Submit a job of the site's own users."""
         self._locals += 1
         key = f"local{self._locals}"
         processors = min(processors, self.queue.processors)
@@ -241,7 +241,7 @@ class BatchSystem:
             self._end_by(job, EndCause.WITHDRAWN)
 
     def _end_by(self, job: Job, cause: EndCause) -> None:
-        """TERM, and KILL after a while; the first cause counts."""
+        """End a job with TERM, and KILL after a while; the first cause counts."""
         if job.runs is None or job.end is not None:
             return
         runs = job.runs
@@ -256,7 +256,7 @@ class BatchSystem:
             self._leave(job, cause)
 
     def exited(self, job: Job) -> None:
-        """What it ran has ended by itself, the last process included."""
+        """Handle the end of its processes, the last one included."""
         if job.runs is not None:
             job.runs = None
             self._leave(job, EndCause.WITHDRAWN if job.is_unwanted else EndCause.EXITED)
@@ -275,15 +275,15 @@ class BatchSystem:
         self._engine.after(delay_s, lambda: self._tell(job, ended))
 
     def _tell(self, job: Job, ended: Ended) -> None:
-        """To the agent that is there now; one that was away finds it in a listing. The end of a job
-        that was forgotten is no news of another one that was submitted for the same claim."""
+        """Report to the current agent; an absent one finds it in a listing. The end of a forgotten
+        job is not reported for another job of the same claim."""
         if self.news is not None and self.jobs.get(job.claim, job) is job:
             self.news(ended)
 
     # --- what the site does ---
 
     def lose_node(self, claim: str) -> None:
-        """A node dies, or somebody kills all of the job; it may be started once more."""
+        """Kill a node, or all processes of the job; it may be restarted once."""
         job = self.jobs.get(claim)
         if job is None or job.runs is None:
             return
@@ -300,7 +300,7 @@ class BatchSystem:
         self._advance()
 
     def cancel_as_site(self, claim: str) -> None:
-        """The site's people end one of our placeholders."""
+        """Cancel a placeholder as the site's staff would."""
         job = self.jobs.get(claim)
         if job is None or job.end is not None:
             return
@@ -312,11 +312,11 @@ class BatchSystem:
             self._end_by(job, EndCause.CANCELLED_BY_SITE)
 
     def lives(self, claim: str, *, since: Instant) -> bool:
-        """Whether the batch job of a claim waits or runs, and did then."""
+        """True if the batch job of a claim waits or runs, and did then."""
         job = self.jobs.get(claim)
         return job is not None and job.end is None and job.queued_at <= since
 
     @property
     def alive(self) -> list[str]:
-        """Claims whose batch jobs wait or run."""
+        """List the claims whose batch jobs wait or run."""
         return [claim for claim, job in self.jobs.items() if job.end is None]

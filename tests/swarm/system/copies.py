@@ -1,7 +1,7 @@
-"""The copies that a simulated agent fetches: the agents' own machine of a transfer, and around it
-what its carrier has (the spool on the site's disk, the stream from the other agent).
+"""Copies of a simulated agent: the real state machine of a transfer, with a simulated driver (the
+spool on the site's disk, the stream from the other agent).
 
-Bytes are counted, not moved: a part has so many of them, and is spoilt or not.
+Bytes are counted, not moved: a part has a length, and is damaged or not.
 """
 
 from __future__ import annotations
@@ -49,14 +49,13 @@ LIMITS = TransferLimits(
 )
 CHUNKS = 4
 CHUNK_S_MAX = 4.0
-"""Of one that comes as it should: much less than what is a stall."""
+"""Longest time of a chunk that arrives normally: much less than a stall."""
 RIGHT, WRONG = "right", "wrong"
 
 
 @dataclass(slots=True)
 class Part:
-    """What lies in the site's spool of one copy; it outlives the agent. `order` says what its
-    bytes belong to."""
+    """Partial copy in the site's spool; it outlives the agent. `order` identifies its bytes."""
 
     order: FetchOrder
     begun_at: Instant
@@ -71,8 +70,8 @@ Spool = dict[str, Part]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What is outside: whether a site's agent would serve a copy now (None: it is not there), how
-    many bytes a second come from there, and the name of an agent in the network."""
+    """Environment of a copy: the other site's offer (None: no agent there), the rate in bytes a
+    second, and the name of an agent in the network."""
 
     serves: Callable[[SiteName, str], bool | None]
     bandwidth: Callable[[SiteName, SiteName], float]
@@ -95,14 +94,14 @@ class Copy:
 
     @property
     def report(self) -> TransferReport | None:
-        """How it ended."""
+        """Return the report of its end."""
         if self.is_cancelled:
             return None
         state = self.machine.state
         return self.earlier or (state.report if isinstance(state, Finished | Failed) else None)
 
     def begin(self) -> None:
-        """Take up what an earlier life left."""
+        """Resume from an earlier life."""
         order, copies = self.machine.order, self._copies
         part = copies.spool.get(order.transfer)
         now = copies.process.engine.now
@@ -118,7 +117,7 @@ class Copy:
         self._handle(Ordered(have_bytes=part.have_bytes, spent_s=spent_s))
 
     def cancel(self) -> None:
-        """Not wanted any more."""
+        """Cancel the copy."""
         self.is_cancelled = True
         self._handle(CancelRequested())
         self._timer.stop()
@@ -263,7 +262,7 @@ def _shares(left: int, chunks: int) -> Iterator[int]:
 
 
 class Copies:
-    """All copies to one site, and what it serves (koala_agent.files.Files)."""
+    """All copies to one site, and those it serves (koala_agent.files.Files)."""
 
     def __init__(
         self,

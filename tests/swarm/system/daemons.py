@@ -1,9 +1,9 @@
-"""The simulated daemon: its own turns, roster, desk, effects, journal and recovery, tied together
-as its process does (koala.daemon.main), without a loop, gRPC or files.
+"""Simulated daemon: the real batches, agent registry, leases, action dispatch, journal and
+recovery, assembled as in koala.daemon.main, without a loop, gRPC or files.
 
 A crash before a commit loses events and actions together. Each start replays the journal with the
-daemon's own code, with policies that must not be asked; now and then what is replayed is first a
-disk that lies, which must be refused or give the same state.
+daemon's own code, with policies that must not be called. Sometimes the replay first gets a damaged
+disk, which must be refused or give the same state.
 """
 
 from __future__ import annotations
@@ -48,36 +48,35 @@ SECRET = b"simulated"
 
 
 class Overseer(Protocol):
-    """Who sees everything that the daemon does."""
+    """Observer of the daemon."""
 
     def handled(self, scheduler: Scheduler, event: Event, now: Instant) -> None:
-        """An event was handled; nothing has left yet."""
+        """Receive a handled event; nothing has been sent yet."""
 
     def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
-        """An event is durable, and its actions are about to leave."""
+        """Receive a durable event; its actions are about to be sent."""
 
     def replayed(self, before: str, after: str) -> None:
-        """A journal was replayed: the digest of what was lost, all of which was durable, and of
-        what came back.
-        """
+        """Receive the result of a replay: the digest of the lost state, all of which was durable,
+        and of the replayed one."""
 
     def crashed(self) -> None:
-        """What was handled and not committed is lost."""
+        """Receive a crash: handled and uncommitted events are lost."""
 
     def lied(self, how: str) -> None:
-        """A disk that lied was found out."""
+        """Receive the detection of a damaged disk."""
 
     def noticed(self, notices: Sequence[Notice]) -> None:
-        """Watchers are told."""
+        """Receive the notices to watchers."""
 
     def restored(self, daemon: Daemon) -> None:
-        """A backup was put in the disk's place: what came after it is lost, and everybody knows."""
+        """Receive a restore: a backup replaced the disk, and later events are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custody:
-    """How state and journal are kept from growing (turns.Upkeep), and how long events are kept that
-    no start needs."""
+    """Retention of state and journal: bounds their growth, and keeps events for a time that no
+    start needs."""
 
     snapshot_events: int = 10_000
     keep_jobs: int = 1_000_000
@@ -92,7 +91,7 @@ STANDARD_CUSTODY = Custody()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What of the configuration is part of the state (recovery.Settings)."""
+    """Settings of the configuration that are part of the state (koala.daemon.recovery)."""
 
     parameters: Parameters
     policies: Policies
@@ -103,7 +102,7 @@ class Settings:
 
 
 class Line:
-    """An agent's stream (roster.Line)."""
+    """An agent's stream, as in koala.daemon.agents.registry."""
 
     def __init__(self, end: End[Any], over: Callable[[], None], point: Callable[[], None]) -> None:
         self.is_over = False
@@ -112,14 +111,14 @@ class Line:
         self._point = point
 
     def put(self, lot: Sequence[pb.ToAgent]) -> bool:
-        """See roster.Line."""
+        """See koala.daemon.agents.registry."""
         for message in lot:
             self._point()
             self._end.send(message)
         return True
 
     def end(self) -> None:
-        """See roster.Line."""
+        """See koala.daemon.agents.registry."""
         if not self.is_over:
             self.is_over = True
             self._end.close()
@@ -127,13 +126,13 @@ class Line:
 
 
 class _Turns(GroupCommit):
-    """The daemon's turns, seen by an overseer."""
+    """The daemon's batches, with an observer."""
 
     daemon: Daemon
     said: list[Action]
 
     def on_arrival(self) -> None:
-        """See Turns."""
+        """See koala.daemon.group_commit."""
         self.daemon.work_soon()
 
     def _handle(self, event: Event, now: Instant) -> None:
@@ -207,7 +206,7 @@ class Daemon(Process):
             self.overseer.restored(self)
 
     def _restore(self) -> None:
-        """The disk is lost, and somebody puts a backup in its place (`koala restore`)."""
+        """Replace the lost disk by a backup (`koala restore`)."""
         if self._older is None or not self.plan.strikes("restore", self.engine.now):
             return
         (image, self.disk.mark), self._older = self._older, None
@@ -215,7 +214,7 @@ class Daemon(Process):
         self._is_restored = True  # until a start goes well (recovery.RESTORED)
 
     def _compare_replay(self) -> None:
-        """Promise 8, where all that the last life had handled was durable."""
+        """Check promise 8, if all that the last life had handled was durable."""
         if self._lost_digest is not None and self.plan.stream("replay").random() < 0.15:
             self.overseer.replayed(self._lost_digest, digest(replayed(self.disk)))
 
@@ -285,10 +284,10 @@ class Daemon(Process):
         self.after(ROUND_S, self._round)
 
     def _publish(self, _action: PublishOutputs) -> None:
-        """No outputs here."""
+        """Publish nothing: there are no outputs here."""
 
     def crash(self) -> None:
-        """SIGKILL: all that is not in the journal is lost."""
+        """Kill the daemon (SIGKILL): all that is not in the journal is lost."""
         if not self.is_up:
             return
         is_whole = self._is_assembled and not self._is_committing and not self.handled
@@ -314,7 +313,7 @@ class Daemon(Process):
     # --- the pump (koala.daemon.event_loop.Pump) ---
 
     def work_soon(self) -> None:
-        """Something is in the inbox."""
+        """Schedule work: the inbox is not empty."""
         if not self._works_soon and not self._is_committing:
             self._works_soon = True
             self.soon(self._work)
@@ -365,7 +364,7 @@ class Daemon(Process):
             self._wake.set(self._to_boot(self.turns.wake_at), rank=Rank.WAKE)
 
     def _to_boot(self, instant: Instant | None) -> Instant | None:
-        """An instant of the daemon's clock as its machine counts."""
+        """Convert an instant of the daemon's clock to its machine's boot time."""
         if instant is None:
             return None
         return instant - self.clock.now() + self.machine.boot()
@@ -377,7 +376,8 @@ class Daemon(Process):
         self.after(ROUND_S, self._round)
 
     def ask(self, decide: Callable[[BatchContext], T], settle: Callable[[T], None]) -> None:
-        """What a client asks; answered once it is durable, and not at all when the daemon dies."""
+        """Handle a client's request; the answer comes once it is durable, and never if the daemon
+        dies."""
 
         def settled(result: T, error: KoalaError | None) -> None:
             assert error is None or isinstance(error, RejectedError), error
@@ -389,13 +389,13 @@ class Daemon(Process):
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether all that it has handled is durable."""
+        """True if all that it has handled is durable."""
         is_there = self.is_up and self._is_assembled
         return is_there and not self._is_committing and not self.turns.inbox_size
 
     def finish(self) -> None:
-        """TERM: goodbye to the agents, what is under way is finished, and a snapshot is left
-        (koala.daemon.main.Daemon, Pump.run)."""
+        """Finish on TERM: say goodbye to the agents, finish pending work, and leave a snapshot
+        (koala.daemon.main)."""
         if self.is_up and self._is_assembled:
             self.run(self._finish)
 
@@ -412,11 +412,11 @@ class Daemon(Process):
         raise CrashedError  # all is written: it is simply not there any more
 
     def job(self, job: JobId) -> Job | None:
-        """A job, wherever it is."""
+        """Return a job from state or archive."""
         return self.scheduler.jobs.get(job) or archived_job(self.disk, job)
 
     def job_of_key(self, turn: BatchContext, key: str) -> tuple[JobId, str] | None:
-        """What was submitted under this key (koala.daemon.clients.submit_service). Raises
+        """Return the submission under this key (koala.daemon.clients.submit_service). Raises
         RejectedError when a job may just be on its way from the state to the archive: the client
         tries again."""
         if turn.scheduler.keys_forgotten != self.turns.keys_archived:
@@ -426,7 +426,7 @@ class Daemon(Process):
     # --- agents' streams (koala.daemon.agents.streams.Streams) ---
 
     def accept(self, pipe: Pipe[Any]) -> None:
-        """An agent has connected."""
+        """Accept the connection of an agent."""
         end = pipe.ends[1]
         self._lines = [other for other in self._lines if other.is_believed]
         self._lines.append(end)
@@ -470,7 +470,7 @@ class Daemon(Process):
     # --- leases ---
 
     def fence_at(self, claim: Claim) -> Instant:
-        """From when on nothing of the claim can live, in true time."""
+        """Return the instant after which no process of the claim can live, in true time."""
         limits = self._settings.parameters
         return (
             self.desk.leases.fence_at(
@@ -486,7 +486,7 @@ class Daemon(Process):
     # --- disks that lie ---
 
     def _try_lies(self) -> None:
-        """Promise 4: a damaged journal is detected and refused, never half read."""
+        """Check promise 4: a damaged journal is detected and refused, never half read."""
         if not self.plan.strikes("corrupt", self.engine.now):
             return
         random = self.plan.stream("spoil")
@@ -512,7 +512,7 @@ def _forked(site: SiteName, mark: SiteWatermark) -> None:
 
 
 class _Receiver:
-    """What the turns deliver to."""
+    """Receiver of the batches' results."""
 
     def __init__(self, daemon: Daemon, effects: ActionDispatcher) -> None:
         self._daemon = daemon
@@ -523,5 +523,5 @@ class _Receiver:
             self._effects.carry_out(action)
 
     def publish(self, notices: Sequence[Notice]) -> None:
-        """See turns.Receiver."""
+        """See koala.daemon.group_commit."""
         self._daemon.overseer.noticed(notices)

@@ -1,9 +1,9 @@
 """Simulated disks: real SQLite databases in memory, whose writes fail, and fail halfway.
 
 A database outlives the process that writes to it. Each transaction asks the plan, before and after
-it is made durable, whether the process dies there or the disk errs there: so a write may be lost,
-or be durable and its writer not know. What is written is SQLite's own image, so a page of it can be
-spoilt, or an older image put in its place, as a disk that lies would do.
+it is durable, whether the process dies there or the disk errs there. So a write may be lost, or be
+durable without the writer's knowledge. The content is SQLite's own image. So a page of it can be
+damaged, or an older image put in its place.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ROWS_LATE = 12
 
 
 class Durable(sqlite3.Connection):
-    """A connection whose transactions have boundaries at which something may go wrong."""
+    """A connection whose transactions have fault points at their boundaries."""
 
     before: Callable[[], None] = staticmethod(lambda: None)
     after: Callable[[], None] = staticmethod(lambda: None)
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """See sqlite3: a transaction begins, or is committed."""
+        """Execute SQL (see sqlite3): a transaction begins, or is committed."""
         if sql == "BEGIN IMMEDIATE":
             self.before()
         cursor = super().execute(sql, parameters)
@@ -49,8 +49,8 @@ class Durable(sqlite3.Connection):
 
 
 class Disk:
-    """One database, and the mark beside it. `point` is asked at each boundary and may raise
-    CrashedError; `errs` says whether the disk does."""
+    """One database, and the watermark beside it. `point` is called at each boundary and may raise
+    CrashedError; `errs` says whether the disk fails."""
 
     def __init__(self, *, point: Callable[[], None], errs: Callable[[], bool]) -> None:
         self.full_until: Instant = 0.0
@@ -81,12 +81,12 @@ class Disk:
             raise _error("disk I/O error", sqlite3.SQLITE_IOERR)  # durable, and nobody knows
 
     def crashed(self) -> None:
-        """The writer is gone: what it had not committed is, too."""
+        """Discard what the dead writer had not committed."""
         if self.connection.in_transaction:
             self.connection.rollback()
 
     def image(self) -> bytes:
-        """What a reader of the raw disk would see."""
+        """Return the raw disk image."""
         return self.connection.serialize()
 
     # --- koala.daemon.storage.journal.Place ---
@@ -118,7 +118,7 @@ class Disk:
 
 
 class Copy(Disk):
-    """What was read of a disk that lied: it takes writes, and nobody ever sees them again."""
+    """Damaged image of a disk: it accepts writes, which are lost."""
 
     def __init__(self, image: bytes, mark: bytes) -> None:
         super().__init__(point=lambda: None, errs=lambda: False)
@@ -133,15 +133,15 @@ def _error(text: str, code: int) -> sqlite3.OperationalError:
 
 
 def spoilt(image: bytes, random: Random) -> bytes:
-    """One byte of a page is another one."""
+    """Change one byte of a page."""
     place = random.randrange(len(image))
     changed = image[place] ^ (1 << random.randrange(8))
     return image[:place] + bytes((changed,)) + image[place + 1 :]
 
 
 def change_row(disk: Disk, random: Random) -> None:
-    """One digit of a late event is another one: it can still be read, and tells another story,
-    which no digest that was recorded before speaks against."""
+    """Change one digit of a late event: the row still parses and says something else, and no digest
+    that was recorded before contradicts it."""
     rows = disk.connection.execute("SELECT seq, body FROM event ORDER BY seq").fetchall()
     if not rows:
         return  # it died before its first event, or all of them are in a saved state

@@ -1,10 +1,13 @@
-"""FaultPlan(seed): what goes wrong, when and how badly, as a function of a seed.
+"""Fault plan of a seed: kind, time and severity of every fault.
 
-Two kinds. *Strikes* are asked for at the instant something is done (a message is sent, a row is
-written): the n-th time that a kind is asked for, its own stream of random numbers decides, so that
-what is struck there depends on nothing else. *Happenings* are drawn beforehand, each with its
-instant. Every single one of both can be left out, which is how a failure is made small. From
-`quiet_at` on nothing goes wrong any more, so that promise 9 (progress) can be judged.
+There are two kinds:
+
+- *Strikes* are drawn at the instant of an operation (a message is sent, a row is written). The n-th
+  request of a kind uses that kind's own random stream, so a strike depends on nothing else.
+- *Happenings* are drawn beforehand, each with its instant.
+
+Each single fault can be left out, which is how a failure is minimised. From `quiet_at` on there are
+no more faults, so that promise 9 (progress) can be judged.
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ from typing import TypeAlias
 from koala.core.model.values import Instant, Seconds
 
 Fault: TypeAlias = tuple[str, int]
-"""A strike, by its kind and how many of the kind were asked for before; or a happening."""
+"""A strike, by its kind and its number within the kind; or a happening."""
 
 HAPPENING = "happening"
 
 
 class Incident(StrEnum):
-    """Something that happens to the world at an instant that was drawn beforehand."""
+    """Kind of an incident, which comes at an instant that was drawn beforehand."""
 
     LINK_CUT = "link-cut"
     LINK_DOWN = "link-down"  # nothing gets through between agent and daemon for a while
@@ -57,7 +60,7 @@ class Incident(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """One incident: `pick` in 0..1 chooses whom it hits, `lasts_s` how long it lasts."""
+    """One incident: `pick` in 0..1 chooses its target, `lasts_s` is its length."""
 
     at: Instant
     kind: Incident
@@ -67,10 +70,10 @@ class Happening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chances:
-    """How likely each kind of fault is, 0 to 1 each time it is asked; `incidents_per_s` in all.
+    """Probability of each kind of fault, 0 to 1 per request; `incidents_per_s` in all.
 
-    `crash_*` are asked at each boundary that matters of one process: before and after each durable
-    write, before each word that leaves it.
+    `crash_*` are requested at each boundary that matters of one process: before and after each
+    durable write, before each message that leaves it.
     """
 
     cut: float = 0.0
@@ -109,7 +112,7 @@ NOTHING = Chances()
 
 
 class FaultPlan:
-    """The faults of one run."""
+    """Faults of one run."""
 
     def __init__(
         self,
@@ -153,14 +156,14 @@ class FaultPlan:
         return tuple(found)
 
     def stream(self, purpose: str) -> Random:
-        """The random numbers of one purpose."""
+        """Return the random stream of one purpose."""
         found = self._streams.get(purpose)
         if found is None:
             found = self._streams[purpose] = Random(f"{self._seed}/{purpose}")
         return found
 
     def strikes(self, kind: str, now: Instant) -> bool:
-        """Whether this fault, a chance's name, happens this time."""
+        """True if this fault, a chance's name, strikes this time."""
         chance = self._chances[kind]
         if chance <= 0:
             return False
@@ -178,56 +181,57 @@ class FaultPlan:
 
     @property
     def round_trip_s(self) -> Seconds:
-        """There and back, when nothing is late."""
+        """Round trip without delays."""
         return 2 * 1.5 * self._latency_s
 
     def latency_s(self, now: Instant) -> Seconds:
-        """How long a message travels."""
+        """Draw the travel time of a message."""
         spread = self._latency_s * (0.5 + self.stream("latency").random())
         return spread * 200 if self.strikes("late", now) else spread
 
     def notice_s(self, now: Instant) -> Seconds:
-        """How long one end of a broken connection believes in it."""
+        """Draw the time until one end notices a broken connection."""
         random = self.stream("notice")
         delay_s = random.choice((0.0, 0.05, 1.0, 10.0)) * random.random()
         return min(delay_s, 0.5) if now >= self.quiet_at else delay_s
 
     def pause_s(self, now: Instant) -> Seconds:
-        """How long a starter is stopped at the moment it wants to act, within `pause_max_s`."""
+        """Draw the time that a starter is stopped at the moment of an action, within
+        `pause_max_s`."""
         if not self.strikes("pause", now):
             return 0.0
         return self._pause_s_max * self.stream("pause_s").choice((0.1, 0.5, 1.0))
 
     def kill_s(self, longest_s: Seconds, now: Instant) -> Seconds:
-        """How long a program takes to end after TERM; longer than it may, and it is killed."""
+        """Draw the time of a program from TERM to its end; if longer than allowed, it is killed."""
         if not self.strikes("slow_end", now):
             return min(0.02, longest_s)
         return longest_s * self.stream("slow_end").choice((0.1, 1.0, 2.0))
 
     def commit_s(self, now: Instant) -> Seconds:
-        """How long a commit of the journal takes."""
+        """Draw the time of a commit of the journal."""
         is_slow = self.strikes("slow_commit", now)
         return self.stream("commit").choice((0.05, 0.5, 3.0, 12.0)) if is_slow else 0.001
 
     def store_s(self, now: Instant) -> Seconds:
-        """How long an agent's transaction takes."""
+        """Draw the time of an agent's transaction."""
         is_slow = self.strikes("slow_store", now)
         return self.stream("store").choice((0.05, 0.5, 3.0)) if is_slow else 0.001
 
     def collect_s(self, now: Instant) -> Seconds:
-        """How long logs and outputs of a claim take to the daemon; now and then for longer than
-        leases last."""
+        """Draw the time in which logs and outputs of a claim reach the daemon; sometimes longer
+        than leases last."""
         is_slow = self.strikes("slow_collect", now)
         return self.stream("collect").choice((2.0, 20.0, 120.0)) if is_slow else 0.05
 
     def command_s(self, now: Instant) -> Seconds:
-        """How long a command of a batch system takes."""
+        """Draw the time of a command of a batch system."""
         random = self.stream("command")
         quick_s = 0.02 * (0.5 + random.random())
         is_late = self.strikes("manager_late", now)
         return random.choice((1.0, 5.0, 20.0)) if is_late else quick_s
 
     def paths(self, now: Instant, limit_s: Seconds) -> tuple[Seconds, str]:
-        """How long a starter takes to try its TCP paths, and what is in the way."""
+        """Draw the time in which a starter tries its TCP paths, and their obstacles."""
         took_s = limit_s * self.stream("paths").choice((0.001, 0.05, 1.0))
         return took_s, "a path is closed" if self.strikes("closed_path", now) else ""

@@ -1,4 +1,4 @@
-"""What is read of a simulated journal beside the daemon that writes it."""
+"""Reads of a simulated journal outside the daemon that writes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.swarm.system.disk import PATH, Copy, Disk
 
 
 def state_of(disk: Disk, settings: Settings) -> str | None:
-    """The digest of the state that a disk gives; None when it is refused."""
+    """Return the digest of the state on a disk; None when it is refused."""
     try:
         prepare(disk.connection, PATH)
         journal = Journal(disk, disk.connection)
@@ -34,14 +34,14 @@ def _still(_not_before: Instant) -> Clock:
 
 
 def last_seq(disk: Disk) -> int:
-    """Of the last event that is durable."""
+    """Return the number of the last durable event."""
     (last,) = disk.connection.execute("SELECT max(seq) FROM event").fetchone()
     return int(last or 0)
 
 
 def replayed(disk: Disk) -> Scheduler:
-    """The state that the journal gives, and nothing more: from the first event, or where the first
-    ones are not kept any longer, from the oldest snapshot."""
+    """Replay the journal alone: from the first event, or from the oldest snapshot where the first
+    ones are not kept any longer."""
     copy = Copy(disk.image(), disk.mark)
     journal = Journal(copy, copy.connection)
     scheduler, begun, at = Scheduler(Parameters(), NO_POLICIES), JournalPosition(), 0.0
@@ -55,23 +55,23 @@ def replayed(disk: Disk) -> Scheduler:
 
 
 def records_of(disk: Disk) -> list[Record]:
-    """All that is in the journal."""
+    """Return all records of the journal."""
     copy = Copy(disk.image(), disk.mark)
     return list(Journal(copy, copy.connection).records())
 
 
 def archived_job(disk: Disk, job: JobId) -> Job | None:
-    """A job that has left the state."""
+    """Return a job that has left the state."""
     return archive.read_job(disk.connection, PATH, job)
 
 
 def archived_key(disk: Disk, key: str) -> tuple[JobId, str] | None:
-    """Job and digest of a submission whose job has left the state."""
+    """Return job and digest of a submission whose job has left the state."""
     return archive.read_keys(disk.connection, PATH, [key]).get(key)
 
 
 def notices_of(disk: Disk) -> list[Notice]:
-    """All that watchers can ask for."""
+    """Return all notices that watchers can read."""
     rows = disk.connection.execute(
         "SELECT number, at, job, site, phase, text FROM notice ORDER BY number"
     )

@@ -1,8 +1,8 @@
 """Simulated computers and processes: clocks that differ, crashes at any boundary, stops.
 
-A process runs in calls from the engine. A call that raises `Crashed` ends the process as SIGKILL
-would, between two steps of its own; whatever it had set to be called later belongs to that life and
-is never called.
+A process runs in calls from the engine. A call that raises `CrashedError` ends the process as
+SIGKILL would, between two of its steps. Later calls that it had scheduled belong to that life and
+are dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from koala.sim.engine import Engine, Entry, Rank
 from tests.swarm.system.faults import FaultPlan
 
 RINGS_MAX = 1_000
-"""At one instant: a machine that wants more of them would keep its processor busy for ever."""
+"""Limit on calls at one instant: a machine above it would loop without end."""
 
 
 class CrashedError(Exception):
@@ -22,8 +22,8 @@ class CrashedError(Exception):
 
 
 class Machine:
-    """A computer's clocks: its rate differs a little from the true one, it started at another
-    instant, and its wall clock can be set."""
+    """A computer's clocks: the rate differs a little from the true one, the boot instant differs,
+    and the wall clock can be set."""
 
     __slots__ = ("_boot_at", "_engine", "_rate", "wall_error_s")
 
@@ -41,21 +41,21 @@ class Machine:
         self._boot_at = boot_at
 
     def boot(self) -> Instant:
-        """Seconds since it started, as it measures them."""
+        """Return seconds since boot, as it measures them."""
         return self._boot_at + self._engine.now * self._rate
 
     def wall(self) -> Instant:
-        """What it takes for the time of day."""
+        """Return its time of day."""
         return self._engine.now + self.wall_error_s
 
     def when(self, boot: Instant) -> Instant:
-        """The true instant at which its clock shows this; a hair later, so that rounding never
-        wakes a machine before its time."""
+        """Return the true instant at which its clock shows this; slightly later, so that rounding
+        never wakes a machine too early."""
         return (boot - self._boot_at) / self._rate + 1e-9
 
 
 class Process:
-    """Something that runs on a machine, and its lives."""
+    """A process on a machine, and its lives."""
 
     crash_kind = ""
 
@@ -68,22 +68,22 @@ class Process:
         self.stopped_until: Instant = 0.0
 
     def begin_life(self) -> None:
-        """It is started."""
+        """Start a life."""
         assert not self.is_up
         self.is_up = True
         self.life += 1
         self.stopped_until = 0.0
 
     def point(self) -> None:
-        """A boundary at which it may be killed. Raises CrashedError."""
+        """Mark a boundary at which it may be killed. Raises CrashedError."""
         if self.plan.strikes(self.crash_kind, self.engine.now):
             raise CrashedError
 
     def crash(self) -> None:
-        """Killed, or ended by itself: nothing of this life happens any more."""
+        """End this life: none of its later calls runs."""
 
     def run(self, call: Callable[[], None]) -> None:
-        """Make a call of this life, now or when it goes on after a stop."""
+        """Make a call of this life, now or when it continues after a stop."""
         if not self.is_up:
             return
         if self.stopped_until > self.engine.now:
@@ -95,7 +95,7 @@ class Process:
             self.crash()
 
     def guarded(self, call: Callable[[], None]) -> Callable[[], None]:
-        """The call, as long as this life lasts."""
+        """Wrap a call so that it runs only in this life."""
         life = self.life
 
         def guard() -> None:
@@ -105,18 +105,18 @@ class Process:
         return guard
 
     def after(self, duration_s: Seconds, call: Callable[[], None]) -> Entry:
-        """Call in this life, in a duration that its machine measures."""
+        """Schedule a call of this life, in a duration that its machine measures."""
         return self.engine.at(
             self.machine.when(self.machine.boot() + duration_s), self.guarded(call)
         )
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call in this life at this instant, after what is going on."""
+        """Schedule a call of this life at this instant, after the current one."""
         self.engine.at(self.engine.now, self.guarded(call))
 
 
 class Timer:
-    """One call to come at a time of a process, moved as its owner wants."""
+    """One scheduled call of a process; its owner can move it."""
 
     __slots__ = ("_at", "_call", "_entry", "_process", "_rang_at", "_rings")
 
@@ -129,7 +129,7 @@ class Timer:
         self._rings = 0
 
     def set(self, boot: Instant | None, *, rank: Rank = Rank.OUTCOME) -> None:
-        """Call when the machine's clock shows this; None: not at all."""
+        """Schedule the call when the machine's clock shows this; None: not at all."""
         if boot == self._at and self._entry is not None:
             return
         self.stop()
@@ -140,7 +140,7 @@ class Timer:
             self._entry = process.engine.at(at, process.guarded(self._ring), rank=rank)
 
     def stop(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
         if self._entry is not None:
             self._entry.cancel()
         self._entry = self._at = None

@@ -1,9 +1,12 @@
-"""Simulated connections: two ordered streams each, as TCP gives them.
+"""Simulated connections: two ordered streams each, as in TCP.
 
-Faults are cuts, delays and partitions, never reorderings: what is sent before a cut is lost from
-some message on, each end learns of it in its own time or, half-open, never; a partition, of both
-directions or one, holds back what is sent until it is over. So a message is lost, late, or said
-again after a reconnection by whoever repeats himself, and never overtaken.
+Faults are cuts, delays and partitions, never reorderings:
+
+- After a cut, messages are lost from some message on. Each end notices it in its own time or,
+  half-open, never.
+- A partition, of both directions or one, holds messages back until it is over.
+
+So a message is lost, late, or repeated by its sender after a reconnection, and never overtaken.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ NEAR = 0.05
 
 
 class Network:
-    """Who is kept from whom, until when."""
+    """Partitions between parties, with their ends."""
 
     def __init__(self, engine: Engine, plan: FaultPlan) -> None:
         self.engine = engine
@@ -29,33 +32,32 @@ class Network:
         self._stuck: dict[tuple[str, str], Instant] = {}
 
     def hold_back(self, source: str, target: str, until: Instant) -> None:
-        """Nothing sent from one to the other arrives before that."""
+        """Hold back messages from one to the other until that instant."""
         key = (source, target)
         self._stuck[key] = max(self._stuck.get(key, 0.0), until)
 
     def part(self, one: str, other: str, until: Instant) -> None:
-        """The same in both directions."""
+        """Partition both directions."""
         self.hold_back(one, other, until)
         self.hold_back(other, one, until)
 
     def open_at(self, source: str, target: str) -> Instant:
-        """When the way is open, at the earliest."""
+        """Return the earliest instant at which the way is open."""
         return self._stuck.get((source, target), 0.0)
 
     @staticmethod
     def share(source: str, target: str) -> float:
-        """How much of the latency between sites there is: a node is near its agent."""
+        """Return the share of the latency between sites: a node is near its agent."""
         return NEAR if "node:" in source or "node:" in target else 1.0
 
     def is_open(self, one: str, other: str) -> bool:
-        """Both directions."""
+        """True if both directions are open."""
         return max(self.open_at(one, other), self.open_at(other, one)) <= self.engine.now
 
 
 class End(Generic[M]):
-    """One end of a connection. `take` gets what the other end said, `lost` is called once when this
-    end learns that nothing more comes. Both are set by the owner, who guards his lives himself.
-    """
+    """One end of a connection. `take` receives messages of the other end; `lost` is called once
+    when this end notices the cut. Both are set by the owner, who guards his lives himself."""
 
     __slots__ = (
         "_arrives_at",
@@ -79,14 +81,14 @@ class End(Generic[M]):
         self._arrives_at: Instant = 0.0  # of the last message to the other end
 
     def send(self, message: M) -> None:
-        """Say something; lost when the connection is cut and this end does not know yet."""
+        """Send a message; it is lost when the connection is cut and this end does not know yet."""
         if self.is_believed and not self.is_closing:
             other = self._other
             assert other is not None
             self._pipe.carry(self, lambda: other.hear(message))
 
     def close(self) -> None:
-        """Nothing more from here; what was said before still arrives."""
+        """Close this end; earlier messages still arrive."""
         if self.is_closing:
             return
         self.is_closing = True
@@ -96,22 +98,22 @@ class End(Generic[M]):
         self._pipe.forget_own(self)
 
     def reset(self) -> None:
-        """The owner is gone, or wants nothing of it any more, from one instant to the next; mostly
-        his machine says so at once."""
+        """Reset the connection, because its owner is gone or drops it; mostly the other end notices
+        at once."""
         self.is_believed = False
         self._pipe.drop(self)
 
     def break_pipe(self) -> None:
-        """The connection breaks, and neither end is to blame."""
+        """Break the connection without a cause at either end."""
         self._pipe.cut()
 
     def hear(self, message: M) -> None:
-        """A message arrives."""
+        """Receive a message."""
         if self.is_believed:
             self.take(message)
 
     def learn(self) -> None:
-        """This end is told that nothing more comes."""
+        """Notice that no more messages come."""
         if self.is_believed:
             self.is_believed = False
             self.lost()
@@ -130,11 +132,11 @@ class Pipe(Generic[M]):
 
     @property
     def is_cut(self) -> bool:
-        """Nothing passes any more, whoever believes what."""
+        """True if no message passes any more, whatever the ends know."""
         return self._is_cut
 
     def carry(self, end: End[M], deliver: Callable[[], None]) -> None:
-        """Have something arrive at the other end, in order."""
+        """Deliver a message to the other end, in order."""
         if self._is_cut:
             return
         network = self._network
@@ -159,11 +161,12 @@ class Pipe(Generic[M]):
         engine.at(at, arrive)
 
     def forget_own(self, end: End[M]) -> None:
-        """An end that has closed hears nothing any more."""
+        """Drop messages to an end that has closed."""
         end.is_believed = False
 
     def drop(self, end: End[M]) -> None:
-        """One end is gone: what travels is lost, and the other end is told if there is a way."""
+        """Remove one end: messages in transit are lost, and the other end is notified if the way is
+        open."""
         if self._is_cut:
             return
         network = self._network
@@ -178,7 +181,8 @@ class Pipe(Generic[M]):
         engine.at(max(told_at, network.open_at(end.name, other.name)), other.learn)
 
     def cut(self, *, is_silent: bool = False) -> None:
-        """Break it. Each end learns of it in its own time; when `is_silent`, from nobody."""
+        """Cut the connection. Each end notices it in its own time; if `is_silent`, it is not
+        notified."""
         if self._is_cut:
             return
         self._is_cut = True

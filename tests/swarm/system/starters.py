@@ -1,5 +1,5 @@
-"""A simulated node with the real starter on it: its machine, and around that what its carrier has
-(the line to the agent, the blocked program, the small files in its folder, the clock).
+"""Simulated node with the real starter on it: its machine, with a simulated driver (the connection
+to the agent, the blocked program, the small files in its folder, the clock).
 
 The program is a duration and an exit status. The node's files outlive starter and agent, and are
 read by the agent's own code.
@@ -60,13 +60,13 @@ TERM = 15
 
 @dataclass(slots=True)
 class Folder:
-    """What a claim's starter wrote: JSON texts, as in its files."""
+    """Files of a claim's starter: JSON texts."""
 
     passed: str = ""
     end: str = ""
 
     def record(self) -> StarterRecord | None:
-        """As the agent reads it."""
+        """Return the record as the agent reads it."""
         passed, ended = (_read(text) for text in (self.passed, self.end))
         return starter_codec.record_of(passed, ended)
 
@@ -80,28 +80,28 @@ def _read(text: str) -> dict[str, object] | None:
 
 
 class Witness(Protocol):
-    """Who is told the truth about starters, at the instant of it."""
+    """Observer of the starters' true events, at their instants."""
 
     def began(self, site: SiteName, starter: Starter) -> None:
-        """A starter was started."""
+        """Receive the start of a starter."""
 
     def armed(self, site: SiteName, starter: Starter) -> None:
-        """A starter has promised."""
+        """Receive a starter's promise."""
 
     def passed(self, site: SiteName, starter: Starter) -> None:
-        """A starter has passed the barrier: its program runs."""
+        """Receive a pass of the barrier: the program runs."""
 
     def stopped(self, starter: Starter) -> None:
-        """Nothing of its program is left; it may still tell how that ended."""
+        """Receive the death of a program; the starter may still report its end."""
 
     def ended(self, site: SiteName, starter: Starter) -> None:
-        """Nothing of the starter is left."""
+        """Receive the end of a starter and all its processes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """Where a starter runs. `dial` answers the end of a connection that is being made, None when
-    nobody answers; `exited` is called when its last process has ended by itself."""
+    """Node of a starter. `dial` returns the end of a new connection, None without an answer;
+    `exited` is called when its last process has ended by itself."""
 
     site: SiteName
     machine: Machine
@@ -115,8 +115,8 @@ class Node:
 
 
 class Watch:
-    """What a starter was told, and so may do and for how long, in its machine's time. It knows
-    nothing of how the starter decides."""
+    """Independent check of one starter: the permissions it received, and their ends, in its
+    machine's time. It does not know how the starter decides."""
 
     def __init__(self, spec: dict[str, Any], now: Instant) -> None:
         self._lease_from = now
@@ -128,7 +128,7 @@ class Watch:
         self._promised: list[tuple[int, int]] = []
 
     def heard(self, message: dict[str, Any], now: Instant) -> None:
-        """The agent has said this."""
+        """Receive a message of the agent."""
         kind = message["kind"]
         if kind == "pong" and message["sent_at"] <= now:
             self._lease_from = max(self._lease_from, message["sent_at"])
@@ -141,7 +141,7 @@ class Watch:
             self._late_at[(epoch, counter)] = now + message["late_s"]
 
     def require_may_pass(self, starter: Starter, at: Instant) -> None:
-        """Neither D nor the lease has run out."""
+        """Require that neither D nor the lease has run out."""
         lease_until = self._lease_from + self._hold_lease_s
         assert at <= lease_until, f"promise 3: {starter.nonce} passes after its lease"
         if not starter.is_free:
@@ -150,26 +150,26 @@ class Watch:
             assert at <= late_at, f"promise 3: {starter.nonce} passes {at - late_at:g} s after D"
 
     def promised(self, number: tuple[int, int]) -> None:
-        """It has armed."""
+        """Record that it has armed."""
         self._promised.append(number)
 
     def require_may_hold(self, starter: Starter, at: Instant, pause_max_s: Seconds) -> None:
-        """What waits at the barrier ends with the hold and the hold lease, or at D where it has
-        promised to wait until then; TERM, KILL, and how long it may be stopped."""
+        """Require that waiting at the barrier ends with the hold and the hold lease, or at D after
+        a promise; plus TERM, KILL, and the longest stop."""
         until = min(self._lease_from + self._hold_lease_s, self._hold_until)
         until = max(until, *(self._late_at[number] for number in self._promised), until)
         over_s = at - until - self._kill_s - pause_max_s - 0.3
         assert over_s <= 0, f"promise 5: {starter.nonce} holds {over_s:g} s too long"
 
     def require_may_run(self, starter: Starter, at: Instant, pause_max_s: Seconds) -> None:
-        """Its program ends with the lease: TERM, KILL, and how long it may be stopped."""
+        """Require that its program ends with the lease; plus TERM, KILL, and the longest stop."""
         slack_s = self._kill_s + pause_max_s + 0.3
         over_s = at - self._lease_from - self._run_lease_s - slack_s
         assert over_s <= 0, f"promise 5: {starter.nonce} runs {over_s:g} s after its lease"
 
 
 class Starter(Process):
-    """One placeholder that was started by the local manager."""
+    """One placeholder that the local manager started."""
 
     crash_kind = "crash_starter"
 
@@ -213,7 +213,7 @@ class Starter(Process):
     # --- life ---
 
     def begin(self) -> None:
-        """The local manager has started it."""
+        """Start, as the local manager does."""
         self.begin_life()
         self._machine = StarterMachine(
             settings_of(self._spec, self.nonce),
@@ -225,8 +225,8 @@ class Starter(Process):
         self.run(lambda: self._handle(Woken()))
 
     def crash(self) -> None:
-        """It is killed, and what it ran with it, by the batch system that watches over all of it;
-        the word of that comes when nothing is left."""
+        """Kill it with its processes, as the batch system does; the report comes when nothing is
+        left."""
         if self.is_up:
             self._die()
             self.engine.after(self.plan.stream("reap").random(), self._gone)
@@ -237,13 +237,13 @@ class Starter(Process):
             self._node.exited()
 
     def killed(self) -> None:
-        """All of it, from one instant to the next; said by the batch system."""
+        """Receive the batch system's KILL: all processes die at once."""
         self._die()
         if not self._is_over:
             self._over()
 
     def signalled(self) -> None:
-        """The batch system sends TERM to all of it."""
+        """Receive the batch system's TERM."""
         if self.is_up:
             self.run(lambda: self._handle(SiteSignalled(reason="TERM from the site")))
 
@@ -323,7 +323,7 @@ class Starter(Process):
     # --- its progress ---
 
     def _measure(self) -> Measured:
-        """Programs are differently fast, and get nothing done while they are held."""
+        """Draw the program's speed; it makes no progress while it is held."""
         assert self.passed_at is not None
         held_s = self.held_s + (self.engine.now - self._held_at if self.is_held else 0.0)
         speed = 0.2 + sum(map(ord, self.claim)) % 5 / 5
@@ -365,7 +365,7 @@ class Starter(Process):
         return []
 
     def _open(self, not_after: float) -> list[Event]:
-        """The one look at the clock; it may be stopped right after it."""
+        """Read the clock once and open the barrier; it may be stopped right after."""
         at = self.machine.boot()
         if at > not_after:
             return [TooLate()]
@@ -385,7 +385,7 @@ class Starter(Process):
         return [Opened(at=at)]
 
     def _unblock(self) -> None:
-        """What waited at the barrier is dead."""
+        """Record that the program blocked at the barrier is dead."""
         if self._blocked:
             self._watch.require_may_hold(self, self.machine.boot(), self._node.pause_max_s)
             self._blocked = 0
@@ -401,7 +401,7 @@ class Starter(Process):
             self._ends_in(self.plan.kill_s(kill_s, self.engine.now), -TERM)
 
     def _ends_in(self, duration_s: Seconds, status: int) -> None:
-        """At the latest; what ends by itself before does."""
+        """Return the longest time to its end; a program that ends by itself ends before."""
         now = self.engine.now
         if self._program_end is not None and self._program_end.at <= now + duration_s:
             return
@@ -444,7 +444,7 @@ class Starter(Process):
         end.lost = lambda: self.run(lambda: self._lost(end))
 
     def reached(self, end: End[bytes]) -> None:
-        """The agent has accepted the connection."""
+        """Handle the agent's acceptance of the connection."""
         if self._end is end:
             self.run(lambda: self._handle(Connected()))
 
@@ -477,17 +477,17 @@ class Starter(Process):
     # --- what happens to it ---
 
     def cut(self) -> None:
-        """Its connection breaks."""
+        """Handle a broken connection."""
         if self._end is not None:
             self._end.break_pipe()
 
     def kill(self) -> None:
-        """Somebody kills the starter alone."""
+        """Kill the starter alone."""
         self.crash()
 
 
 def settings_of(spec: dict[str, Any], nonce: str) -> Settings:
-    """What a starter on one machine makes of its specification."""
+    """Return the starter's settings from its specification, on one machine."""
     return Settings(
         claim=spec["claim"],
         secret=spec["secret"],

@@ -1,7 +1,6 @@
-"""What a site's claim table may write and tell, held against the diagram of
-koala_agent.claims.table.
+"""Check of a site's claim table against the state diagram of koala_agent.claims.table.
 
-It sees what is stored and what is told, and knows nothing of how the table decides.
+It sees the stored and the reported states, and does not know how the table decides.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ TOLD_AT = {
     ReportState.PASSED: (Passed, Stopping, Ended, Collecting, Gone),
     ReportState.GONE: (Gone,),
 }
-"""What must be stored of a claim when this is told of it."""
+"""States that must be stored when this is reported of a claim."""
 
 
 def require_follows(stored: Claim | None, written: Claim) -> None:
-    """First written wins, ends are final, and a claim keeps its first starter."""
+    """Require that the first write wins, ends are final, and a claim keeps its first starter."""
     if stored is None:
         return
     before, after = stored.state, written.state
@@ -54,7 +53,7 @@ def require_follows(stored: Claim | None, written: Claim) -> None:
 
 
 def require_stored(stored: Claim | None, told: Report) -> None:
-    """What an agent tells is what a crash of it cannot undo."""
+    """Require that a report is stored, so that a crash cannot undo it."""
     if stored is None:
         return  # acknowledged and forgotten, or never known here
     text = f"promise 4: {told.claim} is told {told.state} and stored as {stored.state}"

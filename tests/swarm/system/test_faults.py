@@ -1,4 +1,4 @@
-"""The plan of faults, and what the simulated network does with it."""
+"""Tests of the fault plan, and of the simulated network under faults."""
 
 from __future__ import annotations
 

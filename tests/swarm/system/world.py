@@ -1,8 +1,8 @@
-"""The whole system in one process: daemon, agents, starters, batch systems and what is between
-them, on one engine, with clients and a plan of faults.
+"""The whole system in one process: daemon, agents, starters, batch systems and network on one
+engine, with clients and a fault plan.
 
-What clients do is kept up until it is durable: a submission is said again, with the same key, until
-the daemon has answered, as the command line does.
+Clients repeat a request until it is durable. A submission is repeated, with the same key, until the
+daemon has answered, as the command line does.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ WALL_JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
 
 
 class Onlooker(Overseer, Witness, Room, Protocol):
-    """Who sees the daemon and the truth at the sites."""
+    """Observer of the daemon and of the truth at the sites."""
 
     def is_lost(self, job: JobId) -> bool:
-        """It went with the end of a journal, and a backup does not have it."""
+        """True if the job went with the end of a journal, and a backup does not have it."""
 
     def accepted(self, job: JobId) -> None:
-        """A client has its answer: the job is kept."""
+        """Receive an accepted job: it must be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How a site is: what it registers with, and what nobody is told."""
+    """Setting of a site: its registration, and its hidden properties."""
 
     name: SiteName
     facts: SiteFacts
@@ -114,7 +114,7 @@ class Site:
         self._runs: dict[str, int] = {}
 
     def _begin(self, claim: str, spec: dict[str, Any], job: Job) -> Runs:
-        """The batch system starts a placeholder."""
+        """Start a placeholder, as the batch system does."""
         world = self._world
         self._runs[claim] = self._runs.get(claim, 0) + 1
         node = Node(
@@ -140,7 +140,7 @@ class Site:
         return starter
 
     def _dial_agent(self, starter: Starter) -> End[bytes] | None:
-        """A starter looks for its agent."""
+        """Dial the agent, for a starter."""
         network = self._world.network
         pipe: Pipe[bytes] = Pipe(network, f"node:{self.name}", f"agent:{self.name}")
         mine, theirs = pipe.ends
@@ -161,16 +161,16 @@ class Site:
 
     @property
     def alive(self) -> list[Starter]:
-        """The starters that run."""
+        """List the running starters."""
         return [starter for starter in self.starters.values() if starter.is_up]
 
     def submit_local(self, processors: int, run_s: Seconds) -> None:
-        """A job of the site's own users."""
+        """Submit a job of the site's own users."""
         self.batch.submit_local(processors, run_s)
 
 
 class World:
-    """Everything of one run."""
+    """The world of one run."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class World:
         self._pipes: dict[SiteName, Pipe[Any]] = {}
 
     def begin(self) -> None:
-        """Start the daemon, let the agents dial, and let the incidents happen."""
+        """Start the daemon, let the agents dial, and schedule the incidents."""
         self.daemon.start()
         for site in self.sites.values():
             site.agent.start()
@@ -223,7 +223,7 @@ class World:
         return self.sites[site].agent.serves(transfer)
 
     def dial_daemon(self, agent: Agent, reached: Callable[[Pipe[Any] | None], None]) -> None:
-        """An agent looks for its daemon."""
+        """Dial the daemon, for an agent."""
         pipe: Pipe[Any] = Pipe(self.network, f"agent:{agent.site}", "daemon")
         engine = self.engine
 
@@ -243,14 +243,14 @@ class World:
     # --- clients and operators ---
 
     def insist(self, event: Event, when_durable: Callable[[], None] | None = None) -> None:
-        """Tell the daemon until it is durable."""
+        """Send an event to the daemon until it is durable."""
 
         self.insist_on(lambda turn: turn.emit(event), when_durable)
 
     def insist_on(
         self, decide: Callable[[BatchContext], None], when_durable: Callable[[], None] | None = None
     ) -> None:
-        """Have the daemon decide until it has answered."""
+        """Repeat a request until the daemon has answered."""
         answered: list[bool] = []
 
         def done(_result: None) -> None:
@@ -268,7 +268,8 @@ class World:
     def submit(
         self, job: JobId, spec: JobSpec, at: Instant, again: tuple[Instant, ...] = ()
     ) -> None:
-        """A client submits, and waits for the answer; `again`, it says the same once more."""
+        """Submit a job as a client, and wait for the answer; at `again` the same request is
+        repeated."""
         self._jobs.append(job)
         event = JobSubmitted(job=job, spec=spec, key=f"key of {job}", digest=job)
 
@@ -285,7 +286,7 @@ class World:
             self.engine.at(instant, insist)
 
     def cancel(self, job: JobId) -> None:
-        """The owner does not want the job any more."""
+        """Cancel a job as its owner."""
 
         def decide(turn: BatchContext) -> None:
             if job in turn.scheduler.jobs:
@@ -294,20 +295,20 @@ class World:
         self.insist_on(decide)
 
     def add_replica(self, file: FileName, site: SiteName, size_bytes: int) -> None:
-        """The site holds the file."""
+        """Add a replica of the file at the site."""
         self.sites[site].agent.add_file(file, size_bytes)
 
     # --- incidents ---
 
     def cut(self, name: SiteName, *, for_s: Seconds = 0.0) -> None:
-        """The connection of a site's agent breaks, and there is none before `for_s` have passed."""
+        """Cut the connection of a site's agent for `for_s`."""
         self.network.part(f"agent:{name}", "daemon", self.engine.now + for_s)
         pipe = self._pipes.get(name)
         if pipe is not None:
             pipe.cut()
 
     def crash_daemon(self, *, for_s: Seconds) -> None:
-        """The daemon is killed, and started again when `for_s` have passed."""
+        """Kill the daemon, and restart it when `for_s` have passed."""
         self.daemon.down_until = self.engine.now + for_s
         self.daemon.crash()
 
