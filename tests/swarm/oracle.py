@@ -1,7 +1,6 @@
-"""Oracle: compares the truth at the sites, and every event of the daemon, with the promises
-(design, 5).
+"""Oracle: checks the truth at the sites and every event of the daemon against the promises.
 
-It does not know how the core decides.
+The promises are listed in README.md. The oracle does not know how the core decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seeded faults in simulated time: every promise after every event, then progress (design, 5).
+"""Seeded faults in simulated time: every promise after every event, then progress (see README.md).
 
 More seeds: `python -m tests.swarm.swarm --seeds 10000`.
 """
